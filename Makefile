@@ -47,8 +47,8 @@ starved-long: bootstrap ## a leader with a third of a core under load: no change
 outage-long: bootstrap ## outages, cut-off executors, and every order of stops and kills around the end of a lease: half an hour
 	@TOBAN_LONG=1 python -m pytest tests/faults/test_outage.py tests/faults/test_cut_off.py tests/faults/test_lease_end.py $(PYTEST_ARGS)
 
-compose-test: bootstrap ## docker-compose.yml with a real Docker engine; without one it is skipped
-	@timeout -s INT -k 180 1500 python -m pytest -p no:cacheprovider -rs tests/deploy/test_compose.py $(PYTEST_ARGS)
+compose-test: bootstrap ## docker-compose.yml and container steps with a real Docker engine; without one it is skipped
+	@timeout -s INT -k 180 1500 python -m pytest -p no:cacheprovider -rs tests/deploy/test_compose.py services/executor/tests/adapters/test_container_steps.py $(PYTEST_ARGS)
 
 lint: bootstrap ## ruff, shellcheck, yamllint, hadolint
 	@scripts/lint

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,9 +58,32 @@ def test_the_bench_of_limits_runs() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
     figures = {line["part"]: line for line in map(json.loads, done.stdout.splitlines())}
-    assert set(figures) == {"throughput", "flood", "resume", "tick"}
+    assert set(figures) == {"stack", "throughput", "flood", "resume", "tick"}
     assert figures["resume"]["runs"] == 100 and figures["tick"]["deferred"] == 1000
+
+
+def served(program: str, *arguments: str) -> list[dict[str, Any]]:
+    """The lines of a bench that starts a stack with a site."""
+    done = subprocess.run(
+        [sys.executable, BENCH / program, *arguments], capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_the_bench_of_lists_over_rest_runs() -> None:
+    lines = served("rest_lists.py", "2000", "2", "1")
+    assert [line["way"] for line in lines] == ["rest", "grpc"]
+    for line in lines:
+        assert len(line["p50_p95_ms"]) == 26 and line["worst_p95_ms"] > 0
+
+
+def test_the_bench_of_wrong_passwords_runs() -> None:
+    [line] = served("wrong_passwords.py", "40", "50")
+    # Each attempt is refused: as wrong, or because there were too many.
+    assert set(line["statuses"]) <= {"401", "429"} and sum(line["statuses"].values()) == 40
+    assert line["p95_before_ms"] > 0 and line["p95_during_ms"] > 0

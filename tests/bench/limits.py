@@ -1,8 +1,8 @@
-"""What limits and fair order cost, over real PostgreSQL with executors that answer at once (as in store_hot_path).
+"""What limits and fair order cost: on a whole stack, and over real PostgreSQL with executors that answer at once (as in store_hot_path).
 
-Usage: scripts/bench limits, or python tests/bench/limits.py [FACTOR]; FACTOR (1) multiplies all numbers of runs. Prints one JSON line a part:
-throughput (with limits beside without, in turn), flood (one run of a tenant beside 50,000 of another), resume (of 10,000 deferred runs) and
-tick (of a leader with 100,000 deferred runs beside one without any).
+Usage: scripts/bench limits, or python tests/bench/limits.py [FACTOR [PART ...]]; FACTOR (1) multiplies all numbers of runs. Prints one JSON line a
+part: stack (runs of a limited job beside those of a plain one, in turn), throughput (the same without executors), flood (one run of a tenant beside
+50,000 of another), resume (of 10,000 deferred runs) and tick (of a leader with 100,000 deferred runs beside one without any).
 """
 
 import asyncio
@@ -11,7 +11,10 @@ import statistics
 import sys
 import time
 
+from bench_cpu import StackCpu
+from bench_stack import job, whole_stack
 from store_hot_path import EXECUTORS, Bench, lead
+from workloads import backlog
 
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.manifests import ManifestText
@@ -20,11 +23,13 @@ from toban_coordinator.app.start_runs import RunRequest
 from toban_store.pool import open_pool
 from toban_store.tx import autocommit
 from toban_testing.servers import SessionServers
+from toban_testing.stack_fixtures import leader_name
 
 SLOTS = 128
 ROUNDS = 3
 RUNS, FLOOD, DEFERRED, TICK_ROWS = 4000, 50_000, 10_000, 100_000
 TICKS = 100
+STACK_RUNS, STACK_ROUNDS = 1500, 7
 POLL = 0.005
 # Loops that each tick of a leader asks.
 TICKING = ("fire", "events", "assign", "resume", "limits", "dispatch", "reap", "reconcile")
@@ -99,17 +104,43 @@ class Measured(Bench):
         await asyncio.gather(*self.orders.busy.values())
 
 
+def stack(factor):
+    """Runs a second and CPU time a run of a job without limits, and of one with a limit that never fills; rounds of both in turn."""
+    rates, spent = {"plain": [], "limited": []}, {"plain": [], "limited": []}
+    with whole_stack(executors=2, slots=16) as (running, admin):
+        pids = {name: replica.pid for name, replica in running.processes().items()}
+        cpu = StackCpu(pids, leader=leader_name(running, admin))
+        admin.apply(job("plain", ["/bin/true"]))
+        admin.apply(job("limited", ["/bin/true"], concurrency={"limit": 100_000}))
+        for name in rates:
+            backlog(admin, cpu, runs=100, job_name=name)
+        for _ in range(max(1, round(STACK_ROUNDS * factor))):
+            for name, found in rates.items():
+                figures = backlog(admin, cpu, runs=max(100, int(STACK_RUNS * factor)), job_name=name)
+                found.append(figures.runs_per_s)
+                spent[name].append(figures.cpu_ms_per_run["total"])
+    ratios = [limited / plain for plain, limited in zip(rates["plain"], rates["limited"], strict=True)]
+    cpu_ratios = [plain / limited for plain, limited in zip(spent["plain"], spent["limited"], strict=True)]
+    medians = {f"{name}_per_s": round(statistics.median(found)) for name, found in rates.items()}
+    medians |= {f"{name}_cpu_ms": round(statistics.median(found), 2) for name, found in spent.items()}
+    return {
+        **medians,
+        "ratio": round(statistics.median(ratios), 3),
+        "cpu_ratio": round(statistics.median(cpu_ratios), 3),
+    }
+
+
 async def throughput(bench, factor):
     """Runs a second of a job without limits, and of one with a limit and a pool that never fill; rounds of both in turn."""
     await LimitOperations(pool=bench.pool).set("pool:wide", 100_000, reason="", actor="bench")
     await bench.apply(("plain", None), ("limited", {"limit": 100_000, "pools": {"wide": 1}}))
     runs = int(RUNS * factor)
     rates = {"plain": [], "limited": []}
-    for job in rates:
-        await bench.round_of(500, job)
+    for name in rates:
+        await bench.round_of(500, name)
     for _ in range(ROUNDS):
-        for job, found in rates.items():
-            found.append(runs / (await bench.round_of(runs, job))[1])
+        for name, found in rates.items():
+            found.append(runs / (await bench.round_of(runs, name))[1])
     ratios = [limited / plain for plain, limited in zip(rates["plain"], rates["limited"], strict=True)]
     without, limited = (round(statistics.median(found)) for found in rates.values())
     return {"runs": runs, "without_per_s": without, "with_per_s": limited, "ratio": round(statistics.median(ratios), 3)}
@@ -203,10 +234,15 @@ async def measure(url, part, factor):
 
 def main():
     factor = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
+    wanted = sys.argv[2:]
+    if not wanted or "stack" in wanted:
+        print(json.dumps({"bench": "limits", "part": "stack", **stack(factor)}), flush=True)
     servers = SessionServers()
     try:
         server = servers.postgres(15)
         for part in (throughput, flood, resume, tick):
+            if wanted and part.__name__ not in wanted:
+                continue
             url = server.migrated()
             asyncio.run(measure(url, part, factor))
             server.drop(url)

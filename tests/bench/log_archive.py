@@ -31,6 +31,7 @@ from toban_stack.stack import Stack
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import autocommit, tx
 from toban_testing.admin_client import AdminClient
+from toban_testing.log_readers import read_ticket
 from toban_testing.stack_fixtures import sql
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream
@@ -149,7 +150,9 @@ async def first_lines(stack: Stack, lines: int, size: int) -> dict[str, dict[str
     stub = logs_pb2_grpc.LogReaderStub(pool.get(stack.log_archivers[0], "log-archiver"))
 
     def ask(**given: Any) -> AsyncIterator[logs_pb2.ReadLogResponse]:
-        return stream(stub.Read, logs_pb2.ReadLogRequest(run_id=RUN, **given), timeout=60)
+        return stream(
+            stub.Read, logs_pb2.ReadLogRequest(run_id=RUN, ticket=read_ticket(stack.home.tls, RUN), **given), timeout=60
+        )
 
     async def first(**given: Any) -> float:
         begun = time.perf_counter()

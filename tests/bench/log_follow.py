@@ -17,6 +17,7 @@ from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
+from toban_testing.log_readers import read_ticket
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream
 from toban_transport.tls import TlsFiles
@@ -37,7 +38,12 @@ async def follow(stack: Stack, run_id: int, lines: int, pause_ms: int) -> list[f
     """Milliseconds of each line."""
     pool = ChannelPool(tls=TlsFiles(stack.home.tls / "admin-cli"), trust_domain=TRUST_DOMAIN)
     stub = logs_pb2_grpc.LogReaderStub(pool.get(stack.log_archivers[0], "log-archiver"))
-    request = logs_pb2.ReadLogRequest(run_id=run_id, follow=True, streams=[logs_pb2.LOG_STREAM_STDOUT])
+    request = logs_pb2.ReadLogRequest(
+        run_id=run_id,
+        follow=True,
+        streams=[logs_pb2.LOG_STREAM_STDOUT],
+        ticket=read_ticket(stack.home.tls, run_id),
+    )
     found: list[float] = []
     async for answer in stream(stub.Read, request, timeout=lines * pause_ms / 1000 + 60):
         now = time.time_ns()

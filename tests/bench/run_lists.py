@@ -32,7 +32,7 @@ SELECT n, j, 1, 'job-' || j, CASE WHEN n %% 3 = 0 THEN j END, CASE WHEN n %% 3 =
        (CASE WHEN n %% 100000 = 3 THEN 'SKIPPED' WHEN n %% 1000 = 1 THEN 'FAILED' WHEN n %% 3000 = 2 THEN 'CANCELED'
              ELSE 'SUCCEEDED' END)::scheduler.run_state,
        CASE WHEN n %% 10 = 5 THEN 'account' ELSE 'system' END, CASE WHEN n %% 10 = 5 THEN (n %% 970)::text ELSE '' END,
-       n, at::date, md5((n %% %(executors)s)::text)::uuid, n %% %(executors)s, at, at, at,
+       n, at::date, md5((n %% %(executors)s)::text)::uuid, 1000 + n %% %(executors)s, at, at, at,
        at + interval '1 s', at, 'bench', 'the last line of its output'
   FROM (SELECT n, floor(power(%(jobs)s, random()))::bigint AS j,
                now() - make_interval(secs => (%(runs)s - n) * %(seconds)s::double precision / %(runs)s) AS at
@@ -45,7 +45,8 @@ SELECT 'job-' || j, 1, true, jsonb_build_object('labels', jsonb_build_object('te
 """
 EXECUTOR_ROWS = """
 INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, lease_ms, slots)
-SELECT md5(n::text)::uuid, n, 'instance-' || n, 'node-' || n, 'b', 1, 'h', 1, '', 10000, 16 FROM generate_series(0, %(executors)s - 1) AS n
+SELECT md5(n::text)::uuid, 1000 + n, 'instance-' || n, 'node-' || n, 'b', 1, 'h', 1, '', 10000, 16
+  FROM generate_series(0, %(executors)s - 1) AS n
 """
 
 
@@ -131,4 +132,5 @@ def main():
         servers.stop()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -46,18 +46,18 @@ def prepare(admin: AdminClient, *, runs: int = WARM_RUNS) -> None:
         admin.until_ended(run_id)
 
 
-def backlog(admin: AdminClient, cpu: StackCpu, *, runs: int) -> Backlog:
-    """Enqueue `runs` in chunks and wait for their end. Raises Irregular, TimeoutError."""
+def backlog(admin: AdminClient, cpu: StackCpu, *, runs: int, job_name: str = JOB) -> Backlog:
+    """Enqueue `runs` of a job in chunks and wait for their end. Raises Irregular, TimeoutError."""
     before = cpu.seconds()
     began = time.time()
     ids: list[int] = []
     while len(ids) < runs:
-        ids += admin.start(JOB, count=min(CHUNK, runs - len(ids)))
+        ids += admin.start(job_name, count=min(CHUNK, runs - len(ids)))
     enqueued = time.time()
     until_idle(admin, seconds=BACKLOG_SECONDS)
     time.sleep(AFTERMATH_SECONDS)
     spent = ms_per_run(before, cpu.seconds(), runs)
-    ended = _last_exit(admin, ids)
+    ended = _last_exit(admin, job_name, ids)
     return Backlog(runs=runs, enqueue_seconds=enqueued - began, seconds=ended - began, cpu_ms_per_run=spent)
 
 
@@ -83,10 +83,10 @@ def delays(admin: AdminClient, moments: Mapping[int, float]) -> list[float]:
     return [(end - moment) * 1000 for end, moment in zip(ends, moments.values(), strict=True)]
 
 
-def _last_exit(admin: AdminClient, ids: list[int]) -> float:
+def _last_exit(admin: AdminClient, job_name: str, ids: list[int]) -> float:
     """The wall clock of the last exit. Raises Irregular unless each run succeeded at its first attempt."""
     wanted, oldest = set(ids), min(ids)
-    listed = itertools.takewhile(lambda run: run.id >= oldest, admin.runs(job=JOB))
+    listed = itertools.takewhile(lambda run: run.id >= oldest, admin.runs(job=job_name))
     runs = [run for run in listed if run.id in wanted]
     bad = [
         f"run {run.id} {run.state}, attempt {run.attempt}"

@@ -10,9 +10,10 @@ import pytest
 
 from toban_admin_web.config import AdminWebConfig
 from toban_coordinator.config import CoordinatorConfig
+from toban_domain.oidc import parse_grants
 from toban_executor.config import ExecutorConfig
 from toban_log_archiver.config import LogArchiverConfig
-from toban_runtime.config import read
+from toban_runtime.config import ServiceConfig, read
 from toban_runtime.config_checks import is_secret, variable
 from toban_store.migrate import SEEDED
 
@@ -32,6 +33,7 @@ SECRETS = {
     "s3/access_key": "AK1DF8s",
     "s3/secret_key": "k1DF8s",
     "jobs/keys": "azFERjhz",
+    "oidc/client-secret": "k1DF8s",
 }
 
 
@@ -98,12 +100,16 @@ def test_what_the_values_say_arrives(example: Any, in_pod: Any) -> None:
     assert coordinator.redis_url == SECRETS["redis/url"]
     assert coordinator.secrets_key_file is not None
     assert (coordinator.trust_domain, coordinator.node_id) == ("toban.example.com", "node-a")
+    assert coordinator.oidc_groups["developers"] == parse_grants("operator group:developers")
+    assert (coordinator.oidc_shown, coordinator.oidc_create_accounts) == ("id.example.com", True)
     in_pod(made["log-archiver"])
     archiver = read(LogArchiverConfig)
     assert (archiver.s3_bucket, archiver.s3_addressing_style) == ("toban-logs", "virtual")
     in_pod(made["admin-web"])
     site = read(AdminWebConfig)
     assert (site.http_host, site.http_allow_remote, site.http_names) == ("0.0.0.0", True, ("toban.example.com",))
+    assert site.http_threads == 64
+    assert site.oidc_client_secret == SECRETS["oidc/client-secret"]
 
 
 def test_over_ipv6_addresses_are_in_brackets(example: Any) -> None:
@@ -128,13 +134,21 @@ def test_shared_identity_is_read_by_every_service(example: Any, in_pod: Any) -> 
 
 # Set by nobody here: their defaults hold in a pod, or the image sets them.
 LEFT_OUT = {
-    "coordinator": {"COORDINATORS"},
-    "executor": set(),
+    "coordinator": {"COORDINATORS", "OIDC_CA_FILE"},
+    # Engines are outside of clusters; the files are those of the pod.
+    "executor": {
+        "CONTAINER_ENGINE",
+        "CONTAINER_MOUNTS",
+        "HTTP_STEP_CA_FILE",
+        "KUBERNETES_TOKEN_FILE",
+        "KUBERNETES_CA_FILE",
+    },
     "log-archiver": {"LOG_ARCHIVERS"},
-    "admin-web": {"HTTP_THREADS", "REQUEST_SECONDS", "WEB_DIR"},
+    # A pod has one worker, so that its metrics have one port: replicas do what workers do on one machine.
+    "admin-web": {"HTTP_WORKERS", "REQUEST_SECONDS", "WEB_DIR", "WEBHOOK_CA_FILE", "OIDC_CA_FILE"},
 }
 # Of all services; each says for itself which of them mean something to it (docs/operations.md).
-COMMON = {variable(name) for name in CoordinatorConfig.model_fields}
+COMMON = {variable(name) for name in ServiceConfig.model_fields}
 
 
 def test_variables_of_one_service_alone_can_be_set_by_a_value(example: Any) -> None:

@@ -167,6 +167,33 @@ def test_a_secret_past_the_pooler_opens_its_own_port(chart: Any) -> None:
     assert reached == {"coordinator": [6432], "log-archiver": [6432], "migrate": [5432]}
 
 
+def test_coordinators_and_site_reach_an_openid_provider_that_has_peers(chart: Any) -> None:
+    oidc = {"issuer": "https://id.example.com", "clientId": "toban", "ports": [8443]}
+    for peers, wanted in (([], set()), ([{"ipBlock": {"cidr": "10.30.0.0/24"}}], {"coordinator", "admin-web"})):
+        objects = chart.render({**LEAST, "oidc": {**oidc, "to": peers}})
+        rules = [
+            (found["metadata"]["labels"].get("app.kubernetes.io/component"), rule)
+            for found in objects
+            if found["kind"] == "NetworkPolicy"
+            for rule in found["spec"].get("egress", [])
+        ]
+        reaching = [(name, rule["to"]) for name, rule in rules if {"port": 8443, "protocol": "TCP"} in rule["ports"]]
+        assert {name for name, _ in reaching} == wanted and all(to == peers for _, to in reaching)
+
+
+def test_the_secret_of_an_openid_client_is_in_the_site_alone(chart: Any) -> None:
+    oidc = {"issuer": "https://id.example.com", "clientId": "toban", "clientSecret": {"name": "oidc-secret"}}
+    ca = {"caSecret": {"name": "oidc-ca"}}
+    objects = chart.render({**LEAST, "oidc": {**oidc, **ca}})
+    holders = {"oidc-secret": set(), "oidc-ca": set()}
+    for found in objects:
+        for volume in found.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", []):
+            name = volume.get("secret", {}).get("secretName")
+            if name in holders:
+                holders[name].add(found["metadata"]["name"])
+    assert holders == {"oidc-secret": {"toban-admin-web"}, "oidc-ca": {"toban-admin-web", "toban-coordinator"}}
+
+
 def test_dns_listens_elsewhere_on_openshift(chart: Any) -> None:
     peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}}}]
     objects = chart.render({**LEAST, "networkPolicy": {"dns": peers, "dnsPorts": [5353]}})

@@ -42,7 +42,8 @@ def test_objects_have_their_own_names_and_the_labels_of_the_release(example: Any
     keys = [(found["apiVersion"], found["kind"], found["metadata"]["name"]) for found in objects]
     assert len(set(keys)) == len(keys)
     for found in objects:
-        assert found["metadata"]["namespace"] == "jobs"
+        # The rights of kubernetes steps are those for the namespace of their Jobs.
+        assert found["metadata"]["namespace"] == ("batch" if found["kind"] in ("Role", "RoleBinding") else "jobs")
         assert found["metadata"]["labels"]["app.kubernetes.io/instance"] == "toban"
         assert len(found["metadata"]["name"]) <= 63
 
@@ -62,6 +63,9 @@ def test_objects_have_their_own_names_and_the_labels_of_the_release(example: Any
         ({"external": {"coordinators": ["somewhere"]}}, "/external/coordinators/0"),
         ({"monitoring": {"scrape": "yes"}}, "/monitoring/scrape"),
         ({"redis": {"ports": []}}, "/redis/ports"),
+        ({"adminWeb": {"autoscaling": {"kind": "hpa"}}}, "'kind' not allowed"),
+        ({"adminWeb": {"threads": 2}}, "/adminWeb/threads"),
+        ({"logArchiver": {"autoscaling": {"minReplicas": 0}}}, "/logArchiver/autoscaling/minReplicas"),
         ({"tracing": {"endpoint": "collector:4318"}}, "/tracing/endpoint"),
     ],
 )
@@ -141,12 +145,29 @@ def test_there_are_either_replicas_or_one_scaler(example: Any) -> None:
     kinds = {"HorizontalPodAutoscaler", "ScaledObject"}
     for name in EXAMPLES:
         objects = example(name)
-        scalers = [found for found in objects if found["kind"] in kinds]
-        (executor,) = [found for found in objects if found["kind"] == "StatefulSet"]
-        assert len(scalers) <= 1
-        assert ("replicas" in executor["spec"]) is not bool(scalers)
-        for scaler in scalers:
-            assert scaler["spec"]["scaleTargetRef"]["name"] == executor["metadata"]["name"]
+        targets = [found["spec"]["scaleTargetRef"] for found in objects if found["kind"] in kinds]
+        scaled = {(target["kind"], target["name"]) for target in targets}
+        assert len(scaled) == len(targets)
+        workloads = {
+            (found["kind"], found["metadata"]["name"]): found["spec"]
+            for found in objects
+            if found["kind"] in ("StatefulSet", "Deployment")
+        }
+        assert scaled <= set(workloads)
+        assert {key for key, spec in workloads.items() if "replicas" not in spec} == scaled
+
+
+def test_the_site_and_log_archivers_scale_by_cpu_where_it_is_switched_on(example: Any, one: Any, least: Any) -> None:
+    assert not [found for found in least if found["kind"] == "HorizontalPodAutoscaler"]
+    for name, bounds, percent in (("admin-web", (2, 4), 60), ("log-archiver", (3, 8), 70)):
+        spec = one(example("production"), "HorizontalPodAutoscaler", f"toban-{name}")["spec"]
+        assert (spec["minReplicas"], spec["maxReplicas"]) == bounds
+        assert spec["scaleTargetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"toban-{name}"}
+        [metric] = spec["metrics"]
+        assert metric["resource"]["target"] == {"type": "Utilization", "averageUtilization": percent}
+        deployment = one(example("production"), "Deployment", f"toban-{name}")
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        assert "cpu" in container["resources"]["requests"], "utilization is a part of the request"
 
 
 def test_without_a_number_executors_stay(example: Any, one: Any) -> None:

@@ -15,12 +15,16 @@ import pytest
 from toban_domain.errors import TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_stack import processes
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_testing.site_client import SiteClient
 from toban_testing.stack_fixtures import admin_of, running_stack
+from toban_transport.person_rules import CREDENTIAL
+from toban_transport.replica_client import Fleet
+from toban_transport.tls import TlsFiles
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 PASSWORD = "correct horse battery"
@@ -38,6 +42,7 @@ def toban(stack: Stack) -> Callable[..., Any]:
     """Runs a command; its data. `code` is the expected exit code, `typed` its standard input."""
     environment = os.environ | {
         "SCHEDULER_COORDINATORS": ",".join(stack.coordinators),
+        "SCHEDULER_LOG_ARCHIVERS": ",".join(stack.log_archivers),
         "SCHEDULER_TLS_DIR": str(stack.home.tls),
         "SCHEDULER_TRUST_DOMAIN": TRUST_DOMAIN,
     }
@@ -100,6 +105,68 @@ def test_from_the_one_time_secret_to_a_token(stack: Stack, toban: Callable[..., 
     logs = "".join(path.read_text(errors="replace") for path in stack.home.logs.glob("*"))
     for hidden in (PASSWORD, secret, token, session):
         assert hidden not in json.dumps(audit) and hidden not in logs
+
+
+def test_output_is_for_those_who_may_see_its_job(stack: Stack, toban: Callable[..., Any]) -> None:
+    """Over real coordinators and log-archivers: a read, a search, and a ticket of one person for a run of others."""
+    with admin_of(stack) as admin:
+        for name in ("ops", "web"):
+            metadata = {"name": f"speaks-{name}", "labels": {"team": name}}
+            spec = {"steps": [{"id": "run", "argv": ["/bin/echo", f"of {name}"]}]}
+            admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+        [ops], [web] = admin.start("speaks-ops"), admin.start("speaks-web")
+        for run, name in ((ops, "ops"), (web, "web")):
+            admin.until(lambda run=run, name=name: admin.log(run) == [f"of {name}"], seconds=60, of=f"output of {run}")  # type: ignore[misc]
+    toban("user", "add", "eve", "--password", typed=f"{PASSWORD}\n")
+    toban("user", "grant", "eve", "viewer", "--label", "team=ops")
+    token = toban("token", "create", "eve", "cli", "--role", "viewer")["secret"]
+    assert toban("run", "logs", str(ops), token=token)["text"] == "of ops"
+    assert toban("job", "logs", "speaks-ops", token=token)["run"] == ops
+    for words in (("run", "logs", str(web)), ("job", "logs", "speaks-web")):
+        assert "eve may not view" in str(toban(*words, token=token, code=77))
+    files = TlsFiles(stack.home.tls / "admin-cli")
+    coordinators = Fleet(service="coordinator", addresses=stack.coordinators, tls=files, trust_domain=TRUST_DOMAIN)
+    archivers = Fleet(service="log-archiver", addresses=stack.log_archivers, tls=files, trust_domain=TRUST_DOMAIN)
+    try:
+        answer = coordinators.call(
+            lambda channel: rpc.JobReaderStub(channel).GetReadTicket,
+            pb.GetReadTicketRequest(run_ids=[ops, web]),
+            timeout=10,
+            metadata=((CREDENTIAL, token),),
+        )
+        assert list(answer.run_ids) == [ops]
+        stub = logs_pb2_grpc.LogReaderStub
+        wanted = logs_pb2.SearchLogRequest(run_ids=[ops, web], ticket=answer.ticket)
+        with pytest.raises(TobanError, match=f"user eve, token .* is not for run {web}"):
+            list(archivers.stream(lambda channel: stub(channel).Search, wanted, timeout=10))
+        wanted.run_ids[:] = answer.run_ids
+        found = list(archivers.stream(lambda channel: stub(channel).Search, wanted, timeout=10))
+        assert [hit.line.text for part in found for hit in part.hits] == [b"of ops"]
+    finally:
+        coordinators.close()
+        archivers.close()
+
+
+def test_people_keep_their_own_account(stack: Stack, toban: Callable[..., Any]) -> None:
+    toban("user", "add", "carl", "--password", typed=f"{PASSWORD}\n")
+    toban("user", "grant", "carl", "operator")
+    token = toban("token", "create", "carl", "cli", "--role", "operator")["secret"]
+    session = authenticate(stack, user="carl", password=PASSWORD).session
+    [listed] = toban("user", "sessions", token=token)
+    toban("user", "end-session", str(listed["id"]), token=token)
+    with pytest.raises(TobanError, match="ended"):
+        authenticate(stack, session=session)
+    made = toban("token", "create-own", "ci", token=token)
+    assert authenticate(stack, token=made["secret"]).role == "viewer"
+    assert "narrower than the account" in str(toban("token", "own", token=made["secret"], code=77))
+    assert [one["name"] for one in toban("token", "own", token=token)] == ["ci", "cli"]
+    toban("token", "revoke-own", str(made["id"]), token=token)
+    toban("token", "create-own", "all", "--role", "admin", token=token, code=77)
+    authenticate(stack, user="carl", password=PASSWORD)
+    changed = "another horse battery"
+    assert toban("user", "passwd", typed=f"{PASSWORD}\n{changed}\n", token=token)["ended"] == 1
+    assert authenticate(stack, user="carl", password=changed).user == "carl"
+    assert "a certificate has no account" in str(toban("--direct", "user", "sessions", token=token, code=77))
 
 
 def test_the_site_from_the_one_time_link_to_a_revoked_session(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
@@ -102,7 +102,7 @@ def load(stack: Stack) -> Iterator[Load]:
 
 @contextmanager
 def followed(stack: Stack, admin: AdminClient, stop: Path) -> Iterator[None]:
-    """One stream of a run's lines, opened before the block and open until its end: no change of certificates may cut it."""
+    """A run's lines, followed from before the block to its end: no change of certificates may cut the stream, only the end of its read ticket."""
     counts = f"i=0; while [ ! -e {stop} ]; do i=$((i+1)); echo $i; sleep 0.1; done"
     spec = {"steps": [{"argv": ["sh", "-c", counts]}], "allow_shell": True}
     admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "counts"}, "spec": spec})
@@ -115,11 +115,18 @@ def followed(stack: Stack, admin: AdminClient, stop: Path) -> Iterator[None]:
 
     def read() -> None:
         request = logs_pb2.ReadLogRequest(run_id=run_id, follow=True)
-        try:
-            for page in stream_sync(logs_pb2_grpc.LogReaderStub(channel).Read, request, timeout=200):
-                lines.extend(int(line.text) for line in page.lines)
-        except TobanError as error:
-            errors.append(error.message)
+        expired = True
+        while expired:
+            request.ticket.CopyFrom(admin.read_ticket(run_id))
+            try:
+                for page in stream_sync(logs_pb2_grpc.LogReaderStub(channel).Read, request, timeout=200):
+                    lines.extend(int(line.text) for line in page.lines)
+                    if page.lines:
+                        request.after.token, request.after.seq = page.token, page.lines[-1].seq
+                return
+            except TobanError as error:
+                expired = error.code is ErrorCode.TICKET_EXPIRED
+                errors.extend([] if expired else [error.message])
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -131,7 +138,7 @@ def followed(stack: Stack, admin: AdminClient, stop: Path) -> Iterator[None]:
         reader.join()
         channel.close()
     assert errors == []
-    assert lines == list(range(1, len(lines) + 1)), "every line once, by one stream"
+    assert lines == list(range(1, len(lines) + 1)), "every line once, and no stream ended but by its read ticket"
     assert admin.until_ended(run_id).state == "SUCCEEDED"
 
 

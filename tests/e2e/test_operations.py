@@ -103,7 +103,7 @@ def test_a_demotion_under_load_loses_nothing(
     kept = admin.run(long_id)
     assert (kept.state, kept.token, kept.attempt, kept.lost_count) == ("RUNNING", token, 1, 0)
     admin.cancel(long_id)
-    [entry] = toban("audit", "list", "--limit", "1")
+    [entry] = toban("audit", "list", "--action", "demote", "--limit", "1")
     assert (entry["action"], entry["reason"], entry["actor"]) == ("demote", "a test", "certificate admin-cli")
 
 

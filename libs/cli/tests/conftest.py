@@ -5,22 +5,72 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
+from libs.cli.tests.fake_log_archiver import Archive, Logs
+from toban_admin_web.config import AdminWebConfig
+from toban_admin_web.main.worker import SiteWorker
 from toban_cli.main import run
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.version import VERSION
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
+from toban_proto.v1 import (
+    coordinator_pb2_grpc,
+    hooks_pb2,
+    hooks_pb2_grpc,
+    logs_pb2_grpc,
+    webhooks_pb2,
+    webhooks_pb2_grpc,
+)
+from toban_proto.v1.common_pb2 import ReadTicket
 from toban_runtime.clock import SystemClock
+from toban_testing.http_server import serving
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
 
+# Modules whose tests run twice: with calls of the coordinators, and over REST through a real site.
+BOTH_WAYS = frozenset(
+    [
+        "test_audit",
+        "test_cluster",
+        "test_commands",
+        "test_crontab_apply",
+        "test_events",
+        "test_executors",
+        "test_limits",
+        "test_lists",
+        "test_run_changes",
+        "test_run_filter",
+        "test_schedules",
+        "test_settings",
+        "test_users",
+    ]
+)
+# Their tests that are about one way.
+DIRECT_ONLY = {
+    "test_adopt_epoch_asks_first_and_says_what_it_used": "it has no route",
+    "test_an_export_is_verified_without_a_cluster": "an export has no route",
+    "test_an_export_for_spreadsheets": "an export has no route",
+    "test_passwords_come_from_standard_input": "the first administrator has no route",
+    "test_mistakes_that_the_server_finds_are_one_line_each": "test_rest_http has the places of mistakes over REST",
+    "test_a_log_that_is_complete_is_not_read_again": "over REST the site decides when a log is complete",
+    "test_follow_goes_on_when_no_output_can_be_read": "test_rest_logs",
+    "test_an_interrupted_wait_says_that_the_run_goes_on": "test_rest_logs",
+}
 
-class Control(coordinator_pb2_grpc.JobControlServicer):
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Gives `cluster` both ways to the tests that have both."""
+    name = metafunc.module.__name__.rpartition(".")[2]
+    if name in BOTH_WAYS and "cluster" in metafunc.fixturenames and metafunc.function.__name__ not in DIRECT_ONLY:
+        metafunc.parametrize("cluster", ["direct", "rest"], indirect=True)
+
+
+class Answers:
     """Keeps requests, gives the answers of the test."""
 
     def __init__(self) -> None:
@@ -34,100 +84,35 @@ class Control(coordinator_pb2_grpc.JobControlServicer):
             raise answer
         return answer(request) if callable(answer) else answer
 
-    async def Apply(self, request: Any, context: Any) -> Any:
-        return self.answer("Apply", request)
 
-    async def StartRuns(self, request: Any, context: Any) -> Any:
-        return self.answer("StartRuns", request)
-
-    async def EmitEvent(self, request: Any, context: Any) -> Any:
-        return self.answer("EmitEvent", request)
-
-    async def DeleteTrigger(self, request: Any, context: Any) -> Any:
-        return self.answer("DeleteTrigger", request)
-
-    async def PauseSchedule(self, request: Any, context: Any) -> Any:
-        return self.answer("PauseSchedule", request)
-
-    async def ResumeSchedule(self, request: Any, context: Any) -> Any:
-        return self.answer("ResumeSchedule", request)
-
-    async def DeleteSchedule(self, request: Any, context: Any) -> Any:
-        return self.answer("DeleteSchedule", request)
-
-    async def CancelRun(self, request: Any, context: Any) -> Any:
-        return self.answer("CancelRun", request)
-
-    async def CancelRuns(self, request: Any, context: Any) -> Any:
-        return self.answer("CancelRuns", request)
-
-    async def RerunRun(self, request: Any, context: Any) -> Any:
-        return self.answer("RerunRun", request)
-
-    async def RerunRuns(self, request: Any, context: Any) -> Any:
-        return self.answer("RerunRuns", request)
-
-    async def NoteRun(self, request: Any, context: Any) -> Any:
-        return self.answer("NoteRun", request)
-
-    async def DeleteJob(self, request: Any, context: Any) -> Any:
-        return self.answer("DeleteJob", request)
-
-    async def DeclareRunLost(self, request: Any, context: Any) -> Any:
-        return self.answer("DeclareRunLost", request)
+class Control(Answers, coordinator_pb2_grpc.JobControlServicer):
+    """Changes of jobs and runs."""
 
 
-class Reader(coordinator_pb2_grpc.JobReaderServicer):
+class Reader(Answers, coordinator_pb2_grpc.JobReaderServicer):
     """Answers from `answers`; `runs` are what WatchRun sends, the last of them is the run."""
 
     def __init__(self) -> None:
-        self.requests: list[Any] = []
-        self.answers: dict[str, Any] = {}
+        super().__init__()
         self.runs: list[pb.Run] = []
         self.logged = asyncio.Event()
+        self.hidden: set[int] = set()
+        self.ticket_requests: list[list[int]] = []
+        self.ticket_seconds = 60
+        self.ticket_failure: TobanError | None = None
+        self.ticket_failures: list[TobanError] = []
+        """Each ends one call."""
 
-    def answer(self, method: str, request: Any) -> Any:
-        self.requests.append(request)
-        answer = self.answers[method]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer(request) if callable(answer) else answer
-
-    async def ListJobs(self, request: Any, context: Any) -> Any:
-        return self.answer("ListJobs", request)
-
-    async def GetJob(self, request: Any, context: Any) -> Any:
-        return self.answer("GetJob", request)
-
-    async def ListSchedules(self, request: Any, context: Any) -> Any:
-        return self.answer("ListSchedules", request)
-
-    async def ListRuns(self, request: Any, context: Any) -> Any:
-        return self.answer("ListRuns", request)
-
-    async def GetSchedule(self, request: Any, context: Any) -> Any:
-        return self.answer("GetSchedule", request)
-
-    async def NextSlots(self, request: Any, context: Any) -> Any:
-        return self.answer("NextSlots", request)
-
-    async def ListFires(self, request: Any, context: Any) -> Any:
-        return self.answer("ListFires", request)
-
-    async def ListTriggers(self, request: Any, context: Any) -> Any:
-        return self.answer("ListTriggers", request)
-
-    async def ListEvents(self, request: Any, context: Any) -> Any:
-        return self.answer("ListEvents", request)
-
-    async def ListExecutors(self, request: Any, context: Any) -> Any:
-        return self.answer("ListExecutors", request)
-
-    async def GetCluster(self, request: Any, context: Any) -> Any:
-        return self.answer("GetCluster", request)
-
-    async def ExplainRun(self, request: Any, context: Any) -> Any:
-        return self.answer("ExplainRun", request)
+    async def GetReadTicket(self, request: Any, context: Any) -> Any:
+        """For the runs that are not `hidden`."""
+        self.ticket_requests.append(list(request.run_ids))
+        if self.ticket_failures:
+            raise self.ticket_failures.pop(0)
+        if self.ticket_failure is not None:
+            raise self.ticket_failure
+        visible = [run for run in request.run_ids if run not in self.hidden]
+        ticket = ReadTicket(body=b"ticket %d" % len(self.ticket_requests))
+        return pb.GetReadTicketResponse(ticket=ticket, run_ids=visible, valid_seconds=self.ticket_seconds)
 
     async def GetRun(self, request: Any, context: Any) -> Any:
         if not self.runs:
@@ -141,170 +126,73 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
         yield self.runs[-1]
 
 
-class Operations(coordinator_pb2_grpc.OperationsServicer):
-    """Keeps requests, gives the answers of the test."""
+class Operations(Answers, coordinator_pb2_grpc.OperationsServicer):
+    """What operators ask."""
+
+
+class Accounts(Answers, coordinator_pb2_grpc.AccountsServicer):
+    """What is asked about people. `people` by API token are those whom a site knows; its own questions are not kept."""
 
     def __init__(self) -> None:
-        self.requests: list[Any] = []
-        self.answers: dict[str, Any] = {}
+        super().__init__()
+        self.people: dict[str, Any] = {}
+        self.password = ("", "", pb.AuthenticateResponse())
+        """User, password, and the session that both give."""
+        self.refusal: TobanError | None = None
+        self.answers["GetAccountsState"] = pb.GetAccountsStateResponse(has_administrator=True)
 
-    def answer(self, method: str, request: Any) -> Any:
-        self.requests.append(request)
-        answer = self.answers[method]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer(request) if callable(answer) else answer
-
-    async def ListSettings(self, request: Any, context: Any) -> Any:
-        return self.answer("ListSettings", request)
-
-    async def UpdateSetting(self, request: Any, context: Any) -> Any:
-        return self.answer("UpdateSetting", request)
-
-    async def ListLimits(self, request: Any, context: Any) -> Any:
-        return self.answer("ListLimits", request)
-
-    async def GetLimit(self, request: Any, context: Any) -> Any:
-        return self.answer("GetLimit", request)
-
-    async def SetLimit(self, request: Any, context: Any) -> Any:
-        return self.answer("SetLimit", request)
-
-    async def SetBreaker(self, request: Any, context: Any) -> Any:
-        return self.answer("SetBreaker", request)
-
-    async def SignalLimit(self, request: Any, context: Any) -> Any:
-        return self.answer("SignalLimit", request)
-
-    async def ListAudit(self, request: Any, context: Any) -> Any:
-        return self.answer("ListAudit", request)
-
-    async def DrainExecutor(self, request: Any, context: Any) -> Any:
-        return self.answer("DrainExecutor", request)
-
-    async def UndrainExecutor(self, request: Any, context: Any) -> Any:
-        return self.answer("UndrainExecutor", request)
-
-    async def DetachExecutor(self, request: Any, context: Any) -> Any:
-        return self.answer("DetachExecutor", request)
-
-    async def DemoteLeader(self, request: Any, context: Any) -> Any:
-        return self.answer("DemoteLeader", request)
-
-    async def AdoptEpoch(self, request: Any, context: Any) -> Any:
-        return self.answer("AdoptEpoch", request)
+    async def Authenticate(self, request: Any, context: Any) -> Any:
+        if not self.people:
+            return self.answer("Authenticate", request)
+        user, password, entered = self.password
+        if request.password and self.refusal is not None:
+            raise self.refusal
+        if request.password and (request.user, request.password) == (user, password):
+            return entered
+        if request.session and request.session == entered.session:
+            return pb.AuthenticateResponse(user=entered.user, role=entered.role)
+        if request.token not in self.people:
+            raise TobanError(ErrorCode.UNAUTHENTICATED, "the API token is unknown or revoked")
+        return self.people[request.token]
 
 
-class Accounts(coordinator_pb2_grpc.AccountsServicer):
-    """Keeps requests, gives the answers of the test."""
-
-    def __init__(self) -> None:
-        self.requests: list[Any] = []
-        self.answers: dict[str, Any] = {}
+class Webhooks(Answers, webhooks_pb2_grpc.WebhooksServicer):
+    """What is asked about webhooks."""
 
 
-def _recorded(method: str) -> Any:
-    async def handle(self: Accounts, request: Any, context: Any) -> Any:
-        self.requests.append(request)
-        answer = self.answers[method]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+class Hooks(Answers, hooks_pb2_grpc.HooksServicer):
+    """What is asked about hooks."""
+
+
+def _answered(method: str) -> Any:
+    async def handle(self: Answers, request: Any, context: Any) -> Any:
+        if method not in self.answers:
+            self.requests.append(request)
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, method)
+        return self.answer(method, request)
 
     return handle
 
 
-for _name in pb.DESCRIPTOR.services_by_name["Accounts"].methods_by_name:
-    setattr(Accounts, _name, _recorded(_name))
+_OF_PEOPLE = (
+    (pb, Control),
+    (pb, Reader),
+    (pb, Operations),
+    (pb, Accounts),
+    (webhooks_pb2, Webhooks),
+    (hooks_pb2, Hooks),
+)
+for _module, _servicer in _OF_PEOPLE:
+    _kind = next(base.__name__ for base in _servicer.__bases__ if base is not Answers).removesuffix("Servicer")
+    for _name in {*_module.DESCRIPTOR.services_by_name[_kind].methods_by_name} - {*vars(_servicer)}:
+        setattr(_servicer, _name, _answered(_name))
 
 
-class Logs(logs_pb2_grpc.LogReaderServicer):
-    """Sends `first` to followers and keeps their stream open; the whole log is `first + late`."""
+class Everybody:
+    """A coordinator's check of people: what they may is the matter of its own tests."""
 
-    def __init__(self) -> None:
-        self.first: list[logs_pb2.LogLine] = []
-        self.late: list[logs_pb2.LogLine] = []
-        self.token = 7
-        self.requests: list[Any] = []
-        self.at_end = False
-        self.stored = True
-        self.expired_lines = 0
-        self.expired_late = 0
-        self.found: list[list[Any]] = []
-        self.place = "db"
-        self.failures: list[TobanError] = []
-        self.reader: Reader | None = None
-
-    async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Each of `failures` ends one call: the first line is sent, unless the caller has it."""
-        self.requests.append(request)
-        if self.failures:
-            if not request.HasField("after"):
-                yield logs_pb2.ReadLogResponse(token=self.token, lines=self.first[:1])
-            raise self.failures.pop(0)
-        if self.expired_lines:
-            yield logs_pb2.ReadLogResponse(token=self.token, expired_lines=self.expired_lines)
-        lines = [line for line in self.first + ([] if request.follow else self.late) if line.seq >= request.from_seq]
-        yield logs_pb2.ReadLogResponse(token=self.token, lines=lines[-request.tail :] if request.tail else lines)
-        if self.expired_late:
-            yield logs_pb2.ReadLogResponse(token=self.token, expired_lines=self.expired_late)
-        if request.follow and self.at_end:
-            yield logs_pb2.ReadLogResponse(token=self.token, at_end=True)
-        if request.follow:
-            if self.reader is not None:
-                self.reader.logged.set()
-            if not self.at_end:
-                await asyncio.Event().wait()
-
-    async def Search(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Each of `found` (a list of answers) is one call; an error in it breaks the stream."""
-        self.requests.append(request)
-        for answer in self.found.pop(0):
-            if isinstance(answer, TobanError):
-                raise answer
-            yield answer
-
-    async def Describe(self, request: Any, context: Any) -> Any:
-        if not self.stored:
-            return logs_pb2.DescribeLogResponse()
-        return logs_pb2.DescribeLogResponse(
-            attempts=[
-                logs_pb2.AttemptLog(
-                    token=self.token,
-                    sealed=True,
-                    lines=len(self.first + self.late),
-                    last_seq=len(self.first + self.late),
-                    place=self.place,
-                )
-            ]
-        )
-
-
-class Archive(logs_pb2_grpc.LogArchiveServicer):
-    """Answers what a test puts in."""
-
-    def __init__(self) -> None:
-        self.status = logs_pb2.ArchiveStatusResponse()
-        self.did: list[Any] = []
-        self.verified: list[Any] = []
-        self.requests: list[Any] = []
-        self.diagnosis = logs_pb2.DiagnoseLogsResponse(version=VERSION)
-
-    async def Diagnose(self, request: Any, context: Any) -> Any:
-        return self.diagnosis
-
-    async def Status(self, request: Any, context: Any) -> Any:
-        return self.status
-
-    async def RunArchive(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        self.requests.append(request)
-        for one in self.did:
-            yield one
-
-    async def Verify(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        self.requests.append(request)
-        for one in self.verified:
-            yield one
+    async def admit(self, method: str, **_: Any) -> None:
+        """Allows every call."""
 
 
 class FakeCluster:
@@ -318,7 +206,7 @@ class FakeCluster:
         self._ports = [0, 0]
         self.control, self.reader, self.logs = Control(), Reader(), Logs()
         self.operations = Operations()
-        self.accounts = Accounts()
+        self.accounts, self.webhooks, self.hooks = Accounts(), Webhooks(), Hooks()
         self.archive = Archive()
         self.logs.reader = self.reader
         self.do(self._start())
@@ -338,6 +226,8 @@ class FakeCluster:
                     (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
                     (coordinator_pb2_grpc.add_OperationsServicer_to_server, self.operations),
                     (coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts),
+                    (webhooks_pb2_grpc.add_WebhooksServicer_to_server, self.webhooks),
+                    (hooks_pb2_grpc.add_HooksServicer_to_server, self.hooks),
                 ],
             ),
             (
@@ -349,7 +239,10 @@ class FakeCluster:
             ),
         ]
         for index, (name, servicers) in enumerate(services):
-            server = build_server(tls=TlsFiles(self._tls / name), trust_domain="toban.internal", clock=SystemClock())
+            people = Everybody() if name == "coordinator" else None
+            server = build_server(
+                tls=TlsFiles(self._tls / name), trust_domain="toban.internal", clock=SystemClock(), people=people
+            )
             for adder, servicer in servicers:
                 server.add(adder, servicer)
             self._ports[index] = await server.start("127.0.0.1", self._ports[index])
@@ -375,14 +268,42 @@ class FakeCluster:
 
 
 @pytest.fixture
-def cluster(tls: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
-    """A running cluster that the environment names."""
+def cluster(tls: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[FakeCluster]:
+    """A running cluster that the environment names: its coordinators, or with parameter `rest` a site before them."""
     fake = FakeCluster(tls)
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", fake.coordinator)
-    monkeypatch.setenv("SCHEDULER_LOG_ARCHIVERS", fake.archiver)
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
-    yield fake
+    if getattr(request, "param", "direct") == "rest":
+        with site_of(fake, tls) as url:
+            monkeypatch.setenv("TOBAN_URL", url)
+            monkeypatch.setenv("TOBAN_TOKEN", TOKEN)
+            yield fake
+    else:
+        monkeypatch.setenv("SCHEDULER_COORDINATORS", fake.coordinator)
+        monkeypatch.setenv("SCHEDULER_LOG_ARCHIVERS", fake.archiver)
+        monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
+        yield fake
     fake.close()
+
+
+TOKEN = "toban_pat_" + "0" * 64
+
+
+@pytest.fixture
+def site_before(tls: Path) -> Callable[[FakeCluster], AbstractContextManager[str]]:
+    """Starts the real site before a cluster; the address is that of its plain HTTP."""
+    return lambda fake: site_of(fake, tls)
+
+
+@contextmanager
+def site_of(fake: FakeCluster, tls: Path) -> Iterator[str]:
+    """The real site before a cluster; its address. TOKEN is of an administrator."""
+    fake.accounts.people[TOKEN] = pb.AuthenticateResponse(user="ada", role="admin")
+    config = AdminWebConfig(
+        coordinators=(fake.coordinator,), log_archivers=(fake.archiver,), tls_dir=tls / "admin-web", api_rate=0
+    )
+    worker = SiteWorker(config=config, http_port=0, stopping=threading.Event())
+    with serving(worker.app, worker.context.stopping.set) as url:
+        yield url
+    worker.close()
 
 
 @pytest.fixture
@@ -390,6 +311,8 @@ def toban(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     """Runs a command: (exit code, stdout, stderr)."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("TOBAN_HOME", raising=False)
+    # `--direct` sets it for the process of the command, which is that of the tests here.
+    monkeypatch.setenv("TOBAN_DIRECT", "")
 
     def call(*argv: str) -> tuple[int, str, str]:
         code = run(argv)

@@ -31,13 +31,36 @@ SPECS: dict[str, dict[str, Any]] = {
     "EventTrigger": {"event_type": "a.b", "job": "x"},
 }
 # The least that an item of a list has.
-LISTED: dict[str, dict[str, Any]] = {"steps": {"argv": ["true"]}, "secrets": {"name": "x"}}
+LISTED: dict[str, dict[str, Any]] = {
+    "steps": {"argv": ["true"]},
+    "secrets": {"name": "x"},
+    "notify": {"webhook": "x"},
+    "mounts": {"source": "/a", "target": "/b"},
+}
+# What a rule of `notify` needs for each of these keys.
+OF_NOTIFY = {"long_after_seconds": {"on": ["long"]}, "late_after_seconds": {"on": ["late"]}}
+# What a step needs for each of these keys.
+OF_TYPE: dict[str, dict[str, Any]] = {
+    "callable python_path interpreter warm": {"type": "python", "callable": "a:b"},
+    "preload": {"type": "python", "callable": "a:b", "warm": True},
+    "command args project settings": {
+        "type": "django",
+        "command": "a",
+        "project": "/srv",
+        "interpreter": "/srv/python",
+    },
+    "worker_type lock_ttl_seconds": {"type": "external", "worker_type": "w"},
+    "http": {"type": "http"},
+    "container": {"type": "container"},
+    "kubernetes": {"type": "kubernetes"},
+}
 # Keys that belong together.
 PAIRED = {"limit_key": "customer", "limit_per_key": 1}
 # Keys that another one must allow.
 NEEDED: dict[str, dict[str, Any]] = {
     "lease_loss_grace_seconds": {"on_lease_loss": "kill"},
     "repeatable": {"concurrency": {"dedupe_keys": ["x"]}},
+    "expect_success_within_seconds": {"notify": [{"webhook": "x", "on": ["missing"]}]},
     "lost_after_seconds": {"on_lease_loss": "continue", "idempotent": True},
 }
 COMMANDS = [(path, one) for path, one in commands(typer.main.get_command(build()), "toban") if path != "toban"]
@@ -57,6 +80,19 @@ KEYS = [
 NAMES = [f"{kind} {'.'.join(path)}" for kind, path, _ in KEYS]
 
 
+def _give_type(step: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Make it a step that may have the key."""
+    for names, needed in OF_TYPE.items():
+        if path[0] in names.split():
+            del step["argv"]
+            step |= needed
+    least_of = {"http": {"url": "https://a.example"}, "container": {"image": "a:1"}, "kubernetes": {"image": "a:1"}}
+    for part, least in least_of.items():
+        if path[0] == part:
+            # Changed in place: the caller has the innermost mapping in hand.
+            step.setdefault(part, {}).update(least)
+
+
 def document(kind: str, path: tuple[str, ...], value: Any) -> Manifest:
     """A small document with one key set, as `toban apply` reads it."""
     body: dict[str, Any] = {"apiVersion": "toban/v1", "kind": kind, "metadata": {"name": "x"}, "spec": {**SPECS[kind]}}
@@ -67,15 +103,17 @@ def document(kind: str, path: tuple[str, ...], value: Any) -> Manifest:
     for key in path[:-1]:
         at[key] = [dict(LISTED[key])] if key in LISTED else dict(at.get(key) or {})
         at = at[key][0] if key in LISTED else at[key]
-    if path[-1] in ("callable", "python_path"):
-        del at["argv"]
-        at |= {"type": "python", "callable": "a:b"}
-    if path[-1] in ("worker_type", "lock_ttl_seconds"):
-        del at["argv"]
-        at |= {"type": "external", "worker_type": "w"}
+    if path[1:2] == ("steps",) and len(path) > 2:
+        _give_type(body["spec"]["steps"][0], path[2:])
+    if path[-2:] == ("http", "body"):
+        at["method"] = "POST"
     if path[-2] == "on_run_end":
         del body["spec"]["event_type"]
         at |= {} if path[-1] == "labels" and value else {"job": "y"}
+    if "notify" in path[:-1]:
+        at |= OF_NOTIFY.get(path[-1], {})
+    if path[-2] == "quiet_hours":
+        at |= {"from": "20:00", "until": "06:00"}
     if path[-1] in PAIRED and value:
         at |= PAIRED
     at[path[-1]] = value

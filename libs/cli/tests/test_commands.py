@@ -174,11 +174,12 @@ def test_a_run_that_is_not_there(cluster: Any, toban: Toban) -> None:
     }
 
 
-def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path) -> None:
+def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "job.yml").write_text(
         "apiVersion: toban/v1\nkind: Job\nmetadata: {name: x}\nspec: {working_dir: ., steps: [{argv: [/bin/true]}, "
-        "{type: python, callable: 'a:b', python_path: [., ../lib, /abs]}]}\n"
+        "{type: python, callable: 'a:b', python_path: [., ../lib, /abs], "
+        "interpreter: ../venv/bin/python}, {type: django, command: c, project: ., interpreter: /p/python}]}\n"
     )
     (tmp_path / "a.yaml").write_text(
         "apiVersion: toban/v1\nkind: Schedule\nmetadata: {name: s}\nspec: {job: x, interval_seconds: 5}\n"
@@ -194,6 +195,12 @@ def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path) -> None:
     assert [body["metadata"]["name"] for body in sent] == ["s", "x"]
     assert sent[1]["spec"]["working_dir"] == str(tmp_path / "b")
     assert sent[1]["spec"]["steps"][1]["python_path"] == [str(tmp_path / "b"), str(tmp_path / "lib"), "/abs"]
+    assert sent[1]["spec"]["steps"][1]["interpreter"] == str(tmp_path / "venv/bin/python")
+    assert sent[1]["spec"]["steps"][2]["project"] == str(tmp_path / "b")
+    assert sent[1]["spec"]["steps"][2]["interpreter"] == "/p/python"
+    monkeypatch.chdir(tmp_path)
+    assert toban("apply", "-f", ".")[0] == 0
+    assert [json.loads(manifest.json) for manifest in cluster.control.requests.pop().manifests] == sent
     code, out, _ = toban("apply", "-f", str(tmp_path), "--dry-run", "-o", "json")
     assert cluster.control.requests[1].dry_run
     printed = {

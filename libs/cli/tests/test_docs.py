@@ -36,6 +36,8 @@ def test_every_script_of_an_example_is_there() -> None:
                     assert not word.endswith(".py") or (file.parent / word).is_file(), word
                 for folder in step.get("python_path", []):
                     assert (file.parent / folder).is_dir(), folder
+                if "project" in step:
+                    assert (file.parent / step["project"] / "manage.py").is_file(), step["project"]
 
 
 def test_exit_codes_of_results_are_documented() -> None:

@@ -138,3 +138,20 @@ def test_a_missing_folder_of_certificates_is_one_finding(
     assert out.count("/nowhere/tls") == 1
     assert "error: tls-files: /nowhere/tls (missing)" in out
     assert "1 error, " in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("cluster", ["rest"], indirect=True)
+def test_a_site_is_examined_through_its_own_answers(
+    cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = pb.DiagnosisCheck(name="redis", status="error", subject="redis", value="none", message="no", remedy="start")
+    cluster.operations.answers["Diagnose"] = pb.Diagnosis(checks=[check])
+    code, out, _ = toban("doctor", "-o", "json")
+    first, second = json.loads(out)["checks"]
+    assert code == 1 and (first["name"], first["value"], second["remedy"]) == ("site", "ada, role admin", "start")
+    cluster.operations.answers["Diagnose"] = TobanError(ErrorCode.PERMISSION_DENIED, "ada may not; ask for role admin")
+    code, out, _ = toban("doctor")
+    assert code == 1 and "error: site: http://" in out and "remedy: ask for role admin" in out
+    monkeypatch.setenv("TOBAN_URL", "http://toban.example.com")
+    code, out, _ = toban("doctor")
+    assert code == 1 and "plain HTTP" in out

@@ -18,7 +18,7 @@ def test_rerun_of_one_run(cluster: Any, toban: Any) -> None:
     plain, changed, replaced = cluster.control.requests
     assert (plain.id, plain.payload_json, plain.replace_payload, plain.latest_definition) == (12, "{}", False, False)
     assert plain.idempotency_key.startswith("cli-")
-    assert (changed.payload_json, changed.latest_definition, changed.priority) == ('{"size":5}', True, 4)
+    assert (json.loads(changed.payload_json), changed.latest_definition, changed.priority) == ({"size": 5}, True, 4)
     assert (changed.scope, changed.scope_id, changed.reason) == ("account", "17", "disk")
     assert changed.idempotency_key == "k"
     assert replaced.replace_payload and json.loads(replaced.payload_json) == {"a": 1, "b": "c"}

@@ -86,3 +86,52 @@ def test_a_token_is_the_first_line_and_its_name(accounts: Any, toban: Any) -> No
         users=[pb.User(name="bob", role="editor", enabled=True, groups=["ops"])]
     )
     assert "editor" in toban("user", "list")[1]
+
+
+def test_the_own_password_comes_from_standard_input(accounts: Any, toban: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    accounts.answers["ChangeOwnPassword"] = pb.SignOutResponse(ended=2)
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery\nanother horse battery\n"))
+    assert toban("user", "passwd")[:2] == (0, "the password is changed; 2 sessions ended\n")
+    [asked] = accounts.requests
+    assert (asked.current, asked.password) == ("correct horse battery", "another horse battery")
+    accounts.answers["ChangeOwnPassword"] = TobanError(ErrorCode.UNAUTHENTICATED, "the present password is wrong")
+    monkeypatch.setattr("sys.stdin", io.StringIO("wrong\nanother horse battery\n"))
+    assert toban("user", "passwd") == (77, "", "error: the present password is wrong\n")
+
+
+def test_own_sessions(accounts: Any, toban: Any) -> None:
+    session = pb.UserSession(id=31, address="192.0.2.1", user_agent="Firefox", ends_at={"seconds": 2_000_000_000})
+    accounts.answers["ListOwnSessions"] = pb.ListOwnSessionsResponse(sessions=[session])
+    code, out, _ = toban("user", "sessions")
+    assert code == 0 and "31" in out and "192.0.2.1" in out and "Firefox" in out
+    accounts.answers["EndOwnSession"] = CHANGED
+    assert toban("user", "end-session", "31")[:2] == (0, "session 31 ended\n")
+    assert accounts.requests[-1].id == 31
+
+
+def test_own_tokens(accounts: Any, toban: Any) -> None:
+    made = pb.CreateTokenResponse(id=7, secret="toban_pat_abc", ends_at={"seconds": 2_000_000_000})
+    accounts.answers["CreateOwnToken"] = made
+    code, out, _ = toban("token", "create-own", "ci", "--role", "operator", "--job", "deploy", "--days", "30")
+    assert code == 0 and out.splitlines()[0] == "toban_pat_abc" and "token 7: operator for job deploy" in out
+    asked = accounts.requests[-1]
+    assert (asked.name, asked.role, asked.selector.job, asked.days) == ("ci", "operator", "deploy", 30)
+    accounts.answers["ListOwnTokens"] = pb.ListTokensResponse(tokens=[pb.ApiToken(id=7, user="bob", name="ci")])
+    assert toban("token", "own", "-o", "name")[:2] == (0, "7\n")
+    accounts.answers["RevokeOwnToken"] = CHANGED
+    assert toban("token", "revoke-own", "7", "--reason", "lost")[:2] == (0, "token 7 revoked\n")
+    assert (accounts.requests[-1].id, accounts.requests[-1].reason) == (7, "lost")
+
+
+def test_links_to_an_openid_provider(accounts: Any, toban: Any) -> None:
+    accounts.answers["LinkUser"] = accounts.answers["UnlinkUser"] = CHANGED
+    words = ("user", "link", "bob", "--subject", "s-1", "--issuer", "https://id.example", "--reason", "joined")
+    assert toban(*words)[:2] == (0, "user bob is linked to subject s-1\n")
+    asked = accounts.requests[-1]
+    assert (asked.name, asked.subject, asked.issuer, asked.reason) == ("bob", "s-1", "https://id.example", "joined")
+    assert toban("user", "link", "bob")[0] == 64
+    assert toban("user", "unlink", "bob", "-o", "name")[:2] == (0, "bob\n")
+    assert (accounts.requests[-1].name, accounts.requests[-1].issuer) == ("bob", "")
+    identity = pb.UserIdentity(issuer="https://id.example", subject="s-1")
+    accounts.answers["ListUsers"] = pb.ListUsersResponse(users=[pb.User(name="bob", identities=[identity])])
+    assert "s-1 of https://id.example" in toban("user", "list", "-o", "wide")[1]

@@ -20,6 +20,8 @@ from toban_domain.access import (
     Target,
     can_administer,
     check_change,
+    highest_role,
+    is_narrowed,
     may,
 )
 from toban_domain.errors import ErrorCode, TobanError
@@ -146,3 +148,24 @@ def test_a_change_that_is_let_through_leaves_an_administrator(before: list[Perso
     else:
         assert any(map(can_administer, after)) or not any(map(can_administer, before))
         assert not (before and can_administer(before[0])) or (after and can_administer(after[0]))
+
+
+@given(PEOPLE, RULES, ACTIONS, TARGETS)
+def test_a_token_that_is_not_narrowed_may_what_its_person_may(
+    bob: Person, most: Rule, action: Action, target: Target | None
+) -> None:
+    token = replace(bob, ceiling=replace(most, effect=Effect.ALLOW))
+    if not is_narrowed(token):
+        assert may(token, action, target).allowed == may(bob, action, target).allowed
+
+
+def test_the_highest_role_and_what_narrows_a_token() -> None:
+    bob = Person(
+        name="bob", rules=(rule(1, "allow", "viewer"), rule(2, "allow", "editor", OPS), rule(3, "deny", "admin"))
+    )
+    assert highest_role(bob) is Role.EDITOR and highest_role(Person(name="new")) is None
+    assert not is_narrowed(bob) and not is_narrowed(replace(bob, ceiling=rule(9, "allow", "editor")))
+    for narrow in (rule(9, "allow", "operator"), rule(9, "allow", "admin", OPS)):
+        assert is_narrowed(replace(bob, ceiling=narrow))
+    assert highest_role(replace(bob, ceiling=rule(9, "allow", "operator"))) is Role.OPERATOR
+    assert not is_narrowed(Person(name="new", ceiling=rule(9, "allow", "viewer")))

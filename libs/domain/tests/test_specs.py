@@ -38,6 +38,7 @@ steps = st.builds(
     name=texts,
     timeout_seconds=seconds,
     cancelable=st.booleans(),
+    http=payloads,
 )
 jobs = st.builds(
     JobSpec,
@@ -185,6 +186,15 @@ def test_selectors() -> None:
     assert not selector.fits({"zone": "b"})
     assert not selector.fits({})
     assert SelectorSpec().fits({})
+    engine = {"toban.dev/steps": "container", "zone": "a"}
+    assert not selector.fits(engine), "an executor with an engine runs jobs with containers only"
+    containers = SelectorSpec({"zone": "a"}, steps="container")
+    assert containers.fits(engine)
+    assert not containers.fits({"zone": "a"})
+    assert not containers.fits({"toban.dev/steps": "container"})
+    assert containers.needed == engine
+    job = JobSpec.from_json({"name": "x", "steps": [{"id": "a", "type": "container", "container": {"image": "b"}}]})
+    assert job.selector.steps == "container" and JobSpec.from_json(job.to_json()) == job
 
 
 def test_what_happens_on_lease_loss_when_nothing_is_said() -> None:

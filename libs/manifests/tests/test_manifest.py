@@ -163,7 +163,6 @@ def test_a_full_schedule() -> None:
         (job(steps=[{"argv": ["a\0"]}]), "spec.steps[0].argv[0]", "must be text"),
         (job(steps=[{"run": ["true"]}]), "spec.steps[0].argv", "is missing"),
         (job(steps=[{"argv": ["bash", "x"]}]), "spec.steps[0].argv", "allow_shell: true"),
-        (job(steps=[{"type": "http", "argv": ["x"]}]), "spec.steps[0].type", "not available in this version"),
         (job(steps=[{"type": "python", "argv": ["x"]}]), "spec.steps[0].argv", "belongs to `type: command`"),
         (job(steps=[{"argv": ["x"], "callable": "a:b"}]), "spec.steps[0].callable", "belongs to `type: python`"),
         (job(steps=[{"type": "python"}]), "spec.steps[0].callable", "is missing"),
@@ -373,7 +372,7 @@ def test_no_document_is_left_out_silently(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "choices"),
     [
-        (job(steps=[{"argv": ["x"], "type": ""}]), "command, python, external"),
+        (job(steps=[{"argv": ["x"], "type": ""}]), "command, python, django, http, container, kubernetes, external"),
         (job(concurrency={"policy": ""}), "allow, forbid, replace, queue, reject_same_scope"),
         (job(on_lease_loss=""), "freeze, kill, continue"),
     ],

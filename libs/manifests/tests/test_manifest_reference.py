@@ -27,14 +27,31 @@ EXAMPLES = [
 STEPS = [
     {"argv": ["tar"], "id": "a", "type": "command"},
     {"type": "python", "callable": "a.b:c", "python_path": ["/srv"]},
+    {"type": "python", "callable": "a.b:c", "warm": True, "preload": ["a"], "interpreter": "/srv/bin/python"},
+    {
+        "type": "django",
+        "command": "a",
+        "args": ["b"],
+        "project": "/srv",
+        "settings": "a.b",
+        "interpreter": "/srv/python",
+    },
+    {
+        "type": "http",
+        "http": {"url": "https://a.example", "expected_status": [200, "300-399"], "retry": {"attempts": 2}},
+    },
 ]
 BACKOFF = {"initial": 1, "multiplier": 2, "max": 5.5, "jitter": 0}
+BOX = {"image": "a:1", "argv": ["x"], "mounts": [{"source": "/a", "target": "/b"}], "limits": {"cpus": 0.5, "pids": 9}}
+POD = {"image": "a:1", "argv": ["x"], "user": "1:2", "node_selector": {"a.b/c": ""}, "requests": {"memory_mb": 5}}
 SOUND: list[tuple[str, dict[str, Any]]] = [
     ("Job", {"steps": STEPS, "retry": {"max_attempts": 2, "backoff_seconds": BACKOFF}, "logs": {"redact": ["A"]}}),
     (
         "Job",
         {"steps": STEPS[:1], "retry": {"backoff_seconds": [1, 5.5]}, "on_lease_loss": "kill", "env": {"LANG": "C"}},
     ),
+    ("Job", {"steps": [{"type": "container", "container": BOX}]}),
+    ("Job", {"steps": [{"type": "kubernetes", "kubernetes": POD}]}),
     ("Schedule", {"job": "x", "cron": "0 3 * * *", "dst": {"fold": "both"}, "catch_up": "one", "start": ""}),
     ("Schedule", {"job": "x", "daily_at": "03:00", "catch_up": {"policy": "all", "max": 5}, "payload": {"a": None}}),
     ("EventTrigger", {"event_type": "a.b", "job": "x", "filter": {"a.b": {"gte": 1}}, "payload": {"a": [1]}}),
@@ -117,6 +134,13 @@ def test_what_the_reader_takes_fits_the_published_schema(
         {"steps": [{"argv": ["true"]}], "retry": {"backoff_seconds": {"jitter": 2}}},
         {"steps": [{"argv": ["true"]}], "on_lease_loss": "go_on"},
         {"steps": [{"type": "python", "argv": ["true"]}]},
+        {"steps": [{"argv": ["true"], "warm": True}]},
+        {"steps": [{"type": "django", "command": "a", "project": "/srv"}]},
+        {"steps": [{"type": "http", "argv": ["true"]}]},
+        {"steps": [{"type": "container", "container": {"argv": ["true"]}}]},
+        {"steps": [{"type": "kubernetes", "kubernetes": {"image": "a", "namespace": "A"}}]},
+        {"steps": [{"argv": ["true"], "http": {"url": "https://a.example"}}]},
+        {"steps": [{"type": "http", "http": {"method": "GET"}}]},
     ],
 )
 def test_the_published_schema_refuses_mistakes(

@@ -26,6 +26,24 @@ def schedule(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "toban/v1", "kind": "Schedule", "metadata": {"name": "s"}, "spec": body}
 
 
+def http(*, secrets: Any = None, **request: Any) -> dict[str, Any]:
+    request = {"url": "https://a.example", "method": "POST", **request}
+    return job(steps=[{"type": "http", "http": request}], secrets=secrets)
+
+
+def kubernetes(*, secrets: Any = None, **pod: Any) -> dict[str, Any]:
+    return job(steps=[{"type": "kubernetes", "kubernetes": {"image": "a:1", **pod}}], secrets=secrets)
+
+
+def container(*, secrets: Any = None, **image: Any) -> dict[str, Any]:
+    return job(steps=[{"type": "container", "container": {"image": "a:1", **image}}], secrets=secrets)
+
+
+def django(*args: str, command: str = "migrate", **spec: Any) -> dict[str, Any]:
+    step = {"type": "django", "command": command, "project": "/srv", "interpreter": "/srv/python", "args": list(args)}
+    return job(steps=[step], **spec)
+
+
 @pytest.mark.parametrize(
     ("body", "path", "words"),
     [
@@ -46,6 +64,25 @@ def schedule(**spec: Any) -> dict[str, Any]:
             ),
             "spec.steps[0].argv[1]",
             "did you mean 'user'?",
+        ),
+        (http(url="https://a.example/${{ pay.a }}"), "spec.steps[0].http.url", "did you mean 'payload'?"),
+        (http(headers={"X-Day": "${{ slot.dat }}"}), "spec.steps[0].http.headers.X-Day", "did you mean 'slot.date'?"),
+        (http(body={"a": ["${{ run.idd }}"]}), "spec.steps[0].http.body.a[0]", "did you mean 'run.id'?"),
+        (container(argv=["x", "${{ run.idd }}"]), "spec.steps[0].container.argv[1]", "did you mean 'run.id'?"),
+        (container(argv=["${{ run.id }}"]), "spec.steps[0].container.argv[0]", "may be the program"),
+        (container(argv=["sh", "-c", "${{ run.id }}"]), "spec.steps[0].container.argv[2]", "is code, in which"),
+        (container(env={"A": "${{ slot.dat }}"}), "spec.steps[0].container.env.A", "did you mean 'slot.date'?"),
+        (django("${{ run.idd }}"), "spec.steps[0].args[0]", "did you mean 'run.id'?"),
+        (django("${{ run.id }}", command="shell", allow_shell=True), "spec.steps[0].args[0]", "may be code"),
+        (http(secrets=[{"name": "a"}]), "spec.secrets", "http steps read no files; take it out, or send the request"),
+        (kubernetes(argv=["${{ run.id }}"]), "spec.steps[0].kubernetes.argv[0]", "may be the program"),
+        (kubernetes(env={"A": "${{ slot.dat }}"}), "spec.steps[0].kubernetes.env.A", "did you mean 'slot.date'?"),
+        (kubernetes(secrets=[{"name": "a"}]), "spec.secrets", "files of secrets are not in pods; take it out"),
+        (container(secrets=[{"name": "a"}]), "spec.secrets", "files of secrets are not in containers; take it out"),
+        (
+            job(steps=[{"type": "external", "worker_type": "w"}], secrets=[{"name": "a"}]),
+            "spec.secrets",
+            "external workers do all steps of this job",
         ),
         (schedule(payload={"a": [{"b": "${{ payload.x }}"}]}), "spec.payload.a[0].b", "known here: slot"),
         (job(secrets={"a": "b"}), "spec.secrets", "must be a list"),
@@ -91,6 +128,12 @@ def test_sound_ones_are_kept_as_they_are() -> None:
         ("key", "id.pem", ""),
     ]
     assert JobSpec.from_json(spec.to_json()) == spec
+
+
+def test_an_http_step_beside_a_command_that_reads_the_secret() -> None:
+    steps = [{"argv": ["true"]}, {"type": "http", "http": {"url": "https://a.example/${{ payload.id }}"}}]
+    [manifest] = read_manifests([Document("a", job(steps=steps, secrets=[{"name": "a"}]))], check_rule=no_check)
+    assert isinstance(manifest.spec, JobSpec) and manifest.spec.templated
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,12 @@ if words[:2] == ["user", "list"]:
     print(json.dumps([{"name": name} for name in world["users"]]))
 if words[:2] == ["user", "add"]:
     world["users"].append(words[2])
+if words[:3] == ["user", "grant", "local"]:
+    world["rules"].append(words[3])
+if words[:4] == ["user", "rules", "--user", "local"]:
+    print(json.dumps([{"role": role} for role in world["rules"]]))
+if words[:4] == ["token", "list", "--user", "local"]:
+    print(json.dumps([{"id": 1}] * len(world["tokens"])))
 if words[:2] == ["token", "create"]:
     world["tokens"].append("secret-%d" % len(world["tokens"]))
     print(json.dumps({"secret": world["tokens"][-1]}))
@@ -41,7 +47,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TobanCommand:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "__main__.py").write_text(COMMAND)
-    (tmp_path / "world.json").write_text(json.dumps({"users": [], "tokens": [], "calls": []}))
+    (tmp_path / "world.json").write_text(json.dumps({"users": [], "tokens": [], "rules": [], "calls": []}))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return TobanCommand(home=tmp_path, root=tmp_path)
 
@@ -75,6 +81,20 @@ def test_a_token_that_is_good_no_more_is_replaced_and_rules_stay_as_they_are(
     prepare_context(command, tmp_path)
     assert json.loads((tmp_path / "context.json").read_text())["token"] == "secret-1"
     assert calls(tmp_path, "user", "add") == 1 and calls(tmp_path, "user", "grant") == 1
+
+
+def test_an_account_that_an_interrupted_start_left_gets_its_rule(command: TobanCommand, tmp_path: Path) -> None:
+    change(tmp_path, users=["local"])
+    prepare_context(command, tmp_path)
+    assert calls(tmp_path, "user", "add") == 0 and calls(tmp_path, "user", "grant", "local", "admin") == 1
+
+
+def test_a_rule_that_was_taken_away_stays_away(command: TobanCommand, tmp_path: Path) -> None:
+    prepare_context(command, tmp_path)
+    change(tmp_path, rules=[])
+    (tmp_path / "context.json").unlink()
+    prepare_context(command, tmp_path)
+    assert calls(tmp_path, "user", "grant") == 1 and calls(tmp_path, "token", "create") == 2
 
 
 def test_the_link_is_for_the_first_administrator_only(command: TobanCommand, tmp_path: Path) -> None:

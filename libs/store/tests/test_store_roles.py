@@ -152,7 +152,15 @@ def test_every_function_has_a_fixed_search_path_and_no_public_caller(pg_major: i
         ).fetchall()
         assert not [name for name, _, settings in rows if not str(settings).startswith("['search_path=pg_catalog")]
         definers = {name for name, definer, _ in rows if definer}
-        assert definers == {"emit_event", "ensure_partitions", "drop_partition", "drop_archived", "forget_day"}
+        assert definers == {
+            "emit_event",
+            "ensure_partitions",
+            "drop_partition",
+            "drop_archived",
+            "forget_day",
+            "chain_audit",
+            "forget_audit",
+        }
         assert not [
             name for name, definer, settings in rows if definer and "search_path=pg_catalog, pg_temp" not in settings
         ]

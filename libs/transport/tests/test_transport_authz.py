@@ -21,28 +21,31 @@ CALLERS = {
     "ExecutorGateway": {"executor"},
     "ArchiveGateway": {"log-archiver"},
     "JobReader": {"admin-web", "admin-cli"},
-    "JobControl": {"admin-cli"},
-    "Operations": {"admin-cli"},
-    "Accounts": {"admin-cli"},
-    "ExternalWork": {"external-worker"},
+    "JobControl": {"admin-web", "admin-cli"},
+    "Operations": {"admin-web", "admin-cli"},
+    "Accounts": {"admin-web", "admin-cli"},
+    "ExternalWork": {"external-worker", "admin-web"},
+    "Webhooks": {"admin-web", "admin-cli"},
+    "WebhookOutbox": {"admin-web"},
+    "Hooks": {"admin-web", "admin-cli"},
+    "HookReceiver": {"admin-web"},
     "Peer": {"coordinator"},
     "LogIngest": {"executor"},
     "LogReader": {"admin-web", "admin-cli"},
     "LogArchive": {"admin-cli"},
     "Health": set(SERVICES),
 }
-# What the site needs before a person has signed in, and to sign them out.
-BEFORE_SIGN_IN = {
-    "Authenticate": {"admin-web"},
-    "SignOut": {"admin-web"},
-    "GetAccountsState": {"admin-web"},
-    "RedeemBootstrapLink": {"admin-web"},
-}
+# For emergencies only: no person of the site and of the REST interface reaches them.
+BY_CERTIFICATE = {"AdoptEpoch", "CreateBootstrapLink"}
+# A browser begins and ends them.
+OF_THE_SITE = {"StartOidcSignIn", "SignInWithOidc"}
 
 
 def callers_of(method: str) -> set[str]:
     service, _, name = method.removeprefix("/").partition("/")
-    return CALLERS[service.rpartition(".")[2]] | BEFORE_SIGN_IN.get(name, set())
+    if name in OF_THE_SITE:
+        return {"admin-web"}
+    return {"admin-cli"} if name in BY_CERTIFICATE else CALLERS[service.rpartition(".")[2]]
 
 
 def test_every_method_has_a_rule_and_no_rule_is_stale() -> None:
@@ -76,7 +79,7 @@ def test_a_refusal_never_suggests_the_certificate_of_a_service(service: str) -> 
     method = next(name for name in sorted(KNOWN_METHODS) if f".{service}/" in name)
     with pytest.raises(TobanError) as caught:
         authorise(method, [f"spiffe://{DOMAIN}/admin-cli"], DOMAIN)
-    assert f"use the certificate of {sorted(CALLERS[service])[0]} (" in caught.value.message
+    assert f"use the certificate of {' or '.join(sorted(CALLERS[service]))} (" in caught.value.message
     assert "Secret" not in caught.value.message and "SCHEDULER_TLS_DIR" not in caught.value.message
 
 

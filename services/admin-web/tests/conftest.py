@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,60 +15,38 @@ from flask.testing import FlaskClient
 from toban_admin_web.config import AdminWebConfig
 from toban_admin_web.main.worker import SiteWorker
 from toban_domain.errors import ErrorCode, TobanError
+from toban_observability.context import Caller
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
+from toban_proto.v1.common_pb2 import ReadTicket
 from toban_runtime.clock import SystemClock
-from toban_transport.convert import timestamp_to_pb
+from toban_testing.site_messages import (
+    TOKEN,
+    audit_entry,
+    cluster_message,
+    executor_message,
+    job_message,
+    line,
+    run,
+    schedule_message,
+    stamp,
+)
 from toban_transport.server import build_server, metadata
 from toban_transport.tls import TlsFiles
 
 SESSION = "5e" * 32
 PASSWORD = "correct horse battery"
 LINK = "11" * 32
-EPOCH = (1 << 51) | (1 << 27)
-TOKEN = EPOCH + 1
-NOW = SystemClock().wall()
 
 
-def stamp(seconds_ago: float = 0.0, at: datetime | None = None) -> Any:
-    """A time some seconds before the start of the tests."""
-    return timestamp_to_pb((at or NOW) - timedelta(seconds=seconds_ago))
-
-
-def line(seq: int, text: str = "", *, stream: int = 1, partial: bool = False) -> logs_pb2.LogLine:
-    """A line of output."""
-    nanos = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * 10**9
-    return logs_pb2.LogLine(
-        seq=seq, at_unix_nanos=nanos, stream=stream, text=(text or f"line {seq}").encode(), partial=partial
-    )
-
-
-def run(number: int = 1, state: str = "RUNNING", **given: Any) -> pb.Run:
-    """A run on executor-1 with one attempt."""
-    values: dict[str, Any] = {
-        "job": "hello",
-        "definition_version": 3,
-        "origin": "slot",
-        "schedule": "hello-often",
-        "attempt": 1,
-        "max_attempts": 3,
-        "token": TOKEN,
-        "executor": "executor-1",
-        "payload_json": '{"name": "world"}',
-        "scheduled_for": stamp(30),
-        "started_at": stamp(29),
-        "attempts": [pb.Attempt(token=TOKEN, attempt=1, state=state, executor="executor-1", dispatched_at=stamp(30))],
-        "events": [pb.RunEvent(at=stamp(30), type="created", to_state="PENDING", actor="leader")],
-    }
-    return pb.Run(id=number, state=state, **(values | given))
-
-
-class Reader(coordinator_pb2_grpc.JobReaderServicer):
+class Reader(coordinator_pb2_grpc.JobReaderServicer, coordinator_pb2_grpc.OperationsServicer):
     """Records requests and returns `responses` by method: a message, an exception, or a function of the request."""
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.metadata: list[Mapping[str, str]] = []
+        self.seconds: list[float] = []
+        """What the deadline of each request left."""
         self.silent = False
         self.responses: dict[str, Any] = {
             "GetCluster": cluster_message(),
@@ -86,11 +63,14 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer):
             ),
             "ListExecutors": pb.ListExecutorsResponse(executors=[executor_message()]),
             "GetRun": run(),
+            "GetReadTicket": pb.GetReadTicketResponse(ticket=ReadTicket(body=b"a ticket"), valid_seconds=60),
+            "ListAudit": pb.ListAuditResponse(entries=[audit_entry()], next_cursor="3"),
         }
 
     async def _response(self, method: str, request: Any, context: Any) -> Any:
         self.requests.append(request)
         self.metadata.append(metadata(context))
+        self.seconds.append(context.time_remaining())
         if self.silent:
             await asyncio.Event().wait()
         response = self.responses[method]
@@ -112,13 +92,22 @@ class Accounts(coordinator_pb2_grpc.AccountsServicer):
     def __init__(self) -> None:
         self.administrator = True
         self.sessions = {SESSION: "ada"}
+        self.roles: dict[str, str] = {}
         self.requests: list[Any] = []
         self.refusal: TobanError | None = None
+        self.asked: list[tuple[str, str, Any]] = []  # of methods about the own account: (method, user, request)
+        self.own: dict[str, Any] = {}
+        self.provider: Any = None  # of toban_testing.oidc_provider
+        self.passwords_off = False
 
     async def Authenticate(self, request: Any, context: Any) -> Any:
         self.requests.append(request)
         if self.refusal is not None:
             raise self.refusal
+        if request.token:
+            if request.token not in self.sessions:
+                raise TobanError(ErrorCode.UNAUTHENTICATED, "the API token is unknown", detail={"sign_in": True})
+            return pb.AuthenticateResponse(user=self.sessions[request.token], role=self.roles[request.token])
         if request.session:
             if request.session not in self.sessions:
                 raise TobanError(ErrorCode.UNAUTHENTICATED, "the session has ended", detail={"sign_in": True})
@@ -137,7 +126,34 @@ class Accounts(coordinator_pb2_grpc.AccountsServicer):
         return pb.SignOutResponse(ended=1)
 
     async def GetAccountsState(self, request: Any, context: Any) -> Any:
-        return pb.GetAccountsStateResponse(has_administrator=self.administrator)
+        return pb.GetAccountsStateResponse(
+            has_administrator=self.administrator,
+            oidc_name="" if self.provider is None else "Example",
+            passwords_off=self.passwords_off,
+        )
+
+    async def StartOidcSignIn(self, request: Any, context: Any) -> Any:
+        if self.provider is None:
+            raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, "no OpenID provider is configured")
+        if self.provider.down:
+            raise TobanError(ErrorCode.PROVIDER_UNAVAILABLE, "the OpenID provider is not available")
+        self.requests.append(request)
+        return pb.StartOidcSignInResponse(
+            authorization_endpoint=f"{self.provider.issuer}/authorize",
+            token_endpoint=f"{self.provider.issuer}/token",
+            client_id="toban",
+            scope="openid profile",
+            nonce=f"nonce-{len(self.requests)}",
+            issuer=self.provider.issuer,
+        )
+
+    async def SignInWithOidc(self, request: Any, context: Any) -> Any:
+        self.requests.append(request)
+        if self.refusal is not None:
+            raise self.refusal
+        secret = f"{len(self.requests):064x}"
+        self.sessions[secret] = "ada"
+        return pb.AuthenticateResponse(user="ada", role="admin", session=secret)
 
     async def RedeemBootstrapLink(self, request: Any, context: Any) -> Any:
         self.requests.append(request)
@@ -149,6 +165,22 @@ class Accounts(coordinator_pb2_grpc.AccountsServicer):
         return pb.RedeemBootstrapLinkResponse()
 
 
+def _own(method: Any) -> Any:
+    async def response(self: Accounts, request: Any, context: Any) -> Any:
+        self.asked.append((method.name, self.sessions[metadata(context)["toban-credential"]], request))
+        answer = self.own.get(method.name) or getattr(pb, method.output_type.name)()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return response
+
+
+for _one in pb.DESCRIPTOR.services_by_name["Accounts"].methods:
+    if "Own" in _one.name:
+        setattr(Accounts, _one.name, _own(_one))
+
+
 class Logs(logs_pb2_grpc.LogReaderServicer):
     """Lines by token; a call with follow waits for more lines until the token is sealed."""
 
@@ -157,10 +189,21 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         self.sealed: set[int] = set()
         self.requests: list[Any] = []
         self.silent = False
+        self.failure: TobanError | None = None
+        self.found: list[Any] = [logs_pb2.SearchLogResponse()]  # of a search: messages and exceptions
         self.changed = asyncio.Condition()
+
+    async def Search(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        self.requests.append(request)
+        for one in self.found:
+            if isinstance(one, Exception):
+                raise one
+            yield one
 
     async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self.requests.append(request)
+        if self.failure is not None:
+            raise self.failure
         if self.silent:
             await asyncio.Event().wait()
         sent: dict[int, int] = {}
@@ -181,80 +224,22 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
                 await self.changed.wait()
 
 
-def cluster_message(**given: Any) -> pb.Cluster:
-    """A healthy cluster of two coordinators and one executor."""
-    values: dict[str, Any] = {
-        "epoch": EPOCH,
-        "leader_worker_id": 1,
-        "leader_address": "127.0.0.1:5000",
-        "leader_since": stamp(3600),
-        "last_beat_at": stamp(0.2),
-        "server_time": stamp(),
-        "settled": True,
-        "coordinators": [
-            pb.Member(worker_id=1, node_id="a", address="127.0.0.1:5000", role="leader", status="ok"),
-            pb.Member(worker_id=2, node_id="b", address="127.0.0.1:5001", role="subleader", status="ok"),
-        ],
-        "executors": [executor_message()],
-        "health_json": '{"status": "warning", "checks": {"redis": {"status": "warning", "value": false}}}',
-        "running": 4,
-        "pending": 5,
-    }
-    return pb.Cluster(**(values | given))
-
-
-def executor_message(**given: Any) -> pb.Executor:
-    """An executor that accepts runs."""
-    values: dict[str, Any] = {
-        "worker_id": 3,
-        "node_id": "executor-1",
-        "address": "127.0.0.1:6000",
-        "state": "on",
-        "slots": 16,
-        "running": 4,
-        "labels": {"zone": "north"},
-        "last_heartbeat_at": stamp(1),
-    }
-    return pb.Executor(**(values | given))
-
-
-def schedule_message(**given: Any) -> pb.Schedule:
-    """A schedule that fires every five seconds."""
-    values: dict[str, Any] = {
-        "name": "hello-often",
-        "job": "hello",
-        "enabled": True,
-        "status": "active",
-        "spec_json": '{"name": "hello-often", "interval_seconds": 5}',
-        "timezone": "UTC",
-        "rule": "every 5 seconds",
-        "next_run_at": stamp(-60),
-    }
-    return pb.Schedule(**(values | given))
-
-
-def job_message(**given: Any) -> pb.Job:
-    """A job with a schedule and a last run."""
-    values: dict[str, Any] = {
-        "name": "hello",
-        "version": 3,
-        "enabled": True,
-        "description": "Says hello",
-        "spec_json": '{"name": "hello", "steps": []}',
-        "schedules": [schedule_message()],
-        "last_run": run(7, "SUCCEEDED"),
-    }
-    return pb.Job(**(values | given))
-
-
 for _name in Reader().responses:
     setattr(Reader, _name, _method(_name))
+
+
+class Everybody:
+    """A coordinator's check of people: what they may is the matter of its own tests."""
+
+    async def admit(self, method: str, *, caller: Caller, about: Any, given: Mapping[str, str]) -> None:
+        """Allows every call."""
 
 
 class FakeCluster:
     """One coordinator and one log-archiver in a thread with an event loop."""
 
-    def __init__(self, tls: Path) -> None:
+    def __init__(self, tls: Path, further: Any = None) -> None:
+        self._further = further
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -283,11 +268,21 @@ class FakeCluster:
             "log-archiver": (logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs),
         }
         addresses = []
+        if self._further is not None:
+            self._further.prepare(self)
         for name, (adder, servicer) in parts.items():
-            server = build_server(tls=TlsFiles(tls / name), trust_domain="toban.internal", clock=SystemClock())
+            people = (self._further or Everybody()) if name == "coordinator" else None
+            server = build_server(
+                tls=TlsFiles(tls / name), trust_domain="toban.internal", clock=SystemClock(), people=people
+            )
             server.add(adder, servicer)
             if name == "coordinator":
                 server.add(coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts)
+                if self._further is None:
+                    server.add(coordinator_pb2_grpc.add_OperationsServicer_to_server, self.reader)
+                else:
+                    for further_adder, further in self._further.services:
+                        server.add(further_adder, further)
             addresses.append(f"127.0.0.1:{await server.start('127.0.0.1', 0)}")
             await server.set_serving(True)
             self._servers.append(server)
@@ -324,6 +319,7 @@ class Web:
     job = staticmethod(job_message)
     schedule = staticmethod(schedule_message)
     executor = staticmethod(executor_message)
+    audit_entry = staticmethod(audit_entry)
     whole = staticmethod(cluster_message)
     token = TOKEN
 
@@ -348,9 +344,15 @@ class Web:
 
 
 @pytest.fixture
-def cluster(tls: Path) -> Iterator[FakeCluster]:
+def further() -> Any:
+    """What else the coordinator serves (api/conftest.py)."""
+    return None
+
+
+@pytest.fixture
+def cluster(tls: Path, further: Any) -> Iterator[FakeCluster]:
     """A running cluster."""
-    fake = FakeCluster(tls)
+    fake = FakeCluster(tls, further)
     yield fake
     fake.close()
 
@@ -361,7 +363,8 @@ def new_web(cluster: FakeCluster, tls: Path) -> Iterator[Callable[..., Web]]:
     made: list[SiteWorker] = []
 
     def make(**given: Any) -> Web:
-        values = {"coordinators": (cluster.coordinator,), "log_archivers": (cluster.archiver,)}
+        # Tests make more requests than a person.
+        values = {"coordinators": (cluster.coordinator,), "log_archivers": (cluster.archiver,), "api_rate": 0}
         config = AdminWebConfig(tls_dir=tls / "admin-web", **(values | given))
         made.append(SiteWorker(config=config, http_port=0, stopping=threading.Event()))
         return Web(cluster, made[-1])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.browser import Page, browsing, find_browser
+from toban_testing.http_server import serving
 
 pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
@@ -30,39 +29,15 @@ PAGES = [
     "/schedules",
     "/schedules/hello-often",
     "/executors",
+    "/api/docs",
 ]
-
-
-class Threads(WSGIServer):
-    """A thread a connection: a live log holds one."""
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        threading.Thread(target=self._serve, args=(request, client_address), daemon=True).start()
-
-    def _serve(self, request: Any, client_address: Any) -> None:
-        try:
-            self.finish_request(request, client_address)
-        finally:
-            self.shutdown_request(request)
-
-
-class Quiet(WSGIRequestHandler):
-    """Writes no log."""
-
-    def log_message(self, *arguments: object) -> None:
-        """Nothing."""
 
 
 @pytest.fixture
 def address(web: Any) -> Iterator[str]:
     """Where the site of the test is served."""
-    with make_server("127.0.0.1", 0, web.worker.app, server_class=Threads, handler_class=Quiet) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        web.worker.context.stopping.set()
-        server.shutdown()
-        thread.join()
+    with serving(web.worker.app, web.worker.context.stopping.set) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +62,33 @@ def test_pages_fit_and_violate_no_policy(page: Page, address: str, width: int, l
         page.open(address + path)
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than {width}"
         assert page.run("document.querySelectorAll('h1').length") == 1
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize(("width", "language"), [(360, "ja"), (1280, "zh-Hant")])
+def test_the_own_account_fits(page: Page, address: str, web: Any, width: int, language: str) -> None:
+    agent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/141.0.0.0 Safari/537.36"
+    times = {"created_at": web.stamp(900), "last_used_at": web.stamp(5), "ends_at": web.stamp(-900)}
+    sessions = [
+        pb.UserSession(id=number, address="2001:db8:1234:5678::/64", user_agent=agent, current=number == 1, **times)
+        for number in (1, 2)
+    ]
+    selector = pb.AccessSelector(job="deploy-of-the-whole-site", labels={"team": "operations"}, scope="account")
+    token = pb.ApiToken(
+        id=3, name="continuous integration", role="operator", selector=selector, ends_at=web.stamp(-900)
+    )
+    web.cluster.accounts.own |= {
+        "ListOwnSessions": pb.ListOwnSessionsResponse(sessions=sessions),
+        "ListOwnTokens": pb.ListTokensResponse(tokens=[token]),
+        "CreateOwnToken": pb.CreateTokenResponse(id=4, secret="toban_pat_" + "5e" * 32),
+    }
+    page.look(width=width, language=language)
+    page.open(address + "/account")
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    page.run("document.getElementById('token-name').value = 'ci'")
+    page.run("document.getElementById('token-name').form.querySelector('button').click()")
+    page.until("document.querySelector('main pre')?.textContent.startsWith('toban_pat_')")
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert page.complaints == []
 
 
@@ -213,3 +215,23 @@ def test_from_the_one_time_link_to_signing_out(new_page: Callable[[], Page], add
     page.run("document.querySelector('main form button').click()")
     page.until("location.pathname === '/' && document.readyState === 'complete'")
     assert page.complaints == []
+
+
+def test_the_page_about_the_api_sends_requests(page: Page, address: str, web: Any) -> None:
+    page.look(width=1280, height=900, language="en")
+    page.open(f"{address}/api/docs#get_jobs_name")
+    assert page.run("document.querySelector('#get_jobs_name').open")
+    send = "document.querySelector('#{0} button').click()"
+    title = "document.querySelector('#{0} .api-answer strong').textContent"
+    page.run("document.querySelector('#get_jobs_name-name').value = 'hello'")
+    page.run(send.format("get_jobs_name"))
+    page.until(title.format("get_jobs_name") + ".startsWith('200')")
+    assert '"name": "hello"' in page.run("document.querySelector('#get_jobs_name pre').textContent")
+    # A request that changes something carries the token of the session; a token that is typed in counts before it.
+    page.run(send.format("post_account_password"))
+    page.until(title.format("post_account_password") + ".startsWith('200')")
+    assert [asked[:2] for asked in web.cluster.accounts.asked] == [("ChangeOwnPassword", "ada")]
+    assert page.complaints == []
+    page.run("document.querySelector('#token').value = 'toban_pat_" + "0" * 32 + "'")
+    page.run(send.format("get_session"))
+    page.until(title.format("get_session") + ".startsWith('401')")

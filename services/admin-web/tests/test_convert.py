@@ -12,7 +12,20 @@ from toban_admin_web.decide import view_models
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_transport.convert import timestamp_to_pb
 
-KINDS = ["Run", "RunEvent", "Attempt", "Schedule", "NextSlot", "Fire", "Job", "Executor", "Member", "Cluster"]
+KINDS = [
+    "Run",
+    "RunEvent",
+    "Attempt",
+    "Schedule",
+    "NextSlot",
+    "Fire",
+    "Job",
+    "Executor",
+    "Member",
+    "Cluster",
+    "UserSession",
+    "ApiToken",
+]
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -17,6 +17,7 @@ PATHS = [
     "/static/none.css",
     "/nope",
     "/jobs?part=1",
+    "/api/docs",
 ]
 
 

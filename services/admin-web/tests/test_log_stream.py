@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from toban_domain.errors import ErrorCode
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
 
 
 class Events:
@@ -70,6 +73,61 @@ def test_lines_arrive_until_the_run_ends(web: Any) -> None:
         web.cluster.write(sealed=True)
         assert last.result(10) == ("end", f"{web.token}:3", {"state": "SUCCEEDED", "complete": True})
     assert events.rest() == []
+
+
+def tickets_asked(web: Any) -> int:
+    return sum(isinstance(one, pb.GetReadTicketRequest) for one in web.cluster.reader.requests)
+
+
+@pytest.mark.parametrize("path", ["/runs/1", "/runs/1/log.txt", "/runs/1/log/stream"])
+def test_each_read_carries_a_ticket_of_the_person(web: Any, path: str) -> None:
+    finish(web)
+    web.cluster.write(sealed=True)
+    web.get(path).get_data()
+    assert {one.ticket.body for one in web.cluster.logs.requests} == {b"a ticket"}
+    at = next(n for n, one in enumerate(web.cluster.reader.requests) if isinstance(one, pb.GetReadTicketRequest))
+    assert list(web.cluster.reader.requests[at].run_ids) == [1]
+    assert web.cluster.reader.metadata[at]["toban-credential"] in web.cluster.accounts.sessions
+
+
+def test_without_a_ticket_there_is_no_output(web: Any) -> None:
+    web.cluster.reader.responses["GetReadTicket"] = TobanError(
+        ErrorCode.PERMISSION_DENIED, "user ada may not see run 1", detail={"user": "ada"}
+    )
+    assert web.get("/runs/1/log.txt").status_code == 403
+    assert "may not see run 1" in web.page("/runs/1")
+    assert [(name, data["message"]) for name, _, data in follow(web).rest()] == [
+        ("unavailable", "user ada may not see run 1")
+    ]
+    assert web.cluster.logs.requests == []
+
+
+def test_a_ticket_is_used_until_a_read_fails(web: Any) -> None:
+    """As when a log-archiver says that it has expired."""
+    second = web.token + 5
+    web.cluster.write(sealed=True)
+    events = follow(web)
+    assert texts(events.next()[2]) == ["line 1", "line 2"]
+    attempts = [{"token": web.token, "attempt": 1}, {"token": second, "attempt": 2}]
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(events.next)
+        web.cluster.reader.responses["GetRun"] = web.run(1, "RUNNING", token=second, attempts=attempts)
+        web.cluster.write(web.line(1, "again"), token=second)
+        assert texts(later.result(10)[2]) == ["again"]
+        assert tickets_asked(web) == 1
+        failed = pool.submit(events.next)
+        web.cluster.logs.failure = TobanError(ErrorCode.TICKET_EXPIRED, "the read ticket ended")
+        web.cluster.write(web.line(2, "x"), token=second)
+        found = failed.result(20)
+        assert found[0] in ("lines", "unavailable")
+        if found[0] == "lines":
+            assert pool.submit(events.next).result(20)[0] == "unavailable"
+        web.cluster.logs.failure = None
+        last = pool.submit(events.rest)
+        finish(web, token=second, attempts=attempts)
+        web.cluster.write(token=second, sealed=True)
+        assert last.result(20)[-1][0] == "end"
+    assert tickets_asked(web) > 1
 
 
 def test_a_stream_resumes_at_its_cursor(web: Any) -> None:
@@ -166,3 +224,10 @@ def test_download_of_the_whole_log(web: Any) -> None:
 def test_an_incomplete_download_ends_with_the_error(web: Any) -> None:
     web.cluster.stop_archiver()
     assert "the log ends here: no log-archiver answers" in web.get("/runs/1/log.txt").get_data(as_text=True)
+
+
+def test_the_run_is_asked_for_once_before_the_first_lines(web: Any) -> None:
+    events = follow(web)
+    assert events.next()[0] == "lines"
+    assert sum(isinstance(one, pb.GetRunRequest) for one in web.cluster.reader.requests) == 1
+    events.close()

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from toban_admin_web.config import AdminWebConfig
 from toban_domain.version import VERSION
 from toban_runtime.clock import SystemClock
 from toban_stack.wait import wait_until
@@ -111,6 +112,50 @@ def test_the_parent_restarts_the_worker(start: Start, tmp_path: Path) -> None:
     assert wait_until(again, 30)
 
 
+def free_ports(number: int) -> int:
+    """The first of so many free ports in a row."""
+    while True:
+        with ExitStack() as held:
+            sockets = [held.enter_context(socket.socket()) for _ in range(number)]
+            sockets[0].bind(("127.0.0.1", 0))
+            first = int(sockets[0].getsockname()[1])
+            try:
+                for place, one in enumerate(sockets[1:], 1):
+                    one.bind(("127.0.0.1", first + place))
+            except OSError:
+                continue
+        return first
+
+
+def test_each_worker_has_an_admin_port_also_after_its_restart(start: Start, tmp_path: Path) -> None:
+    first = free_ports(2)
+    process = start(HTTP_WORKERS="2", ADMIN_PORT=str(first))
+    port = ready(process, tmp_path)["http_port"]
+
+    def serves(admin: int) -> bool:
+        try:
+            return get(admin, "/readyz") == "ok\n" and "Toban" in get(port, "/")
+        except OSError:
+            return False
+
+    assert all(wait_until(lambda admin=admin: serves(admin), 60) for admin in (first, first + 1))  # type: ignore[misc]
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    before = children.read_text().split()
+    assert len(before) == 2
+    os.kill(int(before[0]), signal.SIGKILL)
+    assert wait_until(lambda: len(set(children.read_text().split()) - set(before)) == 1, 60)
+    assert all(wait_until(lambda admin=admin: serves(admin), 60) for admin in (first, first + 1))  # type: ignore[misc]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def test_workers_share_the_webhooks_that_are_sent_at_a_time() -> None:
+    config = AdminWebConfig(coordinators=("a:1",), http_workers=3, webhook_senders=8, admin_port=9000)
+    assert [config.webhook_senders_of(number) for number in range(3)] == [3, 3, 2]
+    assert [config.admin_port_of(number) for number in range(3)] == [9000, 9001, 9002]
+    assert AdminWebConfig(coordinators=("a:1",), http_workers=3).admin_port_of(2) == 0
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
@@ -120,6 +165,8 @@ def test_the_parent_restarts_the_worker(start: Start, tmp_path: Path) -> None:
         ({"TLS_DIR": "/nowhere"}, "/nowhere/tls.crt: cannot be read"),
         ({"COORDINATORS": ""}, "SCHEDULER_COORDINATORS: not set"),
         ({"HTTP_THREADS": "1"}, "SCHEDULER_HTTP_THREADS"),
+        ({"HTTP_WORKERS": "0"}, "SCHEDULER_HTTP_WORKERS"),
+        ({"HTTP_WORKERS": "4", "ADMIN_PORT": "65535"}, "would have port 65538; choose 65532 or less"),
         ({"WEB_DIR": "/nowhere"}, "SCHEDULER_WEB_DIR: /nowhere has no templates"),
         ({"HTTP_NAME": "x"}, "did you mean SCHEDULER_HTTP_NAMES?"),
     ],

@@ -9,13 +9,23 @@ from typing import Any
 
 import pytest
 
-from toban_domain.errors import ErrorCode
+from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_transport.tls import TlsFiles
 from toban_transport.tls_reload import certificate_check
 
-PAGES = ["/", "/runs", "/runs/1", "/jobs", "/jobs/hello", "/schedules", "/schedules/hello-often", "/executors"]
+PAGES = [
+    "/",
+    "/runs",
+    "/runs/1",
+    "/jobs",
+    "/jobs/hello",
+    "/schedules",
+    "/schedules/hello-often",
+    "/executors",
+    "/audit",
+]
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
 
 
@@ -317,3 +327,48 @@ def test_languages_are_chosen_and_kept(web: Any) -> None:
 
 def test_times_are_machine_readable_and_in_utc(web: Any) -> None:
     assert re.search(r'<time datetime="[\d-]+T[\d:.]+Z">[\d-]+ [\d:]+ UTC</time>', web.page("/runs"))
+
+
+def test_the_audit_shows_who_did_what_and_from_where(web: Any) -> None:
+    text = web.page("/audit?actor=user+ada&address=203.0.113.7&cursor=9")
+    for seen in (
+        "user ada",
+        "203.0.113.7",
+        "admin-web",
+        "drain",
+        "executor 5 (host-a)",
+        "wrong input",
+        "drained&#34;: true",
+        "not in the hash chain yet",
+    ):
+        assert seen in text
+    request = web.cluster.reader.requests[-1]
+    assert (request.actor, request.address, request.page.cursor) == ("user ada", "203.0.113.7", "9")
+    assert "/audit?actor=user+ada&amp;address=203.0.113.7&amp;cursor=3" in text
+    evil = web.audit_entry(
+        actor=EVIL, target=EVIL, reason=EVIL, address=EVIL, before_json=json.dumps({EVIL: EVIL}), seq=1
+    )
+    web.cluster.reader.responses["ListAudit"] = pb.ListAuditResponse(entries=[evil])
+    text = web.page("/audit?cursor=x")
+    assert "<script>alert" not in text and "not in the hash chain yet" not in text
+    assert web.cluster.reader.requests[-1].page.cursor == ""
+    web.cluster.reader.responses["ListAudit"] = pb.ListAuditResponse()
+    assert "No action matches." in web.page("/audit")
+    refused = TobanError(ErrorCode.PERMISSION_DENIED, "bob may not operate here", detail={"user": "bob"})
+    web.cluster.reader.responses["ListAudit"] = refused
+    response = web.get("/audit")
+    assert response.status_code == 403 and "bob may not operate here" in response.get_data(as_text=True)
+
+
+def test_the_audit_refreshes_itself_only_without_a_filter(web: Any) -> None:
+    assert "data-refresh" in web.page("/audit")
+    assert "data-refresh" not in web.page("/audit?actor=user+ada")
+    assert "data-refresh" not in web.page("/audit?cursor=9")
+
+
+def test_the_audit_has_more_time_than_another_page(web: Any) -> None:
+    web.page("/audit")
+    # gRPC rounds deadlines up.
+    assert 15 < web.cluster.reader.seconds[-1] < 26
+    web.page("/jobs")
+    assert web.cluster.reader.seconds[-1] < 2.5

@@ -35,9 +35,10 @@ def away(web: Any) -> Any:
 
 
 def fields(web: Any, page: str, **given: str) -> dict[str, str]:
-    """The fields of the form of a page."""
+    """The fields of the first form of a page."""
     text = web.get(page).get_data(as_text=True)
-    hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', text))
+    form = text.partition("<main")[2].partition("</form>")[0]
+    hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
     return {**hidden, **given}
 
 
@@ -235,3 +236,29 @@ def test_the_address_of_the_person_goes_with_each_call(new_web: Any) -> None:
 @pytest.mark.parametrize("path", ["/sign-in", "/account"])
 def test_the_pages_in_every_language(web: Any, path: str, tag: str) -> None:
     assert f'<html lang="{tag}">' in web.page(f"{path}?lang={tag}")
+
+
+class StillClock:
+    """Moves only when the test says so."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_who_was_told_to_wait_is_refused_without_a_coordinator_until_then(away: Any) -> None:
+    """Guesses from one address do not load the cluster, and so not the others."""
+    accounts, clock = away.cluster.accounts, StillClock()
+    away.worker.context.gate.people._clock = clock
+    accounts.refusal = TobanError(ErrorCode.RESOURCE_EXHAUSTED, "too many", detail={"retry_after_seconds": 17})
+    assert enter(away).status_code == 429
+    accounts.refusal = None
+    accounts.requests.clear()
+    clock.now = 15.5
+    response = enter(away)
+    assert (response.status_code, response.headers["Retry-After"]) == (429, "2") and accounts.requests == []
+    form = fields(away, "/sign-in", user="bob", password="wrong")
+    assert away.client.post("/sign-in", data=form, headers=LOCAL).status_code == 401
+    clock.now = 17.0
+    assert enter(away).status_code == 303

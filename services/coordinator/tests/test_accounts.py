@@ -156,7 +156,10 @@ async def test_rules_of_a_user_and_of_groups_and_the_simulator(accounts: Account
     assert not (await accounts.may("bob", Action.VIEW, job="backup")).allowed
     assert await code_of(accounts.may("eve", Action.RUN, job="backup")) is ErrorCode.NOT_FOUND
     assert await code_of(accounts.may("bob", Action.RUN, job="none")) is ErrorCode.JOB_NOT_FOUND
-    page, people = await accounts.list_users()
+    assert await code_of(accounts.may("bob", Action.RUN, scope="account")) is ErrorCode.INVALID_ARGUMENT
+    assert await code_of(accounts.may("bob", Action.RUN, scope_id="7")) is ErrorCode.INVALID_ARGUMENT
+    assert await code_of(accounts.may("bob", Action.RUN, job="backup", scope="team")) is ErrorCode.INVALID_ARGUMENT
+    page, people, _ = await accounts.list_users()
     assert [row["name"] for row in page.rows] == ["bob", "root"] and len(people["bob"].rules) == 1
 
 
@@ -177,6 +180,10 @@ async def test_a_password_a_session_and_signing_out_everywhere(
     three = await sign_in.with_password("root", PASSWORD, address=HERE)
     assert await sign_in.sign_out(three.secret, everywhere=True) == 2
     assert await code_of(sign_in.with_session(two.secret)) is ErrorCode.UNAUTHENTICATED
+    audited = await sql(
+        pool, "SELECT actor, after FROM scheduler.admin_action_log WHERE action = 'sign_out' ORDER BY id"
+    )
+    assert [tuple(row.values()) for row in audited] == [("user root", {"sessions": 1}), ("user root", {"sessions": 2})]
 
 
 @pytest.mark.parametrize(
@@ -296,6 +303,20 @@ async def test_hashes_are_few_at_a_time_and_a_crowd_is_refused(passwords: Passwo
     assert refused and all(one.code is ErrorCode.RESOURCE_EXHAUSTED for one in refused)
     assert sum(isinstance(one, str) for one in results) >= WAITING
     assert await passwords.verify(await passwords.hash("p"), "p"), "and later ones go on"
+
+
+async def test_an_unknown_user_costs_one_check_from_the_first_time_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    work: list[Any] = []
+    fresh = Passwords(memory_kib=8, time_cost=1)
+    run = fresh._run
+    monkeypatch.setattr(fresh, "_run", lambda one: (work.append(one), run(one))[1])
+    try:
+        assert not await fresh.verify(None, PASSWORD)
+        assert len(work) == 1, "a hash more would show that the user is unknown"
+        assert not fresh.is_outdated(fresh._unknown_user), "with the parameters of new hashes"
+        assert not await fresh.verify("no hash", PASSWORD)
+    finally:
+        fresh.close()
 
 
 async def test_an_outdated_hash_is_made_again_at_the_next_sign_in(accounts: Accounts, root: str, pool: Pool) -> None:

@@ -10,6 +10,8 @@ import pytest
 from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.audit_log import list_audit
 from toban_coordinator.app.credentials import Credentials
+from toban_coordinator.app.oidc_sign_in import OidcSignIn
+from toban_coordinator.app.own_account import OwnAccount
 from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.sign_in import SignIn
 from toban_coordinator.server.accounts import AccountsDeps, AccountsService
@@ -46,7 +48,11 @@ async def service(pool: Pool) -> AsyncIterator[AccountsService]:
     accounts = Accounts(pool=pool, passwords=passwords, ids=IdSource())
     sign_in = SignIn(pool=pool, passwords=passwords, ids=IdSource())
     credentials = Credentials(sign_in=sign_in, clock=SystemClock())
-    made = AccountsService(deps=AccountsDeps(accounts=accounts, sign_in=sign_in, credentials=credentials))
+    own = OwnAccount(pool=pool, passwords=passwords, sign_in=sign_in)
+    oidc = OidcSignIn(pool=pool, ids=IdSource())
+    made = AccountsService(
+        deps=AccountsDeps(accounts=accounts, sign_in=sign_in, oidc=oidc, own=own, credentials=credentials)
+    )
     link = await made.CreateBootstrapLink(pb.CreateBootstrapLinkRequest(), CLI)
     await made.RedeemBootstrapLink(
         pb.RedeemBootstrapLinkRequest(secret=link.secret, user="root", password=PASSWORD), CLI

@@ -1,10 +1,12 @@
-"""Persons of calls, over real accounts and jobs: each role, scoped rules, tokens, credentials that are good no more."""
+"""Persons of calls, over real accounts and jobs: each role, scoped rules, tokens, credentials that are no longer valid."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,16 +21,21 @@ from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.sign_in import NewToken, SignIn
 from toban_coordinator.app.start_runs import RunRequest, StartRuns
-from toban_coordinator.server.person_check import ByCertificate, PeopleCheck, run_rights
+from toban_coordinator.server.job_reader import JobReader
+from toban_coordinator.server.person_check import PeopleCheck, run_rights
 from toban_coordinator.server.person_targets import LISTED, NAMED
 from toban_domain.access import MINIMUM, Action, Effect, Role, Selector
 from toban_domain.errors import ErrorCode, TobanError
+from toban_observability.context import Caller
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import autocommit
 from toban_testing.clock import FakeClock
-from toban_transport.person_rules import ADDRESS, CREDENTIAL, PERSON_RULES, WITHOUT_PERSON, About
+from toban_transport.call_context import set_actor
+from toban_transport.person_rules import CREDENTIAL, PERSON_RULES, WITHOUT_PERSON, About
+from toban_transport.read_ticket import ReadTicketSigner, ReadTicketVerifier
+from toban_transport.tls import TlsFiles
 
 PASSWORD = "correct horse battery"
 READER, CONTROL, OPERATIONS = "/toban_proto.v1.JobReader/", "/toban_proto.v1.JobControl/", "/toban_proto.v1.Operations/"
@@ -74,9 +81,9 @@ class World:
 
     async def ask(self, method: str, request: Any = None, *, secret: str = "", service: str = "admin-web") -> Any:
         """The admission, or the code of the refusal."""
-        given = {CREDENTIAL: secret, ADDRESS: "192.0.2.7"} if secret else {}
+        given = {CREDENTIAL: secret} if secret else {}
         try:
-            return await self.check.admit(method, service=service, about=request, given=given)
+            return await self.check.admit(method, caller=Caller("192.0.2.7", service), about=request, given=given)
         except TobanError as error:
             return error.code
 
@@ -113,7 +120,7 @@ def test_every_method_names_its_targets() -> None:
 async def test_every_method_by_every_role(world: World, role: Role | None) -> None:
     secret = await world.user("bob", *([("allow", role.value, EVERYTHING)] if role else []))
     for method, rule in PERSON_RULES.items():
-        expected = role is not None and role.rank >= MINIMUM[rule.action].rank
+        expected = rule.about is About.OWN or (role is not None and role.rank >= MINIMUM[rule.action].rank)
         assert allowed(await world.ask(method, secret=secret)) is expected, method
 
 
@@ -121,10 +128,11 @@ async def test_without_a_person(world: World) -> None:
     for method in PERSON_RULES:
         for service in ("admin-web", "shared/toban"):
             assert await world.ask(method, service=service) is ErrorCode.UNAUTHENTICATED, method
-        assert await world.ask(method, service="admin-cli") == ByCertificate(), method
+        assert await world.ask(method, service="admin-cli") is None, method
     for method in WITHOUT_PERSON:
-        assert await world.ask(method, secret="stale") == ByCertificate()
+        assert await world.ask(method, secret="stale") is None
     assert await world.ask("/toban_proto.v1.Peer/Ping", service="coordinator") is None
+    assert await world.ask("/toban_proto.v1.ExternalWork/Claim", service="external-worker") is None
 
 
 async def test_a_rule_for_some_jobs_is_for_those_only(world: World) -> None:
@@ -315,6 +323,40 @@ async def test_of_many_runs_each_is_checked(world: World) -> None:
     blind = await world.user("bob", ("allow", "operator", Selector(job="backup")))
     assert allowed(await world.ask(CONTROL + "RerunRuns", pb.RerunRunsRequest(), secret=blind))
     assert await run_rights(Action.RUN)([mine, theirs]) == {mine: True}
+
+
+async def test_read_tickets_are_for_the_runs_that_the_person_may_see(world: World, tls: Path) -> None:
+    [mine], [theirs] = await runs_of(world, "backup"), await runs_of(world, "mail")
+    verifier = ReadTicketVerifier(TlsFiles(tls / "log-archiver"), "toban.internal")
+    signer = ReadTicketSigner(TlsFiles(tls / "coordinator"))
+    deps: Any = SimpleNamespace(signer=signer, clock=world.clock)
+
+    async def ticket(secret: str, *runs: int) -> tuple[list[int], str]:
+        """The runs that the answer names, and whom the ticket is for; the ticket is for these runs and no others."""
+        request = pb.GetReadTicketRequest(run_ids=runs)
+        admission = await world.ask(READER + "GetReadTicket", request, secret=secret)
+        set_actor(admission.actor)
+        answer = await JobReader(deps=deps).GetReadTicket(request, None)
+        body = verifier.verify(answer.ticket, run_ids=answer.run_ids, now=world.clock.wall())
+        assert list(body.run_ids) == list(answer.run_ids) and answer.valid_seconds == 60
+        return list(answer.run_ids), body.actor
+
+    ops = await world.user("ann", ("allow", "viewer", OPS))
+    assert await ticket(ops, theirs, mine, 999_999, mine) == ([mine], "user ann")
+    for hidden in (theirs, 999_999):
+        with pytest.raises(TobanError, match=f"user ann may not see run {hidden}") as caught:
+            await ticket(ops, hidden)
+        assert (caught.value.code, caught.value.detail) == (ErrorCode.PERMISSION_DENIED, {"user": "ann"})
+    everything = await world.user("bob", ("allow", "viewer", EVERYTHING))
+    assert await ticket(everything, theirs, mine) == ([theirs, mine], "user bob")
+    scoped = await world.user("carl", ("allow", "viewer", Selector(scope="account", scope_id="17")))
+    [other] = await runs_of(world, "mail", scope="account", scope_id="17")
+    assert await ticket(scoped, mine, theirs, other) == ([other], "user carl")
+    bounded, number = await world.token("bob", "viewer", OPS)
+    assert await ticket(bounded, theirs, mine) == ([mine], f"user bob, token {number}")
+    for runs in ([], [0], [*range(1, 1002)]):
+        with pytest.raises(TobanError, match="name 1 to 1000 runs"):
+            await ticket(everything, *runs)
 
 
 def chain(job_name: str, **ends: Any) -> pb.ApplyRequest:

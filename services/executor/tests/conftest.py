@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
@@ -16,9 +17,12 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import Command, Spawn
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
+from toban_executor.decide.warm import WarmLimits
+from toban_executor.guard import cgroup
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.launch import GuardSet, start_guards
 from toban_executor.guard.protocol import Report, decode_report, encode_command
+from toban_executor.guard.work_dir import payload_home
 from toban_fencing.executor_lease import Instant
 from toban_proto.v1 import common_pb2, executor_pb2, logs_pb2
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
@@ -188,6 +192,17 @@ class World:
         await self._pool.close()
         for server in self._servers:
             await server.stop(0)
+        await self._remove_groups()
+
+    async def _remove_groups(self) -> None:
+        """The cgroups of its incarnations, when what `stop` leaves to the slot supervisors has ended: it kills those who would remove them."""
+        found = (cgroup.find_base(f"toban-{one.incarnation}", make=False) for one in self.coordinator.registered)
+        left, end = {base for base in found if base is not None}, boottime() + 10
+        while left and boottime() < end:
+            for base in left:
+                cgroup.remove(base)
+            left = {base for base in left if base.exists()}
+            await asyncio.sleep(0.01 if left else 0)
 
     @property
     def worker(self) -> Any:
@@ -213,6 +228,19 @@ class World:
         """The outcome of the attempt that `order(number)` named."""
         key = (number, EPOCH | number)
         return await until(lambda: self.coordinator.outcomes.get(key), seconds)
+
+    async def ended(self, number: int, seconds: float = 60.0) -> tuple[Any, str]:
+        """Its outcome and its output."""
+        outcome, key = await self.outcome(number, seconds), (number, EPOCH | number)
+        await until(lambda: len(self.archiver.text(key)) == outcome.last_seq, 20)
+        return outcome, b"\n".join(self.archiver.text(key)).decode()
+
+    async def cancel(self, number: int, *, grace: float, mode: str = "kill") -> None:
+        """Begin to end it."""
+        key = common_pb2.AttemptKey(run_id=number, token=EPOCH | number)
+        order = executor_pb2.CancelOrder(key=key, grace_seconds=grace, mode=mode)
+        request = executor_pb2.CancelJobRequest(header=self.header(), orders=[order])
+        assert [one.result for one in (await self.worker.CancelJob(request, timeout=5)).results] == ["cancelling"]
 
 
 def order(number: int, *argv: str, **fields: Any) -> Any:
@@ -252,7 +280,7 @@ def world_maker(tls: Path, tmp_path: Path) -> Callable[..., World]:
 
 
 # Its own on this machine: guards end what is left of the incarnation that they are named after.
-INCARNATION = f"test-incarnation-{os.getpid()}"
+INCARNATION = f"test-incarnation-{os.urandom(6).hex()}"
 
 
 class GuardHarness:
@@ -260,9 +288,9 @@ class GuardHarness:
 
     incarnation = INCARNATION
 
-    def __init__(self, state: Path, slots: int = 1) -> None:
+    def __init__(self, state: Path, slots: int = 1, warm: WarmLimits | None = None) -> None:
         self.state = state
-        self.guards: GuardSet = start_guards(incarnation=INCARNATION, state_dir=state, slots=slots)
+        self.guards: GuardSet = start_guards(incarnation=INCARNATION, state_dir=state, slots=slots, warm=warm)
         self.blocks: list[LogBlock] = []
         # Reports of the guards.
         self.received = 0
@@ -323,6 +351,8 @@ class GuardHarness:
         if self.guards.supervisor.poll() is None:
             os.kill(self.guards.supervisor.pid, signal.SIGCONT)
         self.guards.supervisor.wait(timeout=10)
+        # Guards that were killed leave it; the next ones would not use it, and have no place for secrets.
+        shutil.rmtree(payload_home(INCARNATION), ignore_errors=True)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,15 @@ import pytest
 import zstandard
 
 from toban_log_archiver.config import LogArchiverConfig
-from toban_log_archiver.main import serve
+from toban_log_archiver.main import Factories, serve
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
-from toban_proto.v1.common_pb2 import LogTicket
+from toban_proto.v1.common_pb2 import LogTicket, ReadTicket
+from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.lifecycle import Stop
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import duplex, stream, unary
 from toban_transport.log_ticket import TicketSigner
+from toban_transport.read_ticket import ReadTicketSigner
 from toban_transport.tls import TlsFiles
 
 DOMAIN = "toban.internal"
@@ -84,8 +86,17 @@ class Archiver:
         answers = await self.append(request)
         assert [list(answer.refusals) for answer in answers] == [[]]
 
+    def read_ticket(
+        self, *run_ids: int, signer: str = "coordinator", age: timedelta = timedelta(0), tls: Path | None = None
+    ) -> ReadTicket:
+        """A ticket for these runs, signed `age` ago."""
+        files = TlsFiles((tls or self.tls) / signer)
+        now = SystemClock().wall() - age
+        return ReadTicketSigner(files).sign(actor="user ada", run_ids=run_ids, now=now)
+
     def read(self, run_id: int, **given: Any) -> AsyncIterator[logs_pb2.ReadLogResponse]:
         stub = logs_pb2_grpc.LogReaderStub(self.channel("admin-cli"))
+        given.setdefault("ticket", self.read_ticket(run_id))
         return stream(stub.Read, logs_pb2.ReadLogRequest(run_id=run_id, **given), timeout=60)
 
     async def lines(self, run_id: int, **given: Any) -> list[tuple[int, int]]:
@@ -94,7 +105,8 @@ class Archiver:
 
     async def describe(self, run_id: int) -> list[logs_pb2.AttemptLog]:
         stub = logs_pb2_grpc.LogReaderStub(self.channel("admin-web"))
-        answer = await unary(stub.Describe, logs_pb2.DescribeLogRequest(run_id=run_id), timeout=10)
+        request = logs_pb2.DescribeLogRequest(run_id=run_id, ticket=self.read_ticket(run_id))
+        answer = await unary(stub.Describe, request, timeout=10)
         return list(answer.attempts)
 
     async def close(self) -> None:
@@ -103,12 +115,15 @@ class Archiver:
 
 
 @asynccontextmanager
-async def running(url: str, tls: Path, folder: Path, **given: Any) -> AsyncIterator[Archiver]:
+async def running(
+    url: str, tls: Path, folder: Path, *, clock: Clock | None = None, **given: Any
+) -> AsyncIterator[Archiver]:
     ready = folder / "ready.json"
     ready.unlink(missing_ok=True)
     config = LogArchiverConfig(database_url=url, tls_dir=tls / "log-archiver", ready_file=ready, **given)
     stop = Stop()
-    task = asyncio.create_task(serve(config, stop))
+    factories = Factories() if clock is None else Factories(clock=lambda: clock)
+    task = asyncio.create_task(serve(config, stop, factories=factories))
     try:
         async with asyncio.timeout(20):
             while not ready.exists() and not task.done():  # noqa: ASYNC110 - a file, as a launcher sees it
@@ -122,9 +137,26 @@ async def running(url: str, tls: Path, folder: Path, **given: Any) -> AsyncItera
         await task
 
 
+class MovedClock(SystemClock):
+    """The time of day can be moved."""
+
+    ahead = timedelta(0)
+
+    def wall(self) -> datetime:
+        return super().wall() + self.ahead
+
+
 @pytest.fixture
-async def archiver(log_archiver_url: str, tls: Path, tmp_path: Path) -> AsyncIterator[Archiver]:
-    async with running(log_archiver_url, tls, tmp_path) as one:
+def moved_clock() -> MovedClock:
+    """The clock of `archiver`."""
+    return MovedClock()
+
+
+@pytest.fixture
+async def archiver(
+    log_archiver_url: str, tls: Path, tmp_path: Path, moved_clock: MovedClock
+) -> AsyncIterator[Archiver]:
+    async with running(log_archiver_url, tls, tmp_path, clock=moved_clock) as one:
         yield one
 
 

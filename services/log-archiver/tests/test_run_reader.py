@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -9,7 +11,9 @@ import pytest
 from toban_domain.dropped_lines import DATABASE_LIMIT, dropped_lines_text
 from toban_log_archiver.adapters.chunk_codec import LogLinesCodec
 from toban_log_archiver.app.combined_source import CombinedSource
+from toban_log_archiver.app.followers import Followers
 from toban_log_archiver.app.line_reader import ReaderDeps
+from toban_log_archiver.app.log_reading import LogReading
 from toban_log_archiver.app.run_reader import RunReader
 from toban_log_archiver.decide.gap_tracker import GAP_SECONDS, Prefix
 from toban_log_archiver.server.request_validation import read_request
@@ -49,6 +53,31 @@ async def test_what_comes_after_a_hole_waits_for_it() -> None:
     assert await follower.look() == []
     source.put(chunk(10, 3, stream=2))
     assert await follower.look() == [3, 4, 5, 6]
+
+
+async def test_a_follower_that_finds_nothing_learns_how_far_it_is() -> None:
+    """So that a stream that is opened again does not read it all again."""
+    source, clock = MemoryChunks(), FakeClock()
+    deps = ReaderDeps(source=source, codec=LogLinesCodec(), clock=clock)
+    reading = LogReading(deps=deps, followers=Followers())
+    source.put(chunk(10, 1, 2, 3))
+    request = ReadLogRequest(run_id=1, follow=True, grep="nothing")
+    async with aclosing(reading.read(read_request(request))) as parts:
+        first = asyncio.ensure_future(anext(parts))
+        while not first.done():
+            await asyncio.sleep(0.01)
+            await clock.advance(0.1)
+    part = first.result()
+    assert (part.token, part.lines, part.read_to) == (10, (), 3)
+
+
+async def test_each_part_says_how_far_a_follower_is() -> None:
+    source = MemoryChunks()
+    follower = Follower(source, grep="2")
+    source.put(chunk(10, 1, 2, 3))
+    parts = [part async for part in follower.reading.available()]
+    assert [([line.seq for line in part.lines], part.read_to) for part in parts] == [([2], 3)]
+    assert (follower.reading.token, follower.reading.read_to) == (10, 3)
 
 
 async def test_a_hole_that_stays_is_passed_over_in_the_end() -> None:

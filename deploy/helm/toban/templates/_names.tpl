@@ -36,6 +36,14 @@ labels:
 {{- .Values.serviceAccount.name | default (ternary (include "toban.name" .) "default" .Values.serviceAccount.create) -}}
 {{- end }}
 
+{{- /* Whose the Jobs of kubernetes steps are. */ -}}
+{{- define "toban.kubernetesOwner" -}}
+{{- .Values.executor.kubernetes.owner | default (printf "%s-%s" .Release.Namespace (include "toban.name" .) | trunc 63 | trimSuffix "-") -}}
+{{- end }}
+
+{{- /* Name of the service account, Role and RoleBinding of executors for kubernetes steps. */ -}}
+{{- define "toban.kubernetesSteps" }}{{ include "toban.name" . }}-kubernetes-steps{{ end }}
+
 {{- /* Ports; the images bind the same ones. */ -}}
 {{- define "toban.grpcPort" }}50051{{ end }}
 {{- define "toban.adminPort" }}9464{{ end }}

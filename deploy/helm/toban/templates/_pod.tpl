@@ -14,7 +14,7 @@ annotations:
 
 {{- /* Numbers of values are floats: a large one would be written as 1e+09. No token, no service links (a Service called scheduler would set SCHEDULER_PORT, which stops a start), no root. */ -}}
 {{- define "toban.podSecurity" -}}
-serviceAccountName: {{ .values.serviceAccountName | default (include "toban.serviceAccount" .root) | quote }}
+serviceAccountName: {{ .serviceAccountName | default .values.serviceAccountName | default (include "toban.serviceAccount" .root) | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:

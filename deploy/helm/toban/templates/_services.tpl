@@ -30,3 +30,25 @@ spec:
     matchLabels:
       {{- include "toban.selector" . | nindent 6 }}
 {{- end }}
+
+{{- /* Context: dict "root" $ "component" NAME "scaling" VALUES: by CPU, as part of its request. */ -}}
+{{- define "toban.cpuScaling" -}}
+{{- if lt (int .scaling.maxReplicas) (int .scaling.minReplicas) }}
+{{- fail (printf "autoscaling of %s: maxReplicas is below minReplicas" .component) }}
+{{- end }}
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  {{- include "toban.metadata" . | nindent 2 }}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: {{ include "toban.name" .root }}-{{ .component }}}
+  minReplicas: {{ .scaling.minReplicas }}
+  maxReplicas: {{ .scaling.maxReplicas }}
+  behavior:
+    scaleDown: {stabilizationWindowSeconds: {{ .scaling.scaleDownSeconds }}}
+  metrics:
+    - type: Resource
+      resource:
+        name: cpu
+        target: {type: Utilization, averageUtilization: {{ .scaling.cpuPercent }}}
+{{- end }}

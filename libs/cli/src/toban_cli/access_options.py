@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from toban_cli.completion_values import job_names
+from toban_cli.options import parse_labels
 from toban_domain.errors import ErrorCode, TobanError
 
 UserName = Annotated[str, typer.Argument(metavar="USER", help="Name of the account.", show_default=False)]
@@ -19,20 +20,15 @@ ForLabels = Annotated[
 ForScope = Annotated[
     str, typer.Option("--scope", metavar="SCOPE[:ID]", help="Only for this scope: system, account:17, user:ada.")
 ]
-_MAX_SECRET = 4096
+MAX_SECRET = 4096
 
 
 def selector(job: str, labels: list[str], scope: str) -> Any:
     """The AccessSelector of these options. Raises BadParameter."""
     from toban_proto.v1.coordinator_pb2 import AccessSelector
 
-    made = AccessSelector(job=job)
+    made = AccessSelector(job=job, labels=parse_labels(labels))
     made.scope, _, made.scope_id = scope.partition(":")
-    for label in labels:
-        key, equals, value = label.partition("=")
-        if not key or not equals:
-            raise typer.BadParameter(f"{label!r} is not a label; write team=ops", param_hint="--label")
-        made.labels[key] = value
     return made
 
 
@@ -46,11 +42,15 @@ def format_selector(message: Any) -> str:
 
 
 def read_secret(prompt: str, *, twice: bool = True) -> str:
-    """A secret from a terminal, asked for twice, or the next line of standard input. Raises INVALID_ARGUMENT for none."""
+    """A secret from a terminal, asked for twice, or the next line of standard input. Raises INVALID_ARGUMENT for none or one that is too long."""
     if sys.stdin.isatty():
         given: str = typer.prompt(prompt, hide_input=True, confirmation_prompt=twice, err=True)
         return given
-    line = sys.stdin.readline(_MAX_SECRET).rstrip("\r\n")
+    line = sys.stdin.readline(MAX_SECRET + 2).rstrip("\r\n")
     if not line:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"standard input has no line for: {prompt}")
+    if len(line) > MAX_SECRET:
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"the line of standard input for {prompt} has more than {MAX_SECRET} characters"
+        )
     return line

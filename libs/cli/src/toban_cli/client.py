@@ -1,16 +1,18 @@
-"""Calls to the cluster over mTLS as admin-cli: each address in turn until one responds."""
+"""Calls to the cluster over mTLS as admin-cli: each address in turn until one responds; `connect` chooses these or REST."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from toban_cli import report
 from toban_cli.cluster_config import Settings, read_settings
+from toban_cli.read_tickets import ReadTickets
 
 if TYPE_CHECKING:
+    from toban_cli.rest.site import Site
     from toban_transport.replica_client import Fleet
 
 CALL_SECONDS = 10.0
@@ -29,6 +31,9 @@ HINT = "`toban doctor` shows the cause; `make up` starts the local stack of a cl
 class Client:
     """The calls of the commands. Method names are those of proto/toban_proto/v1."""
 
+    can_describe = True
+    """`describe_log` is at hand."""
+
     def __init__(self, settings: Settings) -> None:
         from toban_transport.tls import TlsFiles
 
@@ -39,6 +44,7 @@ class Client:
         self._tls = TlsFiles(settings.tls_dir)
         self.coordinators = self._fleet("coordinator", settings.coordinators)
         self.archivers = self.new_archivers()
+        self._tickets = ReadTickets(lambda request: self.read("GetReadTicket", request))
 
     def new_archivers(self) -> Fleet:
         """Connections of their own to the log-archivers, for a thread; its owner closes them."""
@@ -87,6 +93,22 @@ class Client:
             metadata=self._metadata,
         )
 
+    def webhooks(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to Webhooks."""
+        from toban_proto.v1.webhooks_pb2_grpc import WebhooksStub
+
+        return self.coordinators.call(
+            lambda channel: getattr(WebhooksStub(channel), method), request, timeout=timeout, metadata=self._metadata
+        )
+
+    def hooks(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to Hooks."""
+        from toban_proto.v1.hooks_pb2_grpc import HooksStub
+
+        return self.coordinators.call(
+            lambda channel: getattr(HooksStub(channel), method), request, timeout=timeout, metadata=self._metadata
+        )
+
     def watch(self, request: Any) -> Iterator[Any]:
         """The run now and at each change of state, until the stream ends."""
         return self.coordinators.stream(
@@ -97,19 +119,24 @@ class Client:
         )
 
     def log(self, request: Any, fleet: Fleet | None = None) -> Iterator[Any]:
-        """Lines of a run."""
+        """Lines of a run. With follow the stream ends with its read ticket (DEADLINE_EXCEEDED)."""
+        seconds = self._tickets.add(request, [request.run_id])
         return (fleet or self.archivers).stream(
-            lambda channel: _log_stubs().LogReaderStub(channel).Read, request, timeout=STREAM_SECONDS
+            lambda channel: _log_stubs().LogReaderStub(channel).Read,
+            request,
+            timeout=seconds if request.follow else STREAM_SECONDS,
         )
 
     def search_log(self, request: Any) -> Iterator[Any]:
-        """Lines of many runs, until the search is at its end or cut."""
+        """Lines of many runs, until the search is at its end or cut. Leaves out of its run_ids what the person may not see."""
+        self._tickets.add(request, request.run_ids)
         return self.archivers.stream(
             lambda channel: _log_stubs().LogReaderStub(channel).Search, request, timeout=SEARCH_SECONDS
         )
 
     def describe_log(self, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
         """What is stored of a run's output."""
+        self._tickets.add(request, [request.run_id])
         return self.archivers.call(
             lambda channel: _log_stubs().LogReaderStub(channel).Describe, request, timeout=timeout
         )
@@ -126,6 +153,12 @@ class Client:
             lambda channel: getattr(_log_stubs().LogArchiveStub(channel), method), request, timeout=STREAM_SECONDS
         )
 
+    def attend(self, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
+        """The run in its terminal state; its output is shown meanwhile."""
+        from toban_cli.follow import attend
+
+        return attend(self, run_id, show_log=show_log, query=query, printer=printer)
+
     def close(self) -> None:
         """Ends the connections."""
         self.coordinators.close()
@@ -134,15 +167,30 @@ class Client:
 
 @contextmanager
 def connect() -> Iterator[Client]:
-    """A client from the environment; connects at the first call."""
-    # Read when gRPC is imported: without it a fork of this process would log warnings.
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    client = Client(read_settings(os.environ))
+    """A client from the environment, over REST where that names a site; connects at the first call."""
+    from toban_cli.rest.site import read_site
+
+    site = read_site(os.environ)
+    client = _direct() if site is None else _over_rest(site)
     try:
         yield client
     finally:
         client.close()
+
+
+def _direct() -> Client:
+    # Read when gRPC is imported: without it a fork of this process would log warnings.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    return Client(read_settings(os.environ))
+
+
+def _over_rest(site: Site) -> Client:
+    from toban_cli.rest.client import RestClient
+    from toban_cli.rest.site import LOCAL
+
+    # The coordinators of the local stack are at hand for what has no route.
+    return cast("Client", RestClient(site, _direct if site.name == LOCAL else None))
 
 
 def collect(fetch: Callable[[Any], Any], field: str, limit: int) -> tuple[list[Any], bool]:

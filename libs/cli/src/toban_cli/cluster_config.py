@@ -21,11 +21,17 @@ DEFAULT_TRUST_DOMAIN = "toban.internal"
 _PREFIX = "SCHEDULER_"
 # A test holds these against the configurations of the services, which are not loaded for a command.
 _WORDS = """
-ADMIN_HOST ADMIN_PORT ADVERTISE_HOST ALLOW_LIST COORDINATORS DATABASE_URL DATABASE_URL_FILE GRPC_HOST GRPC_PORT
-HTTP_ALLOW_REMOTE HTTP_HOST HTTP_NAMES HTTP_PORT HTTP_PROXIES HTTP_THREADS LABELS LOG_ARCHIVERS LOG_BUDGET_MB LOG_FORMAT LOG_LEVEL
-MACHINE NODE_ID READY_FILE REDIS_URL REDIS_URL_FILE REQUEST_SECONDS S3_ACCESS_KEY S3_ACCESS_KEY_FILE
+ADMIN_HOST ADMIN_PORT ADVERTISE_HOST ALLOW_LIST API_RATE CONTAINER_ENGINE CONTAINER_MOUNTS COORDINATORS DATABASE_URL
+DATABASE_URL_FILE GRPC_HOST GRPC_PORT
+HTTP_ALLOW_REMOTE HTTP_HOST HTTP_NAMES HTTP_PORT HTTP_PROXIES HTTP_STEP_ALLOW HTTP_STEP_CA_FILE
+HTTP_THREADS HTTP_WORKERS KUBERNETES_API KUBERNETES_CA_FILE KUBERNETES_IMAGES KUBERNETES_MARGIN_SECONDS KUBERNETES_NAMESPACES
+KUBERNETES_OWNER KUBERNETES_SERVICE_ACCOUNTS KUBERNETES_TOKEN_FILE LABELS LOG_ARCHIVERS LOG_BUDGET_MB LOG_FORMAT LOG_LEVEL
+MACHINE NODE_ID OIDC_CA_FILE OIDC_CLIENT_ID OIDC_CLIENT_SECRET OIDC_CLIENT_SECRET_FILE OIDC_CREATE_ACCOUNTS OIDC_GROUPS OIDC_GROUPS_CLAIM
+OIDC_ISSUER OIDC_NAME OIDC_SCOPE OIDC_SESSION_MINUTES PASSWORD_SIGN_IN
+READY_FILE REDIS_URL REDIS_URL_FILE REQUEST_SECONDS S3_ACCESS_KEY S3_ACCESS_KEY_FILE
 S3_ADDRESSING_STYLE S3_BUCKET S3_ENDPOINT_URL S3_REGION S3_SECRET_KEY S3_SECRET_KEY_FILE SECRETS_KEY_FILE SHUTDOWN_GRACE_SECONDS
-SHUTDOWN_TIMEOUT_SECONDS SKIP_LATE_RUNS_AFTER_SECONDS SLOTS STATE_DIR TLS_DIR TLS_SHARED_IDENTITY TRUST_DOMAIN WEB_DIR
+SHUTDOWN_TIMEOUT_SECONDS SKIP_LATE_RUNS_AFTER_SECONDS SLOTS STATE_DIR TLS_DIR TLS_SHARED_IDENTITY TRUST_DOMAIN
+WARM_FORKS WARM_IDLE_SECONDS WARM_MEMORY_MB WARM_ZYGOTES WEBHOOK_ALLOW WEBHOOK_CA_FILE WEBHOOK_SENDERS WEB_DIR
 """
 KNOWN_VARIABLES = frozenset(_PREFIX + word for word in _WORDS.split())
 # Kubernetes sets these in every pod beside a Service called `scheduler` or `scheduler-…`, the first one always.
@@ -48,38 +54,39 @@ def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = N
     """Raises CONFIG_INVALID when no coordinator is configured, an address is not host:port or a variable has an unknown name; with `wrong` such
     addresses and variables are left out and added to it instead.
     """
-    for problem in _unknown_variables(environ):
+    for problem in unknown_variables(environ):
         if wrong is None:
             raise problem
         wrong.append(problem)
-    stack = _stack(environ)
+    stack = read_stack(environ)
     coordinators = _addresses("SCHEDULER_COORDINATORS", environ, stack.get("coordinators", []), wrong)
     if not coordinators and not wrong:
         raise TobanError(
             ErrorCode.CONFIG_INVALID,
-            "no coordinator address is configured; set SCHEDULER_COORDINATORS=host:port,host:port, or run `make up` and use scripts/toban",
+            "no coordinator address is configured; set SCHEDULER_COORDINATORS=host:port,host:port, or `toban login URL`, or run `make up` "
+            "and use scripts/toban",
         )
     return Settings(
         coordinators=coordinators,
         log_archivers=_addresses("SCHEDULER_LOG_ARCHIVERS", environ, stack.get("log_archivers", []), wrong),
         tls_dir=_tls_dir(Path(environ.get("SCHEDULER_TLS_DIR") or stack.get("tls_dir") or DEFAULT_TLS_DIR)),
         trust_domain=environ.get("SCHEDULER_TRUST_DOMAIN") or stack.get("trust_domain") or DEFAULT_TRUST_DOMAIN,
-        token=_token(environ),
+        token="" if environ.get(DIRECT) else read_token(environ) or local_context(environ),
     )
 
 
-def _token(environ: Mapping[str, str]) -> str:
-    """TOBAN_TOKEN, else that of the local stack's context, which goes to the coordinators of that stack only. None with TOBAN_DIRECT."""
-    if environ.get(DIRECT):
-        return ""
-    if given := environ.get(TOKEN, "").strip():
-        if not given.startswith(TOKEN_PREFIX):
-            # Its value is not shown.
-            message = (
-                f"{TOKEN} is no API token: they begin with {TOKEN_PREFIX}; `toban token create USER NAME` makes one"
-            )
-            raise TobanError(ErrorCode.CONFIG_INVALID, message)
-        return given
+def read_token(environ: Mapping[str, str]) -> str:
+    """TOBAN_TOKEN; "" without it. Raises CONFIG_INVALID for what is no API token."""
+    given = environ.get(TOKEN, "").strip()
+    if given and not given.startswith(TOKEN_PREFIX):
+        # Its value is not shown.
+        message = f"{TOKEN} is no API token: they begin with {TOKEN_PREFIX}; `toban token create USER NAME` makes one"
+        raise TobanError(ErrorCode.CONFIG_INVALID, message)
+    return given
+
+
+def local_context(environ: Mapping[str, str]) -> str:
+    """The token of the local stack's context, which goes to that stack only; "" where there is none. Raises CONFIG_INVALID."""
     home = environ.get("TOBAN_HOME")
     if not home or environ.get("SCHEDULER_COORDINATORS"):
         return ""
@@ -93,7 +100,7 @@ def _token(environ: Mapping[str, str]) -> str:
         raise TobanError(ErrorCode.CONFIG_INVALID, message) from None
 
 
-def _unknown_variables(environ: Mapping[str, str]) -> list[TobanError]:
+def unknown_variables(environ: Mapping[str, str]) -> list[TobanError]:
     """CONFIG_INVALID for each variable that nothing of Toban reads, with the nearest that something does: it is probably a typing error."""
     ours = sorted(name for name in environ if name.startswith(_PREFIX) and name not in KNOWN_VARIABLES)
     services = [name.removesuffix(_LINK_HOST) for name in ours if name.endswith(_LINK_HOST)]
@@ -112,7 +119,8 @@ def _unknown_variable(name: str) -> TobanError:
     return TobanError(ErrorCode.CONFIG_INVALID, f"{name}: unknown variable in the environment; {hint}")
 
 
-def _stack(environ: Mapping[str, str]) -> dict[str, Any]:
+def read_stack(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The local stack's own record; empty where there is none. Raises CONFIG_INVALID."""
     home = environ.get("TOBAN_HOME")
     path = Path(home) / "stack.json" if home else None
     if path is None or not path.exists():

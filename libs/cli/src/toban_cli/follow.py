@@ -12,6 +12,7 @@ from typing import Any
 from toban_cli import report
 from toban_cli.client import Client
 from toban_cli.log_printer import LinePrinter
+from toban_cli.log_reader import position_after
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL
 
@@ -87,6 +88,8 @@ class _Follower:
         self._stopped = threading.Event()
         self._complaint = ""
         self._ended_token = 0
+        # How far the output was read, also what the query leaves out: token and number of a line.
+        self._read_to = (0, 0)
         self.reader_left = False
         """The reader of what this command prints has closed its end."""
         self.latest_token = 0
@@ -151,17 +154,24 @@ class _Follower:
         request = self._request(follow=True)
         if self._ended_token:
             request.token = self.latest_token
-        if self._printer.printed:
+        position = max([self._read_to, *self._printer.printed.items()])
+        if position > (0, 0):
             request.tail = 0
             if not self._ended_token:
-                token, seq = max(self._printer.printed.items())
-                request.after.token, request.after.seq = token, seq
-        for answer in self._client.log(request, self._fleet):
-            if self._stopped.is_set():
-                return
-            self._printer.show(answer)
-            if answer.at_end:
-                self._ended_token = answer.token
+                request.after.token, request.after.seq = position
+        answers = self._client.log(request, self._fleet)
+        try:
+            for answer in answers:
+                if self._stopped.is_set():
+                    return
+                self._printer.show(answer)
+                self._read_to = max(self._read_to, position_after(answer))
+                if answer.at_end:
+                    self._ended_token = answer.token
+        except TobanError as error:
+            # A stream ends at its deadline, at the latest with its read ticket.
+            if error.code is not ErrorCode.DEADLINE_EXCEEDED:
+                raise
 
     def _await_attempt(self) -> None:
         """Waits for a retry of the run: its output begins under a larger token."""

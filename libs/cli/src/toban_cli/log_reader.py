@@ -27,12 +27,13 @@ def read_all(client: Client, request: Any, printer: LinePrinter) -> int:
     count = 0
     while True:
         before = count
+        # Without a ticket there is no stream yet that could have reached its end.
+        answers = client.log(request)
         try:
-            for answer in client.log(request):
+            for answer in answers:
                 printer.show(answer)
                 count += len(answer.lines)
-                if answer.lines:
-                    _continue_after(request, answer)
+                _continue_after(request, answer)
             return count
         except TobanError as error:
             # A stream ends at its deadline, and with its server.
@@ -52,13 +53,22 @@ def check(client: Client, request: Any) -> None:
 
 
 def _continue_after(request: Any, answer: Any) -> None:
+    position = position_after(answer)
+    if not answer.lines and position <= (request.after.token, request.after.seq):
+        return
     request.tail = 0
     if request.head:
         # At its end the stream ends too; 0 would mean all.
         request.head = max(1, request.head - len(answer.lines))
     # Both exclude each other.
     request.from_seq = 0
-    request.after.token, request.after.seq = answer.token, answer.lines[-1].seq
+    request.after.token, request.after.seq = position
+
+
+def position_after(answer: Any) -> tuple[int, int]:
+    """Token and number of the last line that was read for this ReadLogResponse, shown or not; (0, 0) when it does not say."""
+    last = max(answer.read_to, answer.lines[-1].seq if answer.lines else 0)
+    return (answer.token, last) if last else (0, 0)
 
 
 def stored_log(client: Client, run: Any) -> dict[str, Any] | None:

@@ -17,17 +17,22 @@ from toban_cli.commands import (
     apply,
     archive,
     audit,
+    audit_chain,
     cluster,
     completion,
+    context,
     doctor,
     events,
     executors,
     explain,
+    hooks,
     import_crontab,
     job_logs,
     jobs,
     limits,
+    login,
     logs,
+    own_account,
     run_changes,
     runs,
     schedule_write,
@@ -35,7 +40,9 @@ from toban_cli.commands import (
     secrets,
     settings,
     tokens,
+    user_links,
     users,
+    webhooks,
 )
 from toban_cli.tree import App, Errors
 from toban_domain.errors import ErrorCode, TobanError
@@ -68,6 +75,8 @@ _ALONE: Verbs = {
     "doctor": doctor.doctor,
     "explain": explain.explain,
     "completion": completion.completion,
+    "login": login.login,
+    "logout": login.logout,
 }
 _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "job": (
@@ -141,6 +150,27 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "rotate": secrets.rotate,
         },
     ),
+    "webhook": (
+        "Webhooks: send ends of runs to other systems.",
+        {
+            "set": webhooks.set_webhook,
+            "list": webhooks.list_webhooks,
+            "rm": webhooks.remove,
+            "test": webhooks.test,
+            "deliveries": webhooks.deliveries,
+            "redeliver": webhooks.redeliver,
+        },
+    ),
+    "hook": (
+        "Hooks: messages of other systems become events.",
+        {
+            "set": hooks.set_hook,
+            "list": hooks.list_hooks,
+            "show": hooks.show_hook,
+            "rm": hooks.remove,
+            "test": hooks.test,
+        },
+    ),
     "settings": (
         "Settings that can be changed without a restart.",
         {"list": settings.list_settings, "get": settings.get_setting, "set": settings.set_setting},
@@ -163,6 +193,8 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "disable": users.disable,
             "remove": users.remove,
             "sign-out": users.sign_out,
+            "link": user_links.link,
+            "unlink": user_links.unlink,
             "groups": users.list_groups,
             "group": users.change_group,
             "rules": users.list_rules,
@@ -170,13 +202,30 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "deny": users.deny,
             "revoke": users.revoke,
             "may": users.may,
+            "passwd": own_account.passwd,
+            "sessions": own_account.list_sessions,
+            "end-session": own_account.end_session,
         },
     ),
     "token": (
         "API tokens.",
-        {"create": tokens.create, "list": tokens.list_tokens, "revoke": tokens.revoke},
+        {
+            "create": tokens.create,
+            "list": tokens.list_tokens,
+            "revoke": tokens.revoke,
+            "own": own_account.list_tokens,
+            "create-own": own_account.create_token,
+            "revoke-own": own_account.revoke_token,
+        },
     ),
-    "audit": ("What operators changed.", {"list": audit.list_audit}),
+    "audit": (
+        "Who started or changed what, and from where.",
+        {"list": audit.list_audit, "export": audit_chain.export, "verify": audit_chain.verify},
+    ),
+    "context": (
+        "Contexts: which site the commands go to.",
+        {"list": context.list_contexts, "use": context.use, "rm": context.remove, "show": context.show},
+    ),
     "import": ("Import jobs and schedules of other schedulers.", {"crontab": import_crontab.crontab}),
 }
 
@@ -268,7 +317,10 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version of this command.")] = False,
     direct: Annotated[
         bool,
-        typer.Option("--direct", help="Act as the certificate, without an API token: for accounts that are broken."),
+        typer.Option(
+            "--direct",
+            help="Call the coordinators as the certificate, without REST and token: for accounts that are broken.",
+        ),
     ] = False,
     errors: Errors = None,
 ) -> None:
@@ -283,10 +335,13 @@ def _root(
 def _usage(error: typer.TyperException, argv: Sequence[str], *, as_json: bool) -> None:
     context = getattr(error, "ctx", None)
     near = sorted(getattr(error, "possibilities", None) or ())
-    message = f"{error.message}. Did you mean {' or '.join(near)}?" if near else error.format_message()
     verbs = {"": [*_ALONE], **{noun: [*of] for noun, (_, of) in _NOUNS.items()}}
-    if not message.endswith("?") and (meant := suggestions.hint(message, argv, verbs)):
-        message = f"{message.rstrip('.')}. Did you mean `{meant}`?"
+    # A verb of another noun is closer than a word that looks like it.
+    plain = error.message if near else error.format_message()
+    if meant := suggestions.hint(plain, argv, verbs):
+        message = f"{plain.partition('. Did you mean')[0].rstrip('.')}. Did you mean `{meant}`?"
+    else:
+        message = f"{plain}. Did you mean {' or '.join(near)}?" if near else plain
     if _NEGATIVE.search(message):
         message += ". Put a value that begins with - after `--`, such as `-- -5`"
     report.usage(message, as_json=as_json, command=context.command_path if context else "toban")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -103,7 +104,7 @@ def _refused(source: str, error: yaml.MarkedYAMLError) -> TobanError:
 
 
 def _resolved(body: Any, folder: Path) -> Any:
-    """`working_dir` and the `python_path` of steps count from the folder of their file, so that a definition works from any clone."""
+    """`working_dir`, and the paths in steps, count from the folder of their file, so that a definition works from any clone."""
     spec = body.get("spec") if isinstance(body, dict) else None
     if not isinstance(spec, dict) or body.get("kind") != "Job":
         return body
@@ -116,10 +117,17 @@ def _resolved(body: Any, folder: Path) -> Any:
 
 
 def _resolved_step(step: Any, folder: Path) -> Any:
-    folders = step.get("python_path") if isinstance(step, dict) else None
-    if not isinstance(folders, list):
+    if not isinstance(step, dict):
         return step
-    return {**step, "python_path": [_absolute(path, folder) for path in folders]}
+    changed = dict(step)
+    if isinstance(folders := step.get("python_path"), list):
+        changed["python_path"] = [_absolute(path, folder) for path in folders]
+    if "project" in step:
+        changed["project"] = _absolute(step["project"], folder)
+    if isinstance(file := step.get("interpreter"), str) and "/" in file:
+        # Not resolved: the link in a virtual environment is what makes it one.
+        changed["interpreter"] = os.path.normpath(Path.cwd() / folder / file)
+    return changed
 
 
 def _absolute(path: Any, folder: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -36,6 +37,19 @@ def check_reason(reason: str) -> str:
     if len(reason.strip()) > MAX_REASON:
         report.note(f"warning: --reason has {len(reason.strip())} characters, the first {MAX_REASON} are kept")
     return reason
+
+
+def parse_labels(given: Sequence[str]) -> dict[str, str]:
+    """The values of --label by key. Raises BadParameter."""
+    labels: dict[str, str] = {}
+    for label in given:
+        key, equals, value = label.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"{label!r} is not a label; write team=ops", param_hint="--label")
+        if key in labels:
+            raise typer.BadParameter(f"{key!r} is given twice", param_hint="--label")
+        labels[key] = value
+    return labels
 
 
 AuditReason = Annotated[

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from toban_domain.payload import MAX_NESTING, deeper_than
 
+M = TypeVar("M", bound=Message)
 _SAFE = 2**53
 _ALWAYS_TEXT = frozenset({"epoch", "token", "leader_epoch"})
 
@@ -20,6 +22,42 @@ def plain(message: Message) -> dict[str, Any]:
     return _opened(
         MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True), message
     )
+
+
+def given(message: Message) -> dict[str, Any]:
+    """The fields of a message that were set, as `plain` writes them."""
+    return _opened(MessageToDict(message, preserving_proto_field_name=True), message)
+
+
+def from_plain(message: M, data: Mapping[str, Any]) -> M:
+    """Fills a message with what `plain` made of another; null and unknown names are left out. Raises ValueError and TypeError."""
+    for field in message.DESCRIPTOR.fields:
+        stem = field.name.removesuffix("_json")
+        if stem != field.name and data.get(stem) is not None:
+            setattr(message, field.name, json.dumps(data[stem], ensure_ascii=False, separators=(",", ":")))
+        elif (value := data.get(field.name)) is not None:
+            _fill(message, field, value)
+    return message
+
+
+def _fill(message: Message, field: Any, value: Any) -> None:
+    target = getattr(message, field.name)
+    if field.message_type is None:
+        read = int if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) else lambda item: item
+        if field.is_repeated:
+            target.extend(read(item) for item in value)
+        else:
+            setattr(message, field.name, read(value))
+    elif field.message_type.GetOptions().map_entry:
+        target.update(value)
+    elif field.is_repeated:
+        for item in value:
+            from_plain(target.add(), item)
+    elif isinstance(target, Timestamp):
+        target.FromJsonString(value)
+    else:
+        target.SetInParent()
+        from_plain(target, value)
 
 
 def plain_list(messages: Iterable[Message]) -> list[dict[str, Any]]:

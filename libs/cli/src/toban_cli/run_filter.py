@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from toban_cli.options import parse_labels
 from toban_cli.times import read_time_bound
 from toban_domain.run import RunState
 
@@ -20,13 +21,7 @@ def run_filter(
     request.scope, _, request.scope_id = scope.partition(":")
     if scope.startswith(":"):
         raise typer.BadParameter(f"{scope!r} has no scope; write account:17", param_hint="--scope")
-    for label in labels:
-        key, equals, value = label.partition("=")
-        if not key or not equals:
-            raise typer.BadParameter(f"{label!r} is not a label; write team=ops", param_hint="--label")
-        if key in request.labels:
-            raise typer.BadParameter(f"{key!r} is given twice", param_hint="--label")
-        request.labels[key] = value
+    request.labels.update(parse_labels(labels))
     if since:
         request.active_from.FromDatetime(read_time_bound("--since", since, now))
     if until:

@@ -6,7 +6,7 @@ Denied unless a rule allows it; a rule that denies counts more than any that all
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -134,12 +134,13 @@ class Rule:
 class Person:
     """An account with its own rules and those of its groups. `ceiling` bounds what a token of theirs may do; None: the person signed in.
 
-    `signs_in` is false for an account without a password: only tokens stand for it.
+    `signs_in` is false for an account without a password and without an identity at an OpenID provider: only tokens stand for it.
     """
 
     name: str
     enabled: bool = True
     signs_in: bool = True
+    has_password: bool = True
     rules: tuple[Rule, ...] = ()
     ceiling: Rule | None = None
 
@@ -190,6 +191,24 @@ def is_restricted(person: Person, action: Action) -> bool:
         return False
     rules = [*person.rules, *([person.ceiling] if person.ceiling is not None else [])]
     return any(rule.reaches(action) and not rule.selector.everything for rule in rules)
+
+
+def highest_role(person: Person) -> Role | None:
+    """The highest role of any rule that allows something, as far as the token goes; None without such a rule."""
+    roles = [rule.role for rule in person.rules if rule.effect is Effect.ALLOW]
+    if not roles:
+        return None
+    highest = max(roles, key=lambda role: role.rank)
+    return highest if person.ceiling is None else min(highest, person.ceiling.role, key=lambda role: role.rank)
+
+
+def is_narrowed(person: Person) -> bool:
+    """Whether a token leaves out something that its account may do."""
+    ceiling = person.ceiling
+    if ceiling is None:
+        return False
+    account = highest_role(replace(person, ceiling=None))
+    return not ceiling.selector.everything or (account is not None and account.rank > ceiling.role.rank)
 
 
 def can_administer(person: Person) -> bool:

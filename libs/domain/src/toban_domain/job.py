@@ -6,14 +6,15 @@ ignores unknown keys, which a newer release may have written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toban_domain.concurrency import ConcurrencySpec
+from toban_domain.notify import NotifyRule
 from toban_domain.retry import ExponentialBackoff, RetrySpec
 from toban_domain.secret import SecretRef
-from toban_domain.template import has_template
+from toban_domain.template import has_template, step_texts
 
 __all__ = [
     "CancelSpec",
@@ -25,7 +26,13 @@ __all__ = [
     "SelectorSpec",
     "StepSpec",
     "compact",
+    "guarded_type",
 ]
+
+STEPS_LABEL = "toban.dev/steps"
+"""The label of executors with a container engine, or with the rights to start Jobs in Kubernetes; its value is the type of step."""
+GUARDED_STEPS = ("container", "kubernetes")
+"""Types of steps that run on such executors alone. Beside them these run http steps only: another job could use what gives the rights."""
 
 # Applies when a lease ends without confirmation and the definition sets no on_lease_loss.
 LEASE_LOSS_ACTION = "freeze"
@@ -53,6 +60,16 @@ _STEP_DEFAULTS: Mapping[str, Any] = {
     "heartbeat_seconds": 0,
     "worker_type": "",
     "lock_ttl_seconds": DEFAULT_LOCK_TTL_SECONDS,
+    "interpreter": "",
+    "warm": False,
+    "preload": [],
+    "command": "",
+    "args": [],
+    "project": "",
+    "settings": "",
+    "http": {},
+    "container": {},
+    "kubernetes": {},
 }
 
 
@@ -63,6 +80,9 @@ class StepSpec:
     `heartbeat_seconds`: how long it may be silent on its socket, 0 = for ever. A step that is not `cancelable` ends before a cancel takes effect.
     `argv` belongs to the type command; `callable` ("package.module:function") and `python_path` (absolute folders) to the type python;
     `worker_type` and `lock_ttl_seconds` (how long a claim is valid without an extension) to the type external.
+    `command`, `args`, `project` (the folder of manage.py) and `settings` to the type django. Both of these may fork from a process that has its
+    imports loaded (`warm`, with the modules of `preload`), and name an `interpreter`.
+    `http` is the request of the type http, `container` and `kubernetes` what these types run: JSON trees with the keys of the manifest.
     """
 
     id: str
@@ -76,6 +96,16 @@ class StepSpec:
     heartbeat_seconds: int = 0
     worker_type: str = ""
     lock_ttl_seconds: int = DEFAULT_LOCK_TTL_SECONDS
+    interpreter: str = ""
+    warm: bool = False
+    preload: tuple[str, ...] = ()
+    command: str = ""
+    args: tuple[str, ...] = ()
+    project: str = ""
+    settings: str = ""
+    http: Mapping[str, Any] = field(default_factory=dict)
+    container: Mapping[str, Any] = field(default_factory=dict)
+    kubernetes: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The canonical form, with the keys of the manifest."""
@@ -91,6 +121,16 @@ class StepSpec:
             "heartbeat_seconds": self.heartbeat_seconds,
             "worker_type": self.worker_type,
             "lock_ttl_seconds": self.lock_ttl_seconds,
+            "interpreter": self.interpreter,
+            "warm": self.warm,
+            "preload": list(self.preload),
+            "command": self.command,
+            "args": list(self.args),
+            "project": self.project,
+            "settings": self.settings,
+            "http": dict(self.http),
+            "container": dict(self.container),
+            "kubernetes": dict(self.kubernetes),
         }
         return compact(full, _STEP_DEFAULTS)
 
@@ -109,6 +149,16 @@ class StepSpec:
             heartbeat_seconds=int(data.get("heartbeat_seconds", 0)),
             worker_type=data.get("worker_type", ""),
             lock_ttl_seconds=int(data.get("lock_ttl_seconds", DEFAULT_LOCK_TTL_SECONDS)),
+            interpreter=data.get("interpreter", ""),
+            warm=bool(data.get("warm", False)),
+            preload=tuple(data.get("preload", ())),
+            command=data.get("command", ""),
+            args=tuple(data.get("args", ())),
+            project=data.get("project", ""),
+            settings=data.get("settings", ""),
+            http=dict(data.get("http", {})),
+            container=dict(data.get("container", {})),
+            kubernetes=dict(data.get("kubernetes", {})),
         )
 
 
@@ -135,14 +185,29 @@ class CancelSpec:
         )
 
 
+def guarded_type(types: Iterable[str]) -> str:
+    """The one of GUARDED_STEPS among the types of a job's steps; manifests with two are refused. Empty = none."""
+    return next((kind for kind in types if kind in GUARDED_STEPS), "")
+
+
 @dataclass(frozen=True, slots=True)
 class SelectorSpec:
-    """Which executors may run the job: those that have all of these labels."""
+    """Which executors may run the job: those that have all of these labels. `steps` is the one of GUARDED_STEPS that it has, or empty:
+    executors for such steps run jobs that have them, and no others."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
+    steps: str = ""
+
+    @property
+    def needed(self) -> Mapping[str, str]:
+        """All labels that an executor must have."""
+        return {**self.labels, STEPS_LABEL: self.steps} if self.steps else self.labels
 
     def fits(self, labels: Mapping[str, str]) -> bool:
         """Whether an executor with these labels may run the job."""
+        offered = labels.get(STEPS_LABEL, "")
+        if self.steps != (offered if offered in GUARDED_STEPS else ""):
+            return False
         return all(labels.get(key) == value for key, value in self.labels.items())
 
     def to_json(self) -> dict[str, Any]:
@@ -214,11 +279,13 @@ class JobSpec:
     secrets: tuple[SecretRef, ...] = ()
     repeatable: bool = True
     schedulable: bool = True
-    # Whether argv or env refers to values of the run: looked for once a definition, not once a run.
+    notify: tuple[NotifyRule, ...] = ()
+    expect_success_within_seconds: int = 0
+    # Whether env or a text of a step refers to values of the run: looked for once a definition, not once a run.
     templated: bool = field(init=False, default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        texts = [dict(self.env), *(step.argv for step in self.steps)]
+        texts = [dict(self.env), *map(step_texts, self.steps)]
         object.__setattr__(self, "templated", has_template(texts))
 
     @property
@@ -235,6 +302,7 @@ class JobSpec:
             schema = getattr(self, key)
             full[key] = None if schema is None else dict(schema)
         full["secrets"] = [secret.to_json() for secret in self.secrets]
+        full["notify"] = [rule.to_json() for rule in self.notify]
         kept = compact(full, _DEFAULTS)
         return {"name": self.name, **kept, "steps": [step.to_json() for step in self.steps]}
 
@@ -254,9 +322,13 @@ class JobSpec:
             concurrency=replace(
                 ConcurrencySpec.from_json(data.get("concurrency", {})), once=data.get("repeatable") is False
             ),
-            selector=SelectorSpec(dict(data.get("selector", {}).get("labels", {}))),
+            selector=SelectorSpec(
+                dict(data.get("selector", {}).get("labels", {})),
+                steps=guarded_type(step.get("type", "") for step in data["steps"]),
+            ),
             logs=LogSpec.from_json(data.get("logs", {})),
             secrets=tuple(SecretRef.from_json(one) for one in data.get("secrets", ())),
+            notify=tuple(NotifyRule.from_json(one) for one in data.get("notify", ())),
             **{key: data.get(key, default) for key, default in _PLAIN.items()},
         )
 
@@ -278,6 +350,7 @@ _PLAIN: Mapping[str, Any] = {
     "allow_shell": False,
     "repeatable": True,
     "schedulable": True,
+    "expect_success_within_seconds": 0,
 }
 _EMPTY: Mapping[str, Any] = {}
 _DEFAULTS: Mapping[str, Any] = {
@@ -285,5 +358,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "payload_schema": None,
     "result_schema": None,
     "secrets": [],
+    "notify": [],
     **dict.fromkeys(("labels", "default_payload", "env", "retry", "cancel", "concurrency", "selector", "logs"), _EMPTY),
 }

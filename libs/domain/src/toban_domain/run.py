@@ -24,6 +24,9 @@ class RunState(StrEnum):
     EXPIRED = "EXPIRED"
 
 
+ORIGINS = ("slot", "demand", "event", "rerun")
+"""What a run can come from."""
+
 _S = RunState
 _RESULTS = frozenset({_S.SUCCEEDED, _S.FAILED, _S.TIMED_OUT})
 

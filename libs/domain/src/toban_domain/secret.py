@@ -19,6 +19,8 @@ MIN_VALUE = 4
 MAX_VALUE = 16 * 1024
 # Bytes of all values of a run: they travel in one order.
 MAX_VALUES = 64 * 1024
+# The variable by which a job finds the folder of its secrets.
+SECRETS_FOLDER = "TOBAN_SECRETS_DIR"
 NAME_HINT = "use 1 to 64 of a-z, 0-9, '.', '_' and '-', with a letter or digit at both ends"
 
 

@@ -104,6 +104,12 @@ SAFETY_RULES = (
         other="heartbeat_interval_seconds",
         why="a frozen job would be killed before a heartbeat could renew the lease",
     ),
+    SafetyRule(
+        name="history_retention_days",
+        times=1,
+        other="webhook_retention_days",
+        why="a webhook that waits for its target could not say what became of the run",
+    ),
     ContinuationFits(),
 )
 

@@ -219,6 +219,22 @@ _ALL = (
         "retention of finished runs with their attempts and events, processed events, the fire ledger, and executors that are off",
     ),
     _count(
+        "audit_retention_days",
+        365,
+        30,
+        36_500,
+        "days",
+        "retention of the audit: who changed or started what, from where; the oldest rows go first, and the rest stays verifiable",
+    ),
+    _count(
+        "webhook_retention_days",
+        7,
+        1,
+        365,
+        "days",
+        "retention of deliveries of webhooks, also of those that wait for a target that is down",
+    ),
+    _count(
         "log_retention_days_db",
         7,
         1,

@@ -45,6 +45,7 @@ _CODE_MODULES = frozenset(
     posixsubprocess posixshmem profile pstats pty pydoc rlcompleter runpy setuptools site subprocess test testcapi testinternalcapi timeit trace
     turtledemo types unittest venv webbrowser winapi xxsubinterpreters zipapp zipimport""".split()  # noqa: SIM905 (a list of words)
 )
+_DJANGO_SHELLS = ("dbshell", "shell", "shell_plus")
 
 
 def callable_reason(name: str) -> str:
@@ -118,3 +119,8 @@ def _code_option(name: str, arguments: Sequence[str]) -> str:
                     value_follows = place == len(argument)
                     break
     return ""
+
+
+def django_reason(command: str) -> str:
+    """Why this management command counts as shell ("" = it does not): it runs code that it is given."""
+    return f"{command} runs code that it is given" if command in _DJANGO_SHELLS else ""

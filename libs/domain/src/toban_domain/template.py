@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event_filter import MISSING, split_path, value_at
@@ -44,7 +44,8 @@ class Names:
 
 
 STEP = Names(plain=("slot", "slot.date", "run.id", "run.attempt", "run.job"), trees=("payload", "previous.result"))
-"""In `argv` of steps and in `env` of a job. `slot` is empty for a run on demand; `previous.result` is that of the last run that succeeded."""
+"""In texts of steps (`step_texts`) and in `env` of a job. `slot` is empty for a run on demand;
+`previous.result` is that of the last run that succeeded."""
 
 SCHEDULE = Names(plain=("slot", "slot.date", "schedule.name"))
 """In the payload of a schedule."""
@@ -75,6 +76,36 @@ def slot_values(slot: datetime | None) -> dict[str, str]:
         return {"slot": "", "slot.date": ""}
     at = slot.astimezone(UTC)
     return {"slot": at.isoformat(), "slot.date": f"{at:%Y-%m-%d}"}
+
+
+class StepTexts(Protocol):
+    """The parts of a step that hold texts of its author."""
+
+    @property
+    def argv(self) -> Sequence[str]: ...
+    @property
+    def args(self) -> Sequence[str]: ...
+    @property
+    def http(self) -> Mapping[str, Any]: ...
+    @property
+    def container(self) -> Mapping[str, Any]: ...
+    @property
+    def kubernetes(self) -> Mapping[str, Any]: ...
+
+
+# Keys of an http request, and of a container here or in Kubernetes, whose texts may be templates.
+IN_HTTP = ("url", "headers", "body")
+IN_CONTAINER = ("argv", "env")
+
+
+def step_texts(step: StepTexts) -> list[Any]:
+    """Where a step may have templates: its arguments, and these keys of an http request or a container."""
+    return [
+        step.argv,
+        step.args,
+        *(step.http.get(key) for key in IN_HTTP),
+        *(tree.get(key) for tree in (step.container, step.kubernetes) for key in IN_CONTAINER),
+    ]
 
 
 def has_template(tree: Any) -> bool:

@@ -144,6 +144,15 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """What a run takes of the limit `key` from the moment at which it is sent."""
+
+    key: str
+    run_id: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """PENDING → WAITING_WORKER, with a new token. `phase` is the id of the step, "" for a job of one step."""
 

@@ -21,12 +21,15 @@ from toban_domain.job import (
     JobSpec,
     LogSpec,
     SelectorSpec,
+    guarded_type,
 )
+from toban_domain.notify import MAX_RULES
 from toban_domain.payload import kind_of
 from toban_domain.secret import MAX_SECRETS
 from toban_manifests.concurrency import Concurrency, payload_problems
+from toban_manifests.notify import Notify, check_notify, missing_problems
 from toban_manifests.retries import Retry
-from toban_manifests.secrets import Secret, check_secrets, variable_problems
+from toban_manifests.secrets import Secret, check_secrets, unread_problems, variable_problems
 from toban_manifests.section import IfMissing, Reading, Section, key, part, problem, raise_problems
 from toban_manifests.steps import MAX_STEPS, STEPS_HINT, Step, check_steps
 from toban_manifests.templates import job_problems as template_problems
@@ -34,7 +37,7 @@ from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payl
 
 _MAX_NAMES = 100
 # What only concerns steps on executors.
-_OF_EXECUTORS = {"allow_shell", "env", "logs", "on_lease_loss", "selector", "working_dir"}
+_OF_EXECUTORS = {"allow_shell", "env", "logs", "on_lease_loss", "secrets", "selector", "working_dir"}
 _MAX_NAME = 128
 
 
@@ -151,7 +154,6 @@ class Job(Section):
         "log": "logs",
     }
     LATER = (
-        "notify",
         "scope",
         "schedule",
     )
@@ -277,6 +279,21 @@ class Job(Section):
         ge=0,
         le=366 * DAY,
     )
+    notify: Annotated[list[Notify], WrapValidator(check_notify)] = key(
+        [],
+        "webhooks that are sent something about runs of the job ([webhooks.md](webhooks.md#notifications-of-a-job))",
+        [{"webhook": "pager"}],
+        type_name="list of rules",
+        schema={"maxItems": MAX_RULES},
+    )
+    expect_success_within_seconds: int = key(
+        0,
+        "a dead-man's switch: when no run has SUCCEEDED for that long, `notify` sends `missing`, once until one has",
+        93600,
+        unset="none",
+        ge=1,
+        le=366 * DAY,
+    )
     allow_shell: bool = key(
         False, "whether argv may be a shell, or an interpreter with its program as an argument (`python -c`)", True
     )
@@ -312,14 +329,18 @@ class Job(Section):
     @classmethod
     def check_after(cls, given: dict[str, Any], wrong: set[str], reading: Reading) -> Iterator[PydanticCustomError]:  # noqa: ARG003
         """Keys of `concurrency` that name what the payload never has, a policy that the rest of the job does not allow, a variable that is set
-        twice, and keys about executors in a job that needs none."""
+        twice, secrets that no step can read, and keys about executors in a job that needs none."""
         yield from template_problems(given, wrong)
         if not wrong & {"env", "secrets"}:
             yield from variable_problems(given)
+        if not wrong & {"steps", "secrets"}:
+            yield from unread_problems(given)
         if "steps" not in wrong and all(step.get("type") == EXTERNAL for step in given["steps"]):
             for name in sorted(_OF_EXECUTORS & given.keys()):
                 hint = "take it out, or add a step that runs on an executor"
                 yield problem("has no effect: external workers do all steps of this job", hint, below=f".{name}")
+        if not wrong & {"notify", "expect_success_within_seconds"}:
+            yield from missing_problems(given)
         if not wrong & {"concurrency", "payload_schema", "default_payload", "cancel"}:
             yield from payload_problems(given)
 
@@ -354,9 +375,12 @@ spec:
                 "retry": spec.retry.to_spec(),
                 "cancel": CancelSpec(**vars(spec.cancel)),
                 "concurrency": replace(spec.concurrency.to_spec(), once=not spec.repeatable),
-                "selector": SelectorSpec(dict(spec.selector.labels)),
+                "selector": SelectorSpec(
+                    dict(spec.selector.labels), steps=guarded_type(step.type for step in spec.steps)
+                ),
                 "logs": LogSpec(**vars(spec.logs)),
                 "on_lease_loss": spec.on_lease_loss or "",
                 "secrets": tuple(one.to_spec() for one in spec.secrets),
+                "notify": tuple(one.to_spec() for one in spec.notify),
             },
         )

@@ -108,6 +108,23 @@ def variable_problems(job: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
             yield problem(message, "choose another name for one of them", below=f".secrets[{index}].file_env")
 
 
+def unread_problems(job: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
+    """Secrets of a job whose steps read no files of the executor."""
+    types = {step.get("type", "command") for step in job["steps"]} if job.get("secrets") else set()
+    if "container" in types:
+        message = "has no effect: files of secrets are not in containers"
+        hint = "take it out and give the container a folder of the machine with `mounts`, or run the program as a `command` step in a job of its own"
+        yield problem(message, hint, below=".secrets")
+    elif "kubernetes" in types:
+        message = "has no effect: files of secrets are not in pods"
+        hint = "take it out; a service account of the pod, or the cluster's own means, give it secrets"
+        yield problem(message, hint, below=".secrets")
+    elif "http" in types and types <= {"http", "external"}:
+        message = "has no effect: http steps read no files"
+        hint = "take it out, or send the request from a `command` or `python` step, which finds its secrets in files"
+        yield problem(message, hint, below=".secrets")
+
+
 def _used_twice(secrets: list[Secret]) -> Iterator[PydanticCustomError]:
     files: set[str] = set()
     variables: set[str] = set()

@@ -38,14 +38,6 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class NotYet:
-    """Marks a choice: values that belong to the format and not to this version."""
-
-    values: tuple[str, ...]
-    hint: str
-
-
-@dataclass(frozen=True, slots=True)
 class IfMissing:
     """Marks a required key: the remedy when it is missing."""
 
@@ -220,14 +212,12 @@ def _describe(name: str, field: FieldInfo, what: str, value: Any) -> tuple[str, 
         low, high = (next(getattr(mark, end) for mark in field.metadata if hasattr(mark, end)) for end in ("ge", "le"))
         return f"is {value}", f"use {low:g} … {high:g}" if isinstance(high, float) else f"use {low} … {high}"
     if what in ("literal_error", "string_unicode") and isinstance(value, str):
-        return _not_a_choice(value, _choices(field.annotation), marks.get(NotYet))
+        return _not_a_choice(value, _choices(field.annotation))
     return f"must be text, is {kind_of(value)}", 'put it into quotes: "…"'
 
 
-def _not_a_choice(value: str, choices: tuple[str, ...], later: NotYet | None) -> tuple[str, str]:
-    if later is not None and value in later.values:
-        return f"{value!r} is not available in this version", later.hint
-    near = nearest(value, (*choices, *(later.values if later else ())))
+def _not_a_choice(value: str, choices: tuple[str, ...]) -> tuple[str, str]:
+    near = nearest(value, choices)
     return f"is {value!r}", f"did you mean {near!r}?" if near else f"use one of {', '.join(choices)}"
 
 

@@ -1,14 +1,13 @@
-"""The steps of a job: commands, functions in Python, and work of external workers."""
+"""The steps of a job: programs, functions in Python, commands of Django, HTTP requests, containers, pods, and work of external workers."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     ConfigDict,
+    Field,
     PlainValidator,
     ValidationError,
     ValidationInfo,
@@ -20,26 +19,71 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from toban_domain.dispatches import MAX_LOCK_TTL_SECONDS, MIN_LOCK_TTL_SECONDS
 from toban_domain.job import DEFAULT_LOCK_TTL_SECONDS, StepSpec
 from toban_domain.payload import kind_of
-from toban_domain.shell_detection import callable_reason, shell_reason
-from toban_manifests.section import NotYet, Reading, Section, key, problem, problems_of, raise_problems
-from toban_manifests.values import ABSOLUTE, DAY, Name, Text, is_storable
+from toban_domain.shell_detection import shell_reason
+from toban_manifests.container_steps import Container, mixed
+from toban_manifests.http_steps import Http
+from toban_manifests.kubernetes_steps import Kubernetes
+from toban_manifests.python_steps import (
+    Arguments,
+    Callable,
+    DjangoCommand,
+    Interpreter,
+    Module,
+    Modules,
+    PythonPath,
+)
+from toban_manifests.section import Reading, Section, key, problem, problems_of, raise_problems
+from toban_manifests.values import DAY, Folder, Name, Text, is_storable
 
 MAX_STEPS = 50
-_CALLABLE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-_MAX_CALLABLE = 256
-_MAX_FOLDERS = 20
-_MAX_FOLDER = 1024
-_NEEDS = {"command": "argv", "python": "callable", "external": "worker_type"}
+_NEEDS = {
+    "command": ["argv"],
+    "python": ["callable"],
+    "django": ["command", "project", "interpreter"],
+    "http": ["http"],
+    "container": ["container"],
+    "kubernetes": ["kubernetes"],
+    "external": ["worker_type"],
+}
+"""The keys that each type demands."""
 _OWNERS = {
     "argv": "command",
     "callable": "python",
     "python_path": "python",
+    "interpreter": "python django",
+    "warm": "python django",
+    "preload": "python django",
+    "command": "django",
+    "args": "django",
+    "project": "django",
+    "settings": "django",
+    "http": "http",
+    "container": "container",
+    "kubernetes": "kubernetes",
     "worker_type": "external",
     "lock_ttl_seconds": "external",
 }
-_LATER_TYPES = NotYet(("django", "http"), "use `type: command`, `type: python` or `type: external`")
+"""Keys that belong to some types only."""
+_SILENT = {
+    "http": "use http.response_timeout_seconds, or the timeout_seconds of the step",
+    "external": "take it out; `lock_ttl_seconds` says how long the worker may be silent",
+}
+"""Types whose steps send no signs of life to the guard: what to use in place of `heartbeat_seconds`."""
 STEPS_HINT = 'add `steps:` with `- argv: ["echo", "hello"]`'
 _ARGV_HINT = 'write argv: ["program", "argument"]'
+_NOT_EMPTY = ("project", "interpreter", "worker_type")
+"""Keys whose own type allows an empty text, which counts as missing where it is demanded."""
+_HINTS = {
+    "argv": _ARGV_HINT,
+    "callable": "add `callable:`",
+    "command": "add `command:` with the name of the management command",
+    "project": "add `project:` with the folder of manage.py",
+    "interpreter": "add `interpreter:` with the Python that has Django: /srv/shop/.venv/bin/python",
+    "http": "add `http: {url: https://…}`",
+    "container": "add `container: {image: name:tag}`",
+    "kubernetes": "add `kubernetes: {image: registry/name:tag}`",
+    "worker_type": "add `worker_type:`",
+}
 
 
 def _read_argv(value: Any, info: ValidationInfo[Reading]) -> tuple[str, ...]:
@@ -67,48 +111,30 @@ def _read_argv(value: Any, info: ValidationInfo[Reading]) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _check_callable(value: str, info: ValidationInfo[Reading]) -> str:
-    if len(value) > _MAX_CALLABLE or not _CALLABLE.fullmatch(value):
-        hint = "write the module and the function: package.module:function"
-        if value.count(".") and ":" not in value:
-            hint = f"did you mean {':'.join(value.rsplit('.', 1))!r}?"
-        raise problem(f"{value!r} does not name a function", hint)
-    reason = callable_reason(value)
-    if reason and not info.context.allow_shell:
-        raise problem(
-            f"is a shell command ({reason})",
-            "write a function of your own, or set `allow_shell: true` in the spec of the job",
-        )
-    return value
+def _foreign(kind: str) -> list[str]:
+    """Keys that steps of this type do not have."""
+    silent = ["heartbeat_seconds"] if kind in _SILENT else []
+    return [name for name, owners in _OWNERS.items() if kind not in owners.split()] + silent
 
 
-def _read_python_path(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(value) > _MAX_FOLDERS:
-        what = f"must be a list of folders, is {kind_of(value)}" if not isinstance(value, list) else "is too long"
-        raise problem(what, f"write [.] for the folder of the file; at most {_MAX_FOLDERS} folders")
-    raise_problems(_folder_problems(value))
-    return tuple(value)
-
-
-def _folder_problems(folders: list[Any]) -> Iterator[PydanticCustomError]:
-    for index, folder in enumerate(folders):
-        if not isinstance(folder, str) or not folder or len(folder) > _MAX_FOLDER or "\0" in folder:
-            yield problem("must be a folder", "write its path as text", below=f"[{index}]")
-        elif not folder.startswith("/"):
-            yield problem(f"{folder!r} is not absolute", ABSOLUTE, below=f"[{index}]")
-
-
-def _keys_of(kind: str) -> dict[str, Any]:
-    """In the JSON Schema: what a step of this type needs, and the keys of other types, which it does not have."""
-    others = {name: False for name, owner in _OWNERS.items() if owner != kind}
-    is_kind = {"properties": {"type": {"const": kind}}, **({} if kind == "command" else {"required": ["type"]})}
-    return {"if": is_kind, "then": {"required": [_NEEDS[kind]], "properties": others}}
+def _rules() -> list[Any]:
+    """For the published schema: which keys each type demands, and which it does not have."""
+    return [
+        {
+            "if": {"properties": {"type": {"const": kind}}, "required": [] if kind == "command" else ["type"]},
+            "then": {
+                "required": needs,
+                "properties": dict.fromkeys(_foreign(kind), False),
+            },
+        }
+        for kind, needs in _NEEDS.items()
+    ]
 
 
 class Step(Section):
-    """One step: a command, a function in Python, or work of an external worker."""
+    """One step of a job; its type says which keys it has."""
 
-    model_config = ConfigDict(json_schema_extra={"allOf": [_keys_of(kind) for kind in _NEEDS]})
+    model_config = ConfigDict(json_schema_extra={"allOf": _rules()})
 
     MEANT = {
         "run": "argv",
@@ -120,8 +146,14 @@ class Step(Section):
         "pythonpath": "python_path",
         "queue": "worker_type",
         "lock_ttl": "lock_ttl_seconds",
+        "python": "interpreter",
+        "management_command": "command",
+        "command_name": "command",
+        "settings_module": "settings",
+        "url": "http",
+        "request": "http",
+        "image": "container",
     }
-    LATER = ("command", "args", "url")
 
     argv: Annotated[
         tuple[str, ...],
@@ -135,33 +167,82 @@ class Step(Section):
         type_name="list of texts",
         unset="required for `command`",
     )
-    type: Annotated[Literal["command", "python", "external"], _LATER_TYPES] = key(
+    type: Literal["command", "python", "django", "http", "container", "kubernetes", "external"] = key(
         "command",
-        "`command` starts a program, `python` calls a function, `external` waits for a worker of yours "
-        "([external-workers.md](external-workers.md)); other kinds are not available in this version",
+        "`command` starts a program, `python` calls a function, `django` runs a management command ([django.md](django.md)), "
+        "`http` sends a request ([http-steps.md](http-steps.md)), `container` runs an image ([container-steps.md](container-steps.md)), "
+        "`kubernetes` runs one as a Job of a cluster ([kubernetes-steps.md](kubernetes-steps.md)), "
+        "`external` waits for a worker of yours ([external-workers.md](external-workers.md))",
         "command",
     )
-    callable: Annotated[
-        Text,
-        AfterValidator(_check_callable),
-        WithJsonSchema({"type": "string", "maxLength": _MAX_CALLABLE}),
-    ] = key(
+    callable: Callable = key(
         "",
         "module and function, called with the payload: see Python steps below",
         "shop.report:make",
         type_name="module:function",
         unset="required for `python`",
     )
-    python_path: Annotated[
-        tuple[str, ...],
-        PlainValidator(_read_python_path),
-        WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": _MAX_FOLDERS}),
-    ] = key(
+    python_path: PythonPath = key(
         (),
         "of a `python` step: folders in which modules are looked for, before the standard library. Relative ones count from the folder of the "
         "YAML file",
         [".", "lib"],
         type_name="list of folders",
+    )
+    command: DjangoCommand = key(
+        "", "name of the management command", "clearsessions", type_name="name", unset="required for `django`"
+    )
+    args: Arguments = key(
+        (),
+        "arguments of the management command, as on its command line, with [templates](jobs.md#templates); the keys of the payload are its options",
+        ["--verbosity", "2"],
+        type_name="list of texts",
+    )
+    project: Folder = key(
+        "",
+        "of a `django` step: the folder of manage.py. A relative one counts from the folder of the YAML file",
+        "shop",
+        type_name="folder",
+        unset="required for `django`",
+    )
+    settings: Module = key(
+        "",
+        "the settings module of a `django` step",
+        "shop.settings",
+        type_name="module",
+        unset="`DJANGO_SETTINGS_MODULE` of `env`, else what manage.py names",
+    )
+    interpreter: Interpreter = key(
+        "",
+        "the Python of a `python` or `django` step, 3.10 or newer. A relative one counts from the folder of the YAML file",
+        "/srv/shop/.venv/bin/python",
+        type_name="file",
+        unset="the executor's own, without packages; required for `django`",
+    )
+    warm: bool = key(
+        False,
+        "fork the step from a process that has its imports loaded: see [jobs.md](jobs.md#warm-steps)",
+        True,
+    )
+    preload: Modules = key(
+        (),
+        "of a `warm` step: modules that are imported before the fork. Steps with the same ones share processes",
+        ["shop.models"],
+        type_name="list of modules",
+        unset="the module of the function, or of the command",
+    )
+    http: Http | None = Field(
+        None, description="of an `http` step: the request", json_schema_extra={"x-unset": "required for `http`"}
+    )
+    container: Container | None = Field(
+        None,
+        description="of a `container` step: the image and how it runs",
+        json_schema_extra={"x-unset": "required for `container`"},
+    )
+    kubernetes: Kubernetes | None = Field(
+        None,
+        description="of a `kubernetes` step: the image and how its pod runs",
+        json_schema_extra={"x-unset": "required for `kubernetes`"},
     )
     worker_type: Name = key(
         "",
@@ -195,25 +276,32 @@ class Step(Section):
 
     @classmethod
     def check_before(cls, given: dict[str, Any]) -> Iterator[PydanticCustomError]:
-        """Keys of the other type of step, which are taken out, and the missing one of its own."""
+        """Keys of the other types of step, which are taken out, and the missing one of its own."""
         wanted = given.get("type", "command")
-        known = (*_NEEDS, *_LATER_TYPES.values)
-        kind = wanted if isinstance(wanted, str) and wanted in known else "command"
-        for name, owner in _OWNERS.items():
-            if owner != kind and given.pop(name, None) is not None and kind in _NEEDS:
+        kind = wanted if isinstance(wanted, str) and wanted in _NEEDS else "command"
+        for name, owners in _OWNERS.items():
+            if kind not in owners.split() and given.pop(name, None) is not None:
+                types = " or ".join(f"`type: {owner}`" for owner in owners.split())
                 hint = "take it out, or change the type"
-                yield problem(f"belongs to `type: {owner}` and not to {kind}", hint, below=f".{name}")
-        if given.get("worker_type") == "":
-            del given["worker_type"]
-        if kind == "external" and given.pop("heartbeat_seconds", None) is not None:
-            hint = "take it out; `lock_ttl_seconds` says how long the worker may be silent"
-            yield problem("belongs to steps on executors and not to external", hint, below=".heartbeat_seconds")
-        if kind in _NEEDS and (name := _NEEDS[kind]) not in given:
-            yield problem("is missing", _ARGV_HINT if name == "argv" else f"add `{name}:`", below=f".{name}")
+                yield problem(f"belongs to {types} and not to {kind}", hint, below=f".{name}")
+        if kind in _SILENT and given.pop("heartbeat_seconds", None) is not None:
+            message = f"belongs to steps whose job gives signs of life, and not to {kind}"
+            yield problem(message, _SILENT[kind], below=".heartbeat_seconds")
+        for name in _NEEDS[kind]:
+            if given.get(name) == "" and name in _NOT_EMPTY:
+                del given[name]
+            if name not in given:
+                yield problem("is missing", _HINTS[name], below=f".{name}")
+        if given.get("preload") and not given.get("warm"):
+            yield problem("has no effect without `warm: true`", "add `warm: true`, or take it out", below=".preload")
 
     def to_spec(self, index: int) -> StepSpec:
         """As the domain has it; `index` is its place in the job."""
-        return StepSpec(**vars(self) | {"id": self.id or f"step-{index + 1}"})
+        trees = {
+            name: part.to_spec() if part else {}
+            for name, part in (("http", self.http), ("container", self.container), ("kubernetes", self.kubernetes))
+        }
+        return StepSpec(**vars(self) | trees | {"id": self.id or f"step-{index + 1}"})
 
 
 def check_steps(value: Any, handler: ValidatorFunctionWrapHandler) -> list[Step]:
@@ -228,7 +316,8 @@ def check_steps(value: Any, handler: ValidatorFunctionWrapHandler) -> list[Step]
         steps = handler(value)
     except ValidationError as error:
         found += problems_of(error)
-    raise_problems([*found, *_used_twice(value)])
+    types = [step.get("type", "command") if isinstance(step, Mapping) else None for step in value]
+    raise_problems([*found, *_used_twice(value), *mixed(types)])
     return steps
 
 

@@ -8,22 +8,26 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from toban_domain import template
+from toban_domain.job import GUARDED_STEPS
 from toban_domain.nearest import nearest
-from toban_domain.shell_detection import first_argument
+from toban_domain.shell_detection import django_reason, first_argument
 from toban_manifests.section import problem
 
 _PAYLOAD = "payload."
+# What may not be a template as the first element of argv, and the remedy.
+_PROGRAM = ("is the program, which cannot be a template", "name the program")
+_ENTRY = ("may be the program of the container, which cannot be a template", "put an option before it, or use `env`")
 
 
 def job_problems(job: Mapping[str, Any], wrong: Set[str]) -> Iterator[PydanticCustomError]:
-    """Of `argv` and `env`, as far as these keys themselves are sound."""
+    """Of steps and `env`, as far as these keys themselves are sound."""
     known = None if wrong & {"payload_schema", "default_payload"} else _known_keys(job)
     if "env" not in wrong:
         for name, text in (job.get("env") or {}).items():
             yield from _text_problems(text, f".env.{name}", known)
     if "steps" not in wrong:
         for index, step in enumerate(job.get("steps") or ()):
-            yield from _argv_problems(step.get("argv") or (), f".steps[{index}].argv", known)
+            yield from _step_problems(step, f".steps[{index}]", known)
 
 
 def schedule_problems(payload: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
@@ -34,14 +38,36 @@ def schedule_problems(payload: Mapping[str, Any]) -> Iterator[PydanticCustomErro
             yield problem(message, hint, below=f".payload{at}")
 
 
-def _argv_problems(argv: Sequence[str], at: str, known: Set[str] | None) -> Iterator[PydanticCustomError]:
+def _step_problems(step: Mapping[str, Any], at: str, known: Set[str] | None) -> Iterator[PydanticCustomError]:
+    yield from _argv_problems(step.get("argv") or (), f"{at}.argv", known)
+    reason = django_reason(step.get("command") or "")
+    for index, word in enumerate(step.get("args") or ()):
+        below = f"{at}.args[{index}]"
+        if reason and template.MARK in word and not template.is_literal(word):
+            yield problem(f"may be code: {reason}", "write a command of your own that takes the value", below=below)
+        else:
+            yield from _text_problems(word, below, known)
+    trees = {}
+    for name in GUARDED_STEPS:
+        image = step.get(name) or {}
+        yield from _argv_problems(image.get("argv") or (), f"{at}.{name}.argv", known, first=_ENTRY)
+        trees[f"{at}.{name}.env"] = image.get("env")
+    trees |= {f"{at}.http.{key}": (step.get("http") or {}).get(key) for key in template.IN_HTTP}
+    for path, tree in trees.items():
+        for below, text in template.texts_of(tree, path):
+            yield from _text_problems(text, below, known)
+
+
+def _argv_problems(
+    argv: Sequence[str], at: str, known: Set[str] | None, *, first: tuple[str, str] = _PROGRAM
+) -> Iterator[PydanticCustomError]:
     code = first_argument(argv)
     for index, word in enumerate(argv):
         if template.MARK not in word:
             continue
         below = f"{at}[{index}]"
         if index == 0:
-            yield problem("is the program, which cannot be a template", "name the program", below=below)
+            yield problem(*first, below=below)
         elif index < code and not template.is_literal(word):
             hint = 'pass the value behind the code: [sh, -c, \'echo "$1"\', sh, "${{ payload.name }}"]'
             yield problem("is code, in which a value could become a command", hint, below=below)

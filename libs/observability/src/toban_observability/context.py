@@ -1,14 +1,28 @@
-"""Context of the running task: its trace, and the values that are added to each of its log lines.
+"""Context of the running task: its trace, where its call comes from, and the values that are added to each of its log lines.
 
 structlog is imported lazily: CLI commands that propagate a trace and log nothing start without it.
 """
 
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from toban_domain.traceparent import TraceContext
 
 TRACE: ContextVar[TraceContext | None] = ContextVar("toban_trace", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Where a call comes from, for the audit: the address of the client, and the service whose certificate made the call."""
+
+    address: str = ""
+    service: str = ""
+
+
+_NOWHERE = Caller()
+CALLER: ContextVar[Caller] = ContextVar("toban_caller", default=_NOWHERE)
+"""Of the call that the task serves; empty in loops."""
 
 
 def bind_log_context(**values: Any) -> None:

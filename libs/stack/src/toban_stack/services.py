@@ -29,6 +29,26 @@ MODULES = {
 }
 # Settings of the caller that services get unchanged.
 PASSED_ON = ("LOG_LEVEL", "LOG_FORMAT", "SLOTS", "LABELS", "ALLOW_LIST")
+# The same for executors, which alone have them.
+FOR_EXECUTORS = ("HTTP_STEP_ALLOW", "HTTP_STEP_CA_FILE", "CONTAINER_ENGINE", "CONTAINER_MOUNTS")
+# And for the site, which alone serves HTTP and sends webhooks.
+FOR_SITE = (
+    *("WEBHOOK_ALLOW", "WEBHOOK_CA_FILE", "API_RATE", "HTTP_PROXIES", "HTTP_THREADS"),
+    *("OIDC_CLIENT_SECRET_FILE", "OIDC_CA_FILE"),
+)
+# And for coordinators, which decide who signs in.
+FOR_COORDINATORS = (
+    *(
+        "OIDC_ISSUER",
+        "OIDC_CLIENT_ID",
+        "OIDC_NAME",
+        "OIDC_SCOPE",
+        "OIDC_GROUPS_CLAIM",
+        "OIDC_GROUPS",
+        "OIDC_CREATE_ACCOUNTS",
+    ),
+    *("OIDC_SESSION_MINUTES", "OIDC_CA_FILE", "PASSWORD_SIGN_IN"),
+)
 # Time that `down` leaves to running jobs; less than STOP_SECONDS, so that the executor stops them itself.
 JOB_GRACE_SECONDS = 5
 
@@ -85,7 +105,9 @@ class Services:
 
     def fingerprint(self) -> str:
         """Differs when running services need a restart: other addresses, URLs or settings."""
-        settings = {key: self._environment.get(f"SCHEDULER_{key}", "") for key in PASSED_ON}
+        settings = {
+            key: self._environment.get(f"SCHEDULER_{key}", "") for key in (*PASSED_ON, *FOR_EXECUTORS, *FOR_SITE)
+        }
         facts = [self._ports, settings, asdict(self._endpoints)]
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -152,8 +174,12 @@ class Services:
         if role == "executor":
             settings["SHUTDOWN_TIMEOUT_SECONDS"] = str(JOB_GRACE_SECONDS)
             settings["SHUTDOWN_GRACE_SECONDS"] = str(JOB_GRACE_SECONDS)
+        passed_on = (
+            *PASSED_ON,
+            *{"executor": FOR_EXECUTORS, SITE: FOR_SITE, "coordinator": FOR_COORDINATORS}.get(role, ()),
+        )
         given = {
-            key: self._environment[f"SCHEDULER_{key}"] for key in PASSED_ON if f"SCHEDULER_{key}" in self._environment
+            key: self._environment[f"SCHEDULER_{key}"] for key in passed_on if f"SCHEDULER_{key}" in self._environment
         }
         caller = {**os.environ, **self._environment}
         base = {key: value for key, value in caller.items() if not key.startswith(("SCHEDULER_", "TOBAN_"))}

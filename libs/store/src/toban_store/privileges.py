@@ -25,8 +25,10 @@ SERVICES: Mapping[str, str] = {"scheduler": COORDINATOR, "logs": LOG_ARCHIVER}
 TABLES: Mapping[str, str] = {
     "scheduler.access_rules": "SELECT INSERT DELETE",
     # The audit: appended, and nothing of a row but what happened is for the writer to choose.
-    "scheduler.admin_action_log": "SELECT INSERT(actor,action,target,before,after,reason)",
+    "scheduler.admin_action_log": "SELECT INSERT(actor,action,target,before,after,reason,address,service)",
     "scheduler.api_tokens": "SELECT INSERT UPDATE DELETE",
+    "scheduler.audit_chain": "SELECT",
+    "scheduler.audit_verdict": "SELECT INSERT UPDATE",
     "scheduler.bootstrap_link": "SELECT INSERT UPDATE DELETE",
     "scheduler.breakers": "SELECT INSERT UPDATE DELETE",
     "scheduler.coordinators": "SELECT INSERT UPDATE DELETE",
@@ -40,12 +42,15 @@ TABLES: Mapping[str, str] = {
     "scheduler.executor_orders": "SELECT INSERT UPDATE DELETE",
     "scheduler.executors": "SELECT INSERT UPDATE DELETE",
     "scheduler.fire_ledger": "SELECT INSERT UPDATE DELETE",
-    "scheduler.group_members": "SELECT INSERT DELETE",
+    "scheduler.group_members": "SELECT INSERT UPDATE DELETE",
+    "scheduler.hooks": "SELECT INSERT UPDATE DELETE",
     "scheduler.job_attempts": "SELECT INSERT UPDATE",
     "scheduler.job_definition_versions": "SELECT INSERT",
     "scheduler.job_definitions": "SELECT INSERT UPDATE",
     "scheduler.job_events": "SELECT INSERT",
     "scheduler.job_runs": "SELECT",
+    "scheduler.job_silences": "SELECT INSERT DELETE",
+    "scheduler.job_successes": "SELECT INSERT UPDATE",
     "scheduler.leader": "SELECT UPDATE",
     "scheduler.leader_beat": "SELECT UPDATE",
     "scheduler.limit_holds": "SELECT INSERT UPDATE DELETE",
@@ -53,6 +58,8 @@ TABLES: Mapping[str, str] = {
     "scheduler.limit_signals": "SELECT INSERT UPDATE DELETE",
     "scheduler.limit_starts": "SELECT INSERT DELETE",
     "scheduler.limits": "SELECT INSERT UPDATE DELETE",
+    "scheduler.oidc_nonce_key": "SELECT",
+    "scheduler.oidc_nonces_used": "SELECT INSERT UPDATE DELETE",
     "scheduler.orphan_results": "SELECT INSERT UPDATE DELETE",
     "scheduler.run_idempotency": "SELECT INSERT UPDATE DELETE",
     "scheduler.run_slots": "SELECT INSERT UPDATE DELETE",
@@ -67,8 +74,11 @@ TABLES: Mapping[str, str] = {
     "scheduler.succeeded_keys": "SELECT INSERT",
     "scheduler.unresolved_attempts": "SELECT INSERT UPDATE DELETE",
     "scheduler.user_groups": "SELECT INSERT DELETE",
+    "scheduler.user_identities": "SELECT INSERT UPDATE DELETE",
     "scheduler.user_sessions": "SELECT INSERT UPDATE DELETE",
     "scheduler.users": "SELECT INSERT UPDATE DELETE",
+    "scheduler.webhook_deliveries": "SELECT INSERT UPDATE DELETE",
+    "scheduler.webhook_targets": "SELECT INSERT UPDATE DELETE",
     "logs.archive_lease": "SELECT UPDATE",
     "logs.chunks": "SELECT INSERT",
     "logs.manifests": "SELECT INSERT DELETE",
@@ -81,14 +91,17 @@ SEQUENCES: Mapping[str, str] = {"scheduler.run_id_seq": COORDINATOR, "scheduler.
 """Who draws from each sequence that is not a table's identity."""
 
 FUNCTIONS: Mapping[str, tuple[str, ...]] = {
+    "scheduler.chain_audit(integer)": (COORDINATOR,),
     "scheduler.check_transition()": (),
     "scheduler.current_database_oid()": (COORDINATOR,),
     "scheduler.current_system_id()": (COORDINATOR,),
     "scheduler.current_timeline()": (COORDINATOR,),
+    "scheduler.keep_audit()": (),
     "scheduler.labelled_definitions(jsonb)": (COORDINATOR,),
     "scheduler.drop_partition(date)": (COORDINATOR,),
     "scheduler.emit_event(text,jsonb,text)": (EMIT,),
     "scheduler.ensure_partitions(date,date)": (COORDINATOR,),
+    "scheduler.forget_audit(integer,integer)": (COORDINATOR,),
     "scheduler.is_settled(scheduler.leader)": (COORDINATOR,),
     "scheduler.refuse_change()": (),
     "logs.drop_archived(date,bigint)": (LOG_ARCHIVER,),
@@ -105,6 +118,8 @@ HIDDEN: Mapping[str, tuple[str, ...]] = {
     "scheduler.api_tokens": ("secret_hash",),
     "scheduler.bootstrap_link": ("secret_hash",),
     "scheduler.secrets": ("nonce", "ciphertext"),
+    "scheduler.oidc_nonce_key": ("key",),
+    "scheduler.oidc_nonces_used": ("nonce_hash",),
     "logs.chunks": ("data",),
 }
 """Columns that toban_readonly does not see: what executors and people prove themselves by, encrypted secrets, and the output of jobs."""
@@ -191,7 +206,9 @@ def _of_schemas(found: Catalogue) -> Iterable[Right]:
 
 def _of_tables(found: Catalogue) -> Iterable[Right]:
     for name in found.tables.keys() & TABLES.keys():
-        yield from _service_rights(name)
+        # An older state of the schema may lack a column.
+        columns = {"", *found.tables[name]}
+        yield from (right for right in _service_rights(name) if right.column in columns)
         hidden = HIDDEN.get(name, ())
         seen = [column for column in found.tables[name] if column not in hidden] if hidden else [""]
         yield from (Right("TABLE", name, READONLY, "SELECT", column) for column in seen)

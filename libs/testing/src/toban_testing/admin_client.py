@@ -108,9 +108,15 @@ class AdminClient:
         answer: pb.CancelRunResponse = self.call(rpc.JobControlStub, "CancelRun", request)
         return answer
 
+    def read_ticket(self, *run_ids: int) -> common_pb2.ReadTicket:
+        """A ticket to read the output of these runs, for a minute."""
+        request = pb.GetReadTicketRequest(run_ids=run_ids)
+        ticket: common_pb2.ReadTicket = self.call(rpc.JobReaderStub, "GetReadTicket", request).ticket
+        return ticket
+
     def log(self, run_id: int, *, timeout: float = 10.0) -> list[str]:
         """All lines of a run as text, in order."""
-        request = logs_pb2.ReadLogRequest(run_id=run_id)
+        request = logs_pb2.ReadLogRequest(run_id=run_id, ticket=self.read_ticket(run_id))
         pages = stream_sync(logs_pb2_grpc.LogReaderStub(self._logs[0]).Read, request, timeout=timeout)
         return [line.text.decode("utf-8", "replace") for page in pages for line in page.lines]
 

@@ -27,8 +27,8 @@ SHARED_BY = frozenset({COORDINATOR, EXECUTOR, LOG_ARCHIVER, ADMIN_WEB})
 
 Rules = Mapping[str, frozenset[str]]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
-# The site only reads: its certificate is worth no more than what its pages show.
-_READERS = frozenset({ADMIN_WEB, ADMIN_CLI})
+# admin-web calls for a person only: without one coordinators refuse it (person_rules.py), whatever this table has.
+_FOR_PEOPLE = frozenset({ADMIN_WEB, ADMIN_CLI})
 
 
 def _rules(service: str, callers: Iterable[str], methods: str) -> dict[str, frozenset[str]]:
@@ -45,38 +45,59 @@ METHOD_RULES: Rules = {
     **_rules("toban_proto.v1.ArchiveGateway", [LOG_ARCHIVER], "ListSealed WatchSettings"),
     **_rules(
         "toban_proto.v1.JobReader",
-        _READERS,
+        _FOR_PEOPLE,
         "ListJobs GetJob ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster ExplainRun GetSchedule NextSlots ListFires "
-        "ListTriggers ListEvents",
+        "ListTriggers ListEvents GetReadTicket",
     ),
     **_rules(
         "toban_proto.v1.JobControl",
-        [ADMIN_CLI],
+        _FOR_PEOPLE,
         "Apply StartRuns CancelRun RerunRun DeclareRunLost DeleteJob PauseSchedule ResumeSchedule EmitEvent DeleteSchedule DeleteTrigger "
         "CancelRuns RerunRuns NoteRun",
     ),
     **_rules(
         "toban_proto.v1.Operations",
-        [ADMIN_CLI],
-        "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit ListLimits "
-        "GetLimit SetBreaker SignalLimit Diagnose SetSecret ListSecrets RemoveSecret RotateSecrets",
+        _FOR_PEOPLE,
+        "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader SetLimit ListLimits "
+        "GetLimit SetBreaker SignalLimit Diagnose SetSecret ListSecrets RemoveSecret RotateSecrets VerifyAudit",
     ),
+    # For emergencies, with a certificate at hand: they decide about epochs and about the first administrator.
+    **_rules("toban_proto.v1.Operations", [ADMIN_CLI], "AdoptEpoch"),
+    **_rules("toban_proto.v1.Accounts", [ADMIN_CLI], "CreateBootstrapLink"),
     # What a person can do before they have signed in; the secrets in these calls are the authority.
-    **_rules("toban_proto.v1.Accounts", _READERS, "Authenticate SignOut GetAccountsState RedeemBootstrapLink"),
+    **_rules("toban_proto.v1.Accounts", _FOR_PEOPLE, "Authenticate SignOut GetAccountsState RedeemBootstrapLink"),
+    # For browsers only. The ID token is the authority.
+    **_rules("toban_proto.v1.Accounts", [ADMIN_WEB], "StartOidcSignIn SignInWithOidc"),
+    # The own account of a person.
     **_rules(
         "toban_proto.v1.Accounts",
-        [ADMIN_CLI],
-        "CreateBootstrapLink ListUsers AddUser UpdateUser DeleteUser EndSessions ListGroups UpdateGroup ListRules AddRule RemoveRule May "
+        _FOR_PEOPLE,
+        "ChangeOwnPassword ListOwnSessions EndOwnSession CreateOwnToken ListOwnTokens RevokeOwnToken",
+    ),
+    **_rules(
+        "toban_proto.v1.Accounts",
+        _FOR_PEOPLE,
+        "ListUsers AddUser UpdateUser DeleteUser EndSessions LinkUser UnlinkUser ListGroups UpdateGroup ListRules AddRule RemoveRule May "
         "CreateToken ListTokens RevokeToken",
     ),
     **_rules(
         "toban_proto.v1.ExternalWork",
-        [EXTERNAL_WORKER],
+        [EXTERNAL_WORKER, ADMIN_WEB],
         "Claim Heartbeat UpdateProgress Complete Fail AcknowledgeCancel",
     ),
+    **_rules(
+        "toban_proto.v1.Webhooks",
+        _FOR_PEOPLE,
+        "SetWebhook ListWebhooks RemoveWebhook TestWebhook ListDeliveries Redeliver",
+    ),
+    # The site alone may reach addresses outside, so it sends what coordinators have made ready.
+    **_rules("toban_proto.v1.WebhookOutbox", [ADMIN_WEB], "ClaimDeliveries ConfirmDelivery"),
+    **_rules("toban_proto.v1.Hooks", _FOR_PEOPLE, "SetHook ListHooks RemoveHook TestHook"),
+    # The signature of the message is the authority.
+    **_rules("toban_proto.v1.HookReceiver", [ADMIN_WEB], "ReceiveHook"),
     **_rules("toban_proto.v1.Peer", [COORDINATOR], "Ping GetStatus Watch"),
     **_rules("toban_proto.v1.LogIngest", [EXECUTOR], "Append"),
-    **_rules("toban_proto.v1.LogReader", _READERS, "Read Describe Search"),
+    **_rules("toban_proto.v1.LogReader", _FOR_PEOPLE, "Read Describe Search"),
     **_rules("toban_proto.v1.LogArchive", [ADMIN_CLI], "Status RunArchive Verify Diagnose"),
     **_rules("grpc.health.v1.Health", SERVICES, "Check List Watch"),
 }

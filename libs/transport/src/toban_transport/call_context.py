@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import unquote
 
 import grpc.aio
 from cryptography import x509
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
+from toban_observability.context import CALLER, Caller
 from toban_transport import authz, deadline
+from toban_transport.person_rules import ADDRESS
 
 _shared_calls = metrics.counter(
     "toban_tls_shared_identity_calls_total",
@@ -94,6 +98,35 @@ def actor_of(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
 def set_actor(actor: str) -> None:
     """Names the person of the call that the current task serves."""
     _actor.set(actor)
+
+
+def set_caller(context: "grpc.aio.ServicerContext[Any, Any]", given: Mapping[str, str]) -> Caller:
+    """Keeps, for the audit, where the call that the current task serves comes from; `given` is its metadata.
+
+    The site speaks for the browsers behind it, so its word counts for their address; of any other caller the connection does.
+    """
+    service = peer_service(context)
+    handed_on = given.get(ADDRESS, "") if service == authz.ADMIN_WEB or authz.is_shared(service) else ""
+    caller = Caller(_address(handed_on) or _address(_host(context.peer())), service)
+    CALLER.set(caller)
+    return caller
+
+
+@lru_cache(maxsize=1024)
+def _host(peer: str) -> str:
+    """The host of gRPC's name of a peer: `ipv4:127.0.0.1:5000`, `ipv6:%5B::1%5D:5000`, `unix:`."""
+    return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
+
+
+@lru_cache(maxsize=1024)
+def _address(text: str) -> str:
+    """An IP address in its usual form; "" for anything else."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return ""
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(mapped or found)
 
 
 def metadata(context: "grpc.aio.ServicerContext[Any, Any]") -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from toban_transport.tls import TlsFiles, issued
 
 LOG_TICKET = "toban log ticket v1"
 SIGNED_EPOCH = "toban signed epoch v1"
+READ_TICKET = "toban read ticket v1"
 # Tickets of the release before: the body alone was signed.
 BARE = ""
 MAX_BODY_BYTES = 512
@@ -50,8 +51,16 @@ class SignatureCheck:
     `shared_identity`: a certificate that services have in common may sign too.
     """
 
-    def __init__(self, tls: TlsFiles, trust_domain: str, *, shared_identity: bool = False) -> None:
+    def __init__(
+        self,
+        tls: TlsFiles,
+        trust_domain: str,
+        *,
+        shared_identity: bool = False,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
         self._tls = tls
+        self._max_body_bytes = max_body_bytes
         self._trust_domain = trust_domain
         self._shared = shared_identity
         self._authorities: tuple[x509.Certificate, ...] = ()
@@ -67,7 +76,7 @@ class SignatureCheck:
 
     def verify(self, label: str, *, body: bytes, signature: bytes, certificate: bytes) -> x509.Certificate:
         """The signer's certificate. Raises BadSignature unless a coordinator of this CA has signed exactly this."""
-        if len(body) > MAX_BODY_BYTES or len(certificate) > MAX_CERTIFICATE_BYTES:
+        if len(body) > self._max_body_bytes or len(certificate) > MAX_CERTIFICATE_BYTES:
             raise BadSignature("it is too large")
         signer = self._signer(certificate)
         key = signer.public_key()

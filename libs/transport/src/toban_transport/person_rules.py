@@ -1,6 +1,6 @@
 """Which action of a person each method is, beside the table of callers (authz.py). Pure.
 
-Every method that admin-web or admin-cli may call on a coordinator has a row; a server with such a method without a row refuses to start.
+Every method that admin-web or admin-cli may call has a row; a server with such a method without a row refuses to start.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class About(StrEnum):
     """Many jobs: the answer leaves out what the person may not see."""
     EACH = "each"
     """Many runs that the call finds: each is checked by itself."""
+    OWN = "own"
+    """The account of the person, whatever its role; a token must be as wide as the account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ def _rules(service: str, action: Action, about: About, methods: str) -> dict[str
 PERSON_RULES: Mapping[str, PersonRule] = {
     **_rules("JobReader", Action.VIEW, About.LIST, "ListJobs ListSchedules ListRuns ListTriggers"),
     **_rules("JobReader", Action.VIEW, About.JOBS, "GetJob GetSchedule GetRun WatchRun ExplainRun NextSlots ListFires"),
+    **_rules("JobReader", Action.VIEW, About.EACH, "GetReadTicket"),
     **_rules("JobReader", Action.VIEW, About.ANY, "ListExecutors GetCluster"),
     # Events start whatever triggers name, so they belong to no job.
     **_rules("JobReader", Action.VIEW, About.CLUSTER, "ListEvents"),
@@ -79,28 +82,57 @@ PERSON_RULES: Mapping[str, PersonRule] = {
         Action.OPERATE,
         About.CLUSTER,
         "UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit SetBreaker "
-        "Diagnose",
+        "Diagnose VerifyAudit",
     ),
     **_rules(
         "Accounts",
         Action.ACCOUNTS,
         About.CLUSTER,
         "CreateBootstrapLink ListUsers AddUser UpdateUser DeleteUser EndSessions ListGroups UpdateGroup ListRules AddRule RemoveRule May "
-        "CreateToken ListTokens RevokeToken",
+        "CreateToken ListTokens RevokeToken LinkUser UnlinkUser",
     ),
+    **_rules(
+        "Accounts",
+        Action.VIEW,
+        About.OWN,
+        "ChangeOwnPassword ListOwnSessions EndOwnSession CreateOwnToken ListOwnTokens RevokeOwnToken",
+    ),
+    # Deliveries name runs of any job.
+    **_rules("Webhooks", Action.VIEW, About.CLUSTER, "ListWebhooks ListDeliveries"),
+    **_rules("Webhooks", Action.OPERATE, About.CLUSTER, "SetWebhook RemoveWebhook TestWebhook Redeliver"),
+    # Claims are of a type of worker, whatever the job. Workers with a certificate of their own have no person.
+    **_rules(
+        "ExternalWork", Action.RUN, About.CLUSTER, "Claim Heartbeat UpdateProgress Complete Fail AcknowledgeCancel"
+    ),
+    **_rules("Hooks", Action.VIEW, About.CLUSTER, "ListHooks"),
+    **_rules("Hooks", Action.OPERATE, About.CLUSTER, "SetHook RemoveHook TestHook"),
 }
-"""Full method name → action. With a certificate of admin-cli and without a person, all of these are allowed."""
+"""Full method name → action. With a certificate of admin-cli or external-worker and without a person, those of its METHOD_RULES are allowed."""
 
 WITHOUT_PERSON = frozenset(
-    f"/{_COORDINATOR}.Accounts/{method}"
-    for method in ("Authenticate", "SignOut", "GetAccountsState", "RedeemBootstrapLink")
+    f"/{_COORDINATOR}.{method}"
+    for method in (
+        *("Accounts/Authenticate", "Accounts/SignOut", "Accounts/GetAccountsState", "Accounts/RedeemBootstrapLink"),
+        *("Accounts/StartOidcSignIn", "Accounts/SignInWithOidc"),
+        *("WebhookOutbox/ClaimDeliveries", "WebhookOutbox/ConfirmDelivery"),
+        "HookReceiver/ReceiveHook",
+    )
 )
-"""What a person needs before they have signed in; the secrets in these requests are the authority."""
+"""What a person needs before they have signed in, where the secrets in the requests are the authority; and what the site does by itself, where
+its certificate is."""
+
+BY_TICKET = frozenset(f"/{_COORDINATOR}.LogReader/{method}" for method in ("Read", "Describe", "Search"))
+"""What a log-archiver does for the read ticket in the request, which a coordinator signs for a person."""
+
+BY_CERTIFICATE = frozenset(
+    f"/{_COORDINATOR}.LogArchive/{method}" for method in ("Status", "RunArchive", "Verify", "Diagnose")
+)
+"""What the certificate of admin-cli alone allows."""
 
 
 def check_person_rules(registered: Collection[str], rules: Rules = METHOD_RULES) -> None:
     """Raises CONFIG_INVALID when people may reach a registered method that has no row here."""
-    decided = {*PERSON_RULES, *WITHOUT_PERSON}
+    decided = {*PERSON_RULES, *WITHOUT_PERSON, *BY_TICKET, *BY_CERTIFICATE}
     for_people = [method for method in registered if rules.get(method, frozenset()) & {ADMIN_WEB, ADMIN_CLI}]
     missing = sorted(method for method in for_people if method not in decided and "/grpc.health." not in method)
     if missing:

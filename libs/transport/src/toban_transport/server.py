@@ -11,7 +11,7 @@ from grpc_health.v1._async import HealthServicer
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
-from toban_proto.v1 import coordinator_pb2, executor_pb2, logs_pb2
+from toban_proto.v1 import coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, webhooks_pb2
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport.authz import METHOD_RULES, Rules, check_rules
@@ -43,7 +43,7 @@ def status(serving: bool) -> int:
 
 PROTO_METHODS = frozenset(
     f"/{service.full_name}/{method.name}"
-    for module in (coordinator_pb2, executor_pb2, logs_pb2)
+    for module in (coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, webhooks_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 )
@@ -98,8 +98,7 @@ class GrpcServer:
         """Bind (port 0 = any free one) and serve; the port that it got. Raises TobanError CONFIG_INVALID."""
         registered = [f"/{service}/{name}" for service, handlers in self._methods.items() for name in handlers]
         check_rules(registered, KNOWN_METHODS, self._policy.rules)
-        if self._policy.people is not None:
-            check_person_rules(registered, self._policy.rules)
+        check_person_rules(registered, self._policy.rules)
         accept(self._tls, trust_domain=self._policy.trust_domain, shared=self._policy.shared)
         # Made here and not in __init__: it belongs to the running event loop.
         server = grpc.aio.server(options=self._options)

@@ -12,9 +12,11 @@ from typing import Any, NoReturn, Protocol
 import grpc
 import grpc.aio
 
+from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.traceparent import parse
 from toban_observability import metrics, tracing
+from toban_observability.context import Caller
 from toban_observability.log_throttle import LogThrottle
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
@@ -27,8 +29,10 @@ from toban_transport.call_context import (
     peer_service,
     peer_spiffe_ids,
     set_actor,
+    set_caller,
 )
 from toban_transport.errors import to_status
+from toban_transport.person_rules import PERSON_RULES
 
 _log = get_logger(__name__)
 _seconds = metrics.histogram("toban_rpc_seconds", "Duration of served RPCs.", ("method",))
@@ -44,7 +48,7 @@ class Admission(Protocol):
 
     @property
     def actor(self) -> str:
-        """The person, for the audit; "" = the certificate itself acts."""
+        """The person, for the audit."""
 
     async def recheck(self) -> None:
         """Raises UNAUTHENTICATED or PERMISSION_DENIED when the person may do this no more."""
@@ -56,8 +60,11 @@ class Admission(Protocol):
 class PersonCheck(Protocol):
     """Decides about the person of a call. `about` is the request."""
 
-    async def admit(self, method: str, *, service: str, about: Any, given: Mapping[str, str]) -> Admission | None:
-        """None: the method is not for people. Raises UNAUTHENTICATED or PERMISSION_DENIED. `given` is the call's metadata."""
+    async def admit(self, method: str, *, caller: Caller, about: Any, given: Mapping[str, str]) -> Admission | None:
+        """None: no person makes this call, and its certificate allows it. `given` is the call's metadata.
+
+        Raises UNAUTHENTICATED or PERMISSION_DENIED.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +107,9 @@ class _Guard:
         self._method = method
         self._policy = policy
         self._streaming = streaming
+        rule = PERSON_RULES.get(method)
+        # A server that knows no accounts changes nothing for the site: it could not tell who asks.
+        self._only_command = policy.people is None and rule is not None and rule.action is not Action.VIEW
         self._seconds = _seconds.labels(method)
         self._open = _open.labels(method)
 
@@ -141,9 +151,13 @@ class _Guard:
     async def _admit_person(self, request: Any, context: Any) -> Admission | None:
         people = self._policy.people
         if people is None:
+            if self._only_command and peer_service(context) != authz.ADMIN_CLI:
+                message = f"{self._method} is for people, and this server has no accounts"
+                raise TobanError(ErrorCode.UNAUTHENTICATED, message)
             return None
         given = metadata(context)
-        admission = await people.admit(self._method, service=peer_service(context), about=request, given=given)
+        caller = set_caller(context, given)
+        admission = await people.admit(self._method, caller=caller, about=request, given=given)
         if admission is not None:
             set_actor(admission.actor)
         return admission

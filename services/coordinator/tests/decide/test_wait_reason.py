@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, checks, first_of
+from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, candidate_reason, checks, first_of
 from toban_domain.job import SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import ExecutorLoad
@@ -99,6 +99,24 @@ def test_labels_that_no_executor_has_are_named() -> None:
     assert drained == "no executor with the labels of its selector (gpu=a100, zone=b) takes work (1 draining)"
     busy = told([executor(1), executor(2, held=4, **has)], **GPU)
     assert busy == "all slots of the executors that have its labels are busy (4 of 4 on 1)"
+
+
+def test_containers_need_an_executor_with_an_engine_which_runs_nothing_else() -> None:
+    engine = executor(2, labels={"toban.dev/steps": "container"})
+    boxes = SelectorSpec(steps="container")
+    assert told([executor(1)], selector=boxes) == (
+        "no executor has the labels of its selector (toban.dev/steps=container); start one with SCHEDULER_CONTAINER_ENGINE, or change the job"
+    )
+    assert told([executor(1), engine], selector=boxes).startswith("nothing stands in its way")
+    assert told([engine]).startswith("every executor that takes work runs container or kubernetes steps only")
+    assert candidate_reason(engine, [engine], SelectorSpec(), NOW, 2.0).startswith(
+        "runs jobs with container steps only"
+    )
+    assert candidate_reason(executor(1), [executor(1)], boxes, NOW, 2.0) == "lacks toban.dev/steps=container"
+    cluster, pods = executor(3, labels={"toban.dev/steps": "kubernetes"}), SelectorSpec(steps="kubernetes")
+    assert "start one with SCHEDULER_KUBERNETES_API" in told([engine], selector=pods)
+    assert told([engine, cluster], selector=pods).startswith("nothing stands in its way")
+    assert candidate_reason(cluster, [cluster], SelectorSpec(), NOW, 2.0).startswith("runs jobs with kubernetes steps")
 
 
 def test_a_definition_that_cannot_be_read() -> None:

@@ -253,6 +253,8 @@ class World:
             events=Events(pool=self.pool),
             schedules=Schedules(pool=self.pool),
             health=lambda: {"status": "ok"},
+            signer=None,  # type: ignore[arg-type]
+            clock=SystemClock(),
         )
         return JobReader(deps=deps)
 

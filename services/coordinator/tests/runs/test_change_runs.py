@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.app import change_runs
+from toban_coordinator.app.audit_log import spans
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.change_runs import ChangeRequest, ChangeRuns
 from toban_coordinator.app.payload_validator import PayloadValidator
@@ -64,7 +65,10 @@ async def test_cancel_by_filter(world: Any, make: Any) -> None:
     assert again.changed == 0 and again.skipped[ErrorCode.RESOURCE_INVALID_STATE].count == again.matched
     [action] = await audited(world)
     assert (action["action"], action["target"], action["reason"]) == ("runs.cancel", "4 runs", "wrong input")
-    assert action["after"] == {"matched": 4, "changed": 4, "skipped": {}}
+    assert action["after"] == {"matched": 4, "changed": 4, "skipped": {}, "runs": f"{runs[0]}-{runs[-1]}"}
+    assert await world.sql("SELECT 1 FROM scheduler.admin_action_log WHERE action = 'run.cancel'") == [], (
+        "one row for all"
+    )
     assert action["before"]["filter"]["job"] == "hello"
 
 
@@ -86,6 +90,9 @@ async def test_rerun_by_filter_repeats_each_run_once(world: Any, make: Any) -> N
     done = await service(world).rerun(which(RunQuery(job="hello")), operation="op-1")
     assert (done.matched, done.changed) == (3, 3)
     assert [(await world.run(run))["rerun_of"] for run in done.made] == sorted(runs, reverse=True)
+    [action] = await audited(world)
+    assert (action["after"]["runs"], action["after"]["made"]) == (spans(runs), spans(done.made))
+    assert await world.sql("SELECT 1 FROM scheduler.admin_action_log WHERE action = 'run.rerun'") == []
     same = await service(world).rerun(which(RunQuery(job="hello")), operation="op-1")
     assert sorted(same.made) == sorted(done.made)
     assert (await world.sql("SELECT count(*) AS n FROM scheduler.runs_live"))[0]["n"] == 3

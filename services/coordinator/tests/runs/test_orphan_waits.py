@@ -174,10 +174,12 @@ async def test_what_does_not_wait_cannot_be_declared_lost(world: Any, make: Any)
     lost = DeclareLost(pool=world.pool)
     with pytest.raises(TobanError, match="is PENDING and waits for no report"):
         await lost.declare(run, reason="", actor="admin-cli")
-    with pytest.raises(TobanError, match="there is no run 999") as unknown:
+    with pytest.raises(
+        TobanError, match="there is no run 999; `toban run list` shows the runs that are kept"
+    ) as unknown:
         await lost.declare(999, reason="", actor="admin-cli")
     assert unknown.value.code is ErrorCode.RUN_NOT_FOUND
-    assert [row["action"] for row in (await list_audit(world.pool)).rows] == ["job.create"]
+    assert [row["action"] for row in (await list_audit(world.pool)).rows] == ["run.start", "job.create"]
 
 
 async def test_the_run_says_why_it_waits(world: Any, make: Any) -> None:

@@ -97,7 +97,10 @@ async def test_the_question_reads_no_run_that_goes_on(world: Any, make: Any, ana
             plan = [row["QUERY PLAN"] for row in await cursor.fetchall()]
         read = [int(line.split(":")[1]) for line in plan if "Rows Removed by Filter" in line]
         assert sum(read) < 10, "\n".join(plan)
-        assert any("using runs_live_orphaned" in line for line in plan), "\n".join(plan)
+        # Both indexes are partial and empty here; which one is taken depends on what autovacuum has seen.
+        assert any("using runs_live_orphaned" in line or "using runs_live_orders" in line for line in plan), "\n".join(
+            plan
+        )
 
 
 WAITING = """

@@ -104,7 +104,7 @@ async def test_only_what_has_ended_is_repeated(world: Any, make: Any) -> None:
     with pytest.raises(TobanError, match=f"run {run} is PENDING: only a finished run is repeated") as caught:
         await rerun(world, run)
     assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
-    with pytest.raises(TobanError, match="there is no run 999999"):
+    with pytest.raises(TobanError, match="there is no run 999999; `toban run list` shows the runs that are kept"):
         await rerun(world, 999_999)
 
 

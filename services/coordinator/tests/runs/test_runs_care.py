@@ -28,7 +28,7 @@ async def sent(world: Any, make: Any, **spec: Any) -> int:
     return int(run)
 
 
-@pytest.mark.parametrize("refusal", ["NO_SLOT", "DRAINING", "LEASE_EXPIRED", "TOMBSTONE"])
+@pytest.mark.parametrize("refusal", ["NO_SLOT", "DRAINING", "LEASE_EXPIRED", "TOMBSTONE", "STEP_NOT_HERE"])
 async def test_a_refused_start_goes_back(world: Any, make: Any, refusal: str) -> None:
     world.orders.refuse = lambda order: (refusal, "not now")
     run = await sent(world, make)

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.leadership.lock_calls import LockCalls
 from toban_coordinator.loops.watchdog import Watchdog
 from toban_coordinator.ports.leader import LeaderView
+from toban_fencing.election_types import LockOutcome
 from toban_observability import metrics
+from toban_testing.clock import FakeClock
 from toban_testing.fake_coordinator import FixedSettings
 
 
@@ -54,6 +57,40 @@ async def test_the_leader_counts_what_waits_and_what_is_held(world: Any, make: A
     assert series("toban_runs_oldest_seconds", "state")["ASSIGNED"] >= 300
     metrics.clear_leader_gauges()
     assert metrics.samples("toban_runs_live") == []
+
+
+@pytest.mark.seed(187)
+async def test_ends_are_counted_with_how_late_their_runs_began(world: Any, make: Any) -> None:
+    lag, ends = "toban_run_start_lag_seconds", "toban_runs_finished_total"
+    await world.apply(make.job())
+    await world.executor(slots=2)
+    good, bad = await world.start("hello", count=2)
+    await world.sql("UPDATE scheduler.runs_live SET scheduled_for = now() - interval '90 seconds'")
+    seconds, starts = counted(f"{lag}_sum", origin="demand"), counted(f"{lag}_count", origin="demand")
+    succeeded, failed = counted(ends, state="SUCCEEDED"), counted(ends, state="FAILED")
+    await world.turn("assign")
+    await world.report(world.key(good), make.outcome())
+    await world.report(world.key(bad), make.outcome("FAILED"))
+    assert (counted(ends, state="SUCCEEDED"), counted(ends, state="FAILED")) == (succeeded + 1, failed + 1)
+    assert counted(f"{lag}_count", origin="demand") == starts + 2
+    assert 2 * 90 <= counted(f"{lag}_sum", origin="demand") - seconds < 2 * 90 + 60
+
+
+@pytest.mark.seed(187)
+async def test_the_time_for_the_leader_lock_is_measured() -> None:
+    """By the clock of the coordinator, for each call."""
+    clock = FakeClock()
+
+    class SlowLock:
+        async def try_lock(self) -> LockOutcome:
+            await clock.advance(0.25)
+            return LockOutcome.HELD
+
+    lock: Any = SlowLock()
+    calls = LockCalls(lock=lock, members=lock, worker_id=1, clock=clock)
+    before = counted("toban_leader_lock_seconds_sum", call="acquire")
+    await calls.try_lock()
+    assert counted("toban_leader_lock_seconds_sum", call="acquire") == pytest.approx(before + 0.25)
 
 
 async def test_overdue_slots_are_seen_from_outside(world: Any, make: Any) -> None:

@@ -103,10 +103,10 @@ async def test_a_success_counts_for_the_holder_of_the_run_under_its_token(world:
     async with fenced_tx(world.pool, world.term) as t:
         for incarnation, key in ((other, token), (world.incarnations[0], token + 1)):
             ends = [HeldEnd(incarnation, AttemptKey(run, key), make.outcome())]
-            assert await runs_finish.finish_held(t, RunState.SUCCEEDED, ends) == ([], set())
+            assert (await runs_finish.finish_held(t, RunState.SUCCEEDED, ends)).finished == []
         # Also when several report it in one statement.
         ends = [HeldEnd(incarnation, AttemptKey(run, token), make.outcome()) for incarnation in world.incarnations]
-        [finished], _ = await runs_finish.finish_held(t, RunState.SUCCEEDED, ends)
+        [finished] = (await runs_finish.finish_held(t, RunState.SUCCEEDED, ends)).finished
         assert (finished.incarnation, finished.token) == (world.incarnations[0], token)
 
 

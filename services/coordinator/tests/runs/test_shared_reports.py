@@ -10,6 +10,7 @@ from toban_coordinator.app.certain_ends import certain_of
 from toban_coordinator.app.report_queue import ReportQueue
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.store import runs_finish
+from toban_store.tx import Tx
 
 
 async def two_executors(world: Any, make: Any, *jobs: str) -> dict[str, list[int]]:
@@ -49,6 +50,50 @@ async def test_successes_of_several_executors_share_a_statement(
     assert await report_all(world, make, ReportQueue(pool=world.pool), held) == [[Answer.ACCEPTED]] * 2
     assert statements == [2]
     await world.finished(*(run for runs in held.values() for run in runs))
+
+
+WATCHERS = {
+    "nothing": "SELECT 1",
+    "a trigger": "INSERT INTO scheduler.event_triggers (name, event_type, run_end, definition_id, spec_hash, spec)"
+    """ SELECT 'after', '@run-end:other', true, id, '', '{"on_run_end": {"states": ["SUCCEEDED"]}}' FROM scheduler.job_definitions LIMIT 1""",
+    "a webhook": "INSERT INTO scheduler.webhook_targets (name, origin, secret, states, created_by, updated_by)"
+    " VALUES ('pager', 'https://pager.example', '', '{SUCCEEDED}', 'ada', 'ada')",
+    "a note about silence": "INSERT INTO scheduler.job_silences (definition_id, last_at) SELECT id, now() FROM scheduler.job_definitions",
+}
+
+
+@pytest.mark.parametrize("who", WATCHERS)
+async def test_a_success_that_something_waits_for_is_ended_with_all_that_follows(
+    world: Any, make: Any, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements: list[str] = []
+    fetch_all = Tx.fetch_all
+
+    async def noted(self: Tx, sql: str, *arguments: Any) -> Any:
+        statements.append(sql)
+        return await fetch_all(self, sql, *arguments)
+
+    monkeypatch.setattr(Tx, "fetch_all", noted)
+    await world.apply(make.job())
+    await world.sql(WATCHERS[who])
+    await world.executor(slots=9)
+    queue, ends = ReportQueue(pool=world.pool), (runs_finish._sql.finish_unwatched, runs_finish._sql.finish)
+
+    async def end_one() -> list[str]:
+        [run] = await world.start()
+        await world.turn("assign")
+        statements.clear()
+        assert await report_all(world, make, queue, {world.incarnations[0]: [run]}) == [[Answer.ACCEPTED]]
+        assert await world.state(run) == "SUCCEEDED"
+        return [statement for statement in statements if statement in ends]
+
+    lean, whole = [ends[0]], [ends[1]]
+    assert await end_one() == (lean if who == "nothing" else lean + whole)
+    assert await end_one() == (lean if who == "nothing" else whole), "as seen last"
+    await world.sql("UPDATE scheduler.event_triggers SET enabled = false")
+    await world.sql("UPDATE scheduler.webhook_targets SET enabled = false")
+    await end_one()
+    assert await end_one() == lean, "nothing waits any more"
 
 
 async def test_an_executor_whose_success_is_refused_holds_up_no_other(world: Any, make: Any) -> None:

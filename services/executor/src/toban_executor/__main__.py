@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from toban_domain.errors import TobanError
 from toban_executor.adapters.initial_slots import start_slots
 from toban_executor.adapters.state_dir import StateDir
+from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard.launch import GuardSet, start_guards
 from toban_executor.guard.reap_previous import end_previous
 from toban_observability.logs import setup_logging
@@ -30,9 +31,16 @@ def main() -> int:
     assert config.state_dir is not None
     state = StateDir(config.state_dir.absolute())
     files = raise_open_files()
+    warm = WarmLimits(
+        zygotes=config.warm_zygotes,
+        idle_seconds=config.warm_idle_seconds,
+        memory_mb=config.warm_memory_mb,
+        forks=config.warm_forks,
+    )
 
     def start(slots: int) -> GuardSet:
-        return start_guards(incarnation=IdSource().uuid(), state_dir=state.path, slots=slots, job_files=files)
+        incarnation = IdSource().uuid()
+        return start_guards(incarnation=incarnation, state_dir=state.path, slots=slots, job_files=files, warm=warm)
 
     try:
         state.lock()

@@ -1,5 +1,6 @@
 """The executor's settings out of SCHEDULER_* variables."""
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
@@ -28,4 +29,53 @@ class ExecutorConfig(ServiceConfig):
         4096,
         ge=1,
         description="MiB of compressed log that wait on disk for a log-archiver before jobs wait in their writes",
+    )
+    warm_zygotes: int = Field(
+        2,
+        ge=0,
+        le=16,
+        description="how many processes that warm steps fork from each slot keeps at most; 0 = warm steps start cold",
+    )
+    warm_idle_seconds: float = Field(
+        600, ge=0, description="how long such a process may be idle before it is ended; 0 = for ever"
+    )
+    warm_memory_mb: int = Field(
+        512, ge=16, description="MiB of memory above which such a process is ended after its step"
+    )
+    warm_forks: int = Field(
+        1000, ge=0, description="number of steps after which such a process is replaced; 0 = no limit"
+    )
+    http_step_allow: str = Field(
+        "public",
+        description="hosts, addresses and networks that http steps may connect to; `public` = all public addresses, `none` = nothing",
+    )
+    container_engine: Path | None = Field(
+        None, description="socket of Docker or Podman; such an executor runs container and http steps only"
+    )
+    container_mounts: str = Field("", description="folders that containers may see, path,path:rw; unset = none")
+    kubernetes_api: str = Field(
+        "",
+        description="https address of the API of the cluster for kubernetes steps; such an executor runs kubernetes and http steps only",
+    )
+    kubernetes_namespaces: str = Field("", description="namespaces of Jobs, with commas; the first is the default")
+    kubernetes_images: str = Field(
+        "", description="images that pods may have, with commas: registry.example.com/team/*; * alone = every image"
+    )
+    kubernetes_service_accounts: str = Field(
+        "", description="service accounts that pods may have, with commas; unset = none"
+    )
+    kubernetes_owner: str = Field(
+        "toban", description="name of this Toban in the labels of Jobs; its own where several use one namespace"
+    )
+    kubernetes_margin_seconds: float = Field(
+        60, ge=10, le=3600, description="how long after the lease a Job ends by itself when its executor is lost"
+    )
+    kubernetes_token_file: Path = Field(
+        Path("/var/run/secrets/kubernetes.io/serviceaccount/token"), description="token for the API"
+    )
+    kubernetes_ca_file: Path = Field(
+        Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"), description="PEM file of the API's authorities"
+    )
+    http_step_ca_file: Path | None = Field(
+        None, description="PEM file of the authorities that http steps accept; unset = those of the machine"
     )

@@ -1,9 +1,11 @@
 """WorkerService: the orders of coordinators. Each is decided by the order book and on disk before the answer leaves."""
 
+from collections.abc import Callable
 from typing import Any
 
 from toban_executor.adapters.convert import answer_to_pb, cancel_from_pb, header_from_pb, keys_from_pb, start_from_pb
 from toban_executor.app.attempt_manager import AttemptManager
+from toban_executor.decide.models import StartOrder
 from toban_proto.v1 import executor_pb2 as pb
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
 from toban_transport.convert import key_to_pb
@@ -13,10 +15,11 @@ add_to_server = add_WorkerServiceServicer_to_server
 
 
 class WorkerService(WorkerServiceServicer):
-    """Serves one incarnation."""
+    """Serves one incarnation. `complete` gives steps that the executor carries out by itself their programs."""
 
-    def __init__(self, *, attempts: AttemptManager) -> None:
+    def __init__(self, *, attempts: AttemptManager, complete: Callable[[StartOrder], StartOrder]) -> None:
         self._attempts = attempts
+        self._complete = complete
 
     async def Ping(self, _request: pb.PingRequest, _context: Any) -> pb.PingResponse:
         """The incarnation that serves here, and the highest epoch that it knows."""
@@ -25,7 +28,7 @@ class WorkerService(WorkerServiceServicer):
 
     async def StartJob(self, request: pb.StartJobRequest, _context: Any) -> pb.StartJobResponse:
         """Start attempts; each is answered by itself."""
-        orders = [start_from_pb(order) for order in request.orders]
+        orders = [self._complete(start_from_pb(order)) for order in request.orders]
         answers = await self._attempts.start(header_from_pb(request.header), orders, request.smallest_live_token)
         return pb.StartJobResponse(results=[answer_to_pb(answer) for answer in answers])
 

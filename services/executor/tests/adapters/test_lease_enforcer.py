@@ -53,6 +53,31 @@ def group(path: Path) -> Path:
     return made / "cgroup.kill"
 
 
+def test_a_container_that_is_about_to_start_is_frozen(enforcer: Any, tmp_path: Path) -> None:
+    """The group has no process yet."""
+    it, _supervisor = enforcer
+    containers = tmp_path / "slot-0-containers"
+    containers.mkdir()
+    (containers / "cgroup.events").write_text("populated 0\nfrozen 0\n")
+    freeze = containers / "cgroup.freeze"
+    freeze.write_text("0\n")
+    it.freeze(0)
+    assert freeze.read_text() == "1"
+    it.thaw(0)
+    assert freeze.read_text() == "0"
+
+
+def test_a_group_that_its_guard_has_frozen_stays_so(enforcer: Any, tmp_path: Path) -> None:
+    it, _supervisor = enforcer
+    containers = tmp_path / "slot-0-containers"
+    containers.mkdir()
+    freeze = containers / "cgroup.freeze"
+    freeze.write_text("1\n")
+    it.freeze(0)
+    it.thaw(0)
+    assert freeze.read_text() == "1"
+
+
 def test_signals_come_first(enforcer: Any, tmp_path: Path) -> None:
     """The group would take its guard with it."""
     it, supervisor = enforcer

@@ -266,3 +266,17 @@ async def test_progress_is_told_again_when_no_coordinator_answered(world: Any) -
     await world.until(lambda: len(refused) > seen + 2)
     del coordinator._maybe_silent
     await world.until(lambda: [item for beat in coordinator.beats for item in beat.held if item.progress_json])
+
+
+async def test_a_warm_step_by_an_order(world: Any, folder: Path) -> None:
+    """Each is a fork of the same zygote: the second one goes to the slot that has it."""
+    (folder / "shop" / "pids.py").write_text(
+        "import os\nBY = os.getpid()\n\n\ndef show():\n    print(BY, os.getpid())\n"
+    )
+    shown = []
+    for number in (1, 2):
+        outcome, lines = await run(world, number, call("shop.pids:show", folder, warm=True))
+        assert (outcome.kind, outcome.exit_code) == (SUCCEEDED, 0)
+        shown.append([int(pid) for pid in lines[-1].split()])
+    (first, own), (second, other) = shown
+    assert first == second and len({first, own, other}) == 3

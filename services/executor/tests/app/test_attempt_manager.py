@@ -58,6 +58,11 @@ class Slots:
         return order.key in self.spawned
 
 
+class Reporter:
+    def opened(self, order: StartOrder) -> None:
+        """Ignored."""
+
+
 class Collector:
     def opened(self, key: AttemptKey, ticket: bytes) -> None:
         """Ignored."""
@@ -66,7 +71,7 @@ class Collector:
 class Bench:
     def __init__(self, *, slots: int = 1) -> None:
         self.journal, self.guards, clock = SlowJournal(), Slots(), FakeClock()
-        fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": None, "collector": Collector()}
+        fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": Reporter(), "collector": Collector()}
         book = OrderBook(incarnation="me", slots=slots, unfit=lambda _order: None)
         launcher = Launcher(program=lambda _name: "", home="/")
         fields["notes"] = JobNotes(guards=self.guards, gateway=None, wake_heartbeat=lambda: None, clock=clock)  # type: ignore[arg-type]

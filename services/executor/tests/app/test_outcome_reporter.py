@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_executor.app.outcome_reporter import GATHER_SECONDS, OutcomeReporter
-from toban_executor.decide.models import Report
+from toban_executor.decide.models import Report, StartOrder, StepOrder
 from toban_executor.ports.coordinator import ReportAnswer
 from toban_executor.ports.journal import JournalContents
 from toban_testing.clock import FakeClock
@@ -140,3 +141,45 @@ async def test_reports_that_come_one_at_a_time_wait_for_nothing() -> None:
     await world.reporter.run_once()
     world.reporter.add(report(6))
     assert await world.reporter.run_once() == 1
+
+
+def order(key: AttemptKey, *types: str) -> StartOrder:
+    return StartOrder(key=key, steps=tuple(StepOrder(type=one, argv=("x",)) for one in types))
+
+
+def held_never(report: Report) -> None:
+    raise AssertionError(report)
+
+
+async def test_an_outcome_that_is_held_is_named_and_reported_when_it_is_released(world: World) -> None:
+    held: list[Report] = []
+    world.reporter.hold = held.append
+    one = report(1)
+    world.reporter.opened(order(one.key, "http", "kubernetes"))
+    world.reporter.add(one)
+    assert (await world.reporter.run_once(), held, world.calls) == (0, [one], [])
+    assert (world.reporter.unanswered, world.reporter.pending, world.reporter.first(9)) == ([one.key], 1, [])
+    world.reporter.release(one.key)
+    await world.reporter.run_once()
+    assert (world.calls, world.reporter.pending) == ([[one.key]], 0)
+
+
+async def test_outcomes_of_other_steps_are_not_held(world: World) -> None:
+    """The executor runs http steps, too: they leave nothing in the cluster."""
+    world.reporter.hold = held_never
+    one = report(1)
+    world.reporter.opened(order(one.key, "http"))
+    world.reporter.add(one)
+    await world.reporter.run_once()
+    assert (world.calls, world.reporter.pending) == ([[one.key]], 0)
+
+
+@pytest.mark.parametrize("inherited", [False, True])
+async def test_outcomes_of_an_earlier_process_are_held_where_it_has_left_something(
+    world: World, inherited: bool
+) -> None:
+    held: list[Report] = []
+    world.reporter.hold, world.reporter.holds_inherited = held.append, inherited
+    contents: Any = SimpleNamespace(reports=[report(1)], quarantined=[])
+    world.reporter.restore(contents)
+    assert (len(held), len(world.reporter.first(9)), world.reporter.pending) == (inherited, not inherited, 1)

@@ -138,6 +138,12 @@ def test_what_does_not_start_ends_with_the_reason() -> None:
 # ---------------------------------------------------------------- end
 
 
+def test_an_empty_tree_without_the_end_of_its_main_process_is_no_success() -> None:
+    state, effects = run(running(), (1.0, TreeChecked(empty=True)))
+    assert isinstance(effects[-1], ReportEnd) and effects[-1].end.cause == "unknown_end"
+    assert state == FREE
+
+
 def test_an_empty_tree_is_drained_and_reported() -> None:
     state, effects = run(running(), (0.5, TreeChecked(main=ProcessEnd(signal=11), empty=True)))
     drain, report = effects
@@ -168,6 +174,34 @@ def test_an_end_that_is_seen_with_the_tick_implies_the_start() -> None:
     assert effects == []
     assert next_due(state, START.plus(1.0)) == START.boot + 1.0, "it is due again if another process has ended"
     assert run(state, (1.0, Tick()))[1] == [ReportStart(_start())]
+
+
+def test_the_start_is_reported_with_the_process_that_a_zygote_has_forked() -> None:
+    """Its imports may take longer than the start is held back."""
+    state, effects = run(FREE, (0.0, received(spawn())), (0.0, StepStarted(0)), (1.0, Tick()))
+    assert ReportStart not in map(type, effects)
+    assert next_due(state, START.plus(1.0)) > START.boot + 1.0
+    state, _ = run(state, (2.0, StepStarted(99)))
+    assert next_due(state, START.plus(2.0)) == START.boot + 2.0
+    [effect] = run(state, (2.0, Tick()))[1]
+    assert isinstance(effect, ReportStart) and (effect.start.pid, effect.start.started_ns) == (99, 5000 * 10**9)
+
+
+def test_a_process_that_is_known_with_the_end_of_its_zygote_is_that_of_the_attempt() -> None:
+    state, _ = run(FREE, (0.0, received(spawn())), (0.0, StepStarted(0)), (1.0, TreeChecked(empty=False, pid=99)))
+    _, effects = run(state, (1.5, TreeChecked(main=EXIT_0, empty=True)))
+    assert isinstance(effects[-1], ReportEnd) and effects[-1].end.pid == 99
+
+
+def test_a_step_that_has_had_no_process_leaves_the_steps_before_it() -> None:
+    """Its zygote has not forked, and it could not be started in another way either."""
+    state = running(steps=(StepOrder(type="python", argv=("x",)),) * 2)
+    state, _ = run(state, (0.5, TreeChecked(main=EXIT_0, empty=True)), (0.5, StepStarted(0)))
+    _, effects = run(state, (0.9, StepNotStarted("no such file")))
+    [report] = effects
+    assert isinstance(report, ReportEnd)
+    assert (report.end.cause, report.end.pid, report.end.started_ns) == ("spawn_failed", 0, 5000 * 10**9)
+    assert [(one.step, one.exit_code) for one in report.end.step_ends] == [(0, 0)]
 
 
 def _start() -> Any:

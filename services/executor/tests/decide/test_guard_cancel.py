@@ -109,6 +109,13 @@ def test_a_frozen_job_that_is_being_canceled_is_killed_at_the_limit_of_the_freez
     assert run(state, (40.0, Tick()))[1] == [CloseLeasePipe(), KILL]
 
 
+def test_an_end_that_is_not_known_is_that_of_the_cancel() -> None:
+    """The job was asked to end, and no process of it is left."""
+    _, effects = run(running(), (1.0, ask()), (2.0, TreeChecked(empty=True)))
+    assert isinstance(effects[-1], ReportEnd)
+    assert (effects[-1].end.cause, effects[-1].end.reason) == ("cancel", "asked")
+
+
 def test_an_operators_kill_of_a_frozen_job_is_sigkill() -> None:
     state, _ = run(frozen(), (20.0, ask()), (21.0, ask(force=True, cooperative=False)))
     assert run(state, (21.0, Tick()))[1] == [KILL]

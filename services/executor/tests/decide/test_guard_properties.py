@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from toban_domain.outcome import AttemptKey
@@ -43,13 +43,14 @@ from toban_executor.decide.guard_types import (
     TreeSignaled,
 )
 from toban_executor.decide.models import StartOrder, StepOrder
-from toban_executor.decide.slot_state import SlotState
+from toban_executor.decide.slot_state import Attempt, SlotState
 from toban_fencing.executor_lease import Instant
 
 OURS, OTHER = "ours", "other"
 START = Instant(1000.0, 5000.0)
 TERMINATE, KILL = SignalTree(TreeSignal.TERMINATE), SignalTree(TreeSignal.KILL)
 FREE = SlotState(OURS)
+GRACE = 1.0
 
 
 def spawn(
@@ -59,7 +60,7 @@ def spawn(
     steps = fields.pop(
         "steps", (StepOrder(type="command", argv=("x",), timeout_seconds=fields.pop("step_timeout", 0)),)
     )
-    order = StartOrder(key=AttemptKey(7, token), steps=steps, **{"grace_seconds": 1.0, **fields})
+    order = StartOrder(key=AttemptKey(7, token), steps=steps, **{"grace_seconds": GRACE, **fields})
     return Spawn(order=order, programs=("",) * len(steps), env={}, deadline=at.plus(lease), lease_grace=lease_grace)
 
 
@@ -90,6 +91,9 @@ class World:
     answered: list[int] = field(default_factory=list)
     stopped: int = 0
     child_exited: bool = False
+    # When the main process ended by itself, and whether a command or the executor's end came after it.
+    ended_at: float = 0.0
+    hurried: bool = False
 
     def send(self, event: Event) -> None:
         """Deliver an event, carry out its effects, and the answers after it."""
@@ -97,6 +101,10 @@ class World:
         while next_event is not None:
             assert not self.stopped or isinstance(next_event, ExecutorClosed)
             before = self.state
+            if isinstance(next_event, ExecutorClosed) or (
+                isinstance(next_event, Received) and isinstance(next_event.command, Kill | Cancel)
+            ):
+                self.hurried = True
             self.state, effects = decide(before, next_event, self.now)
             self.check(before, next_event, effects)
             next_event = None
@@ -114,7 +122,7 @@ class World:
             assert all(isinstance(effect, Refuse) for effect in effects)
         attempt = before.attempt
         if attempt is not None and attempt.continues:
-            assert FreezeTree() not in effects and (attempt.cause or KILL not in effects), "it runs on"
+            self.check_continuing(attempt, effects)
             return
         if isinstance(event, Tick) and attempt and self.now.seconds_until(attempt.deadline) <= 0:
             assert KILL in effects or FreezeTree() in effects, "at the deadline each tick kills or freezes"
@@ -130,6 +138,13 @@ class World:
             late = self.now.boot - min(attempt.deadline.boot, attempt.frozen_since)
             after = self.state.attempt
             assert late < FREEZE_ALLOWANCE + 1e-6 or after is None or after.cause, "what runs on is killed"
+
+    def check_continuing(self, attempt: Attempt, effects: Sequence[Effect]) -> None:
+        """The end of the lease does nothing; what the main process has left behind ends after its grace, as always."""
+        assert FreezeTree() not in effects, "it runs on"
+        if KILL in effects and not attempt.cause:
+            assert attempt.main is not None, "it runs on"
+            assert self.hurried or self.now.boot >= self.ended_at + GRACE - 1e-6, "the lease shortens no grace"
 
     def carry(self, effect: Effect) -> Event | None:
         match effect:
@@ -181,6 +196,7 @@ class World:
         """The main process ends by itself."""
         if self.state.attempt is not None and self.main and not self.frozen:
             self.main, self.others = False, leaves
+            self.ended_at, self.hurried = self.now.boot, self.state.executor_closed
             self.send(self.checked())
 
     def advance(self, seconds: float) -> None:
@@ -237,6 +253,8 @@ STEP = st.one_of(
 )
 
 
+@example([("spawn", OURS, 1.0, 0.0, 0, 1, "continue"), ("exit", True)], True, 1, 0.0, True)
+@example([("spawn", OURS, 0.5, 0.0, 0, 1, "continue"), ("exit", True), ("advance", 3.0)], True, 1, 0.0, True)
 @given(st.lists(STEP, max_size=25), st.booleans(), st.integers(1, 4), st.sampled_from([0.0, 0.03]), st.booleans())
 @settings(max_examples=300)
 def test_any_course_of_events(

@@ -80,8 +80,35 @@ def test_orders(argv: tuple[str, ...], allow_shell: bool, file: str | None, refu
     assert verdict(argv, allow_shell=allow_shell, file=file) == refusal
 
 
+@pytest.mark.parametrize(
+    ("kind", "guarded", "words"),
+    [
+        ("container", "container", ""),
+        ("http", "container", ""),
+        ("container", "", "has no SCHEDULER_CONTAINER_ENGINE"),
+        ("command", "container", "has the socket of a container engine, which such a job could use"),
+        ("python", "container", "has the socket of a container engine, which such a job could use"),
+        ("django", "container", "has the socket of a container engine, which such a job could use"),
+        ("kubernetes", "kubernetes", ""),
+        ("http", "kubernetes", ""),
+        ("kubernetes", "", "has no SCHEDULER_KUBERNETES_API"),
+        ("kubernetes", "container", "has no SCHEDULER_KUBERNETES_API"),
+        ("command", "kubernetes", "has a token for a cluster, which such a job could use"),
+    ],
+)
+def test_an_executor_has_an_engine_or_starts_programs(kind: str, guarded: str, words: str) -> None:
+    rules = ProgramRules(allowed=AllowList(), resolve=lambda name: (name, name), guarded=[guarded] if guarded else [])
+    step = StepOrder(type=kind, argv=("/x",), callable="a:b")
+    unfit = rules.unfit(StartOrder(key=AttemptKey(1, 1), steps=(step,)))
+    assert (unfit is None) if not words else (unfit is not None and words in unfit.message)
+    # Another executor may run it.
+    assert unfit is None or unfit.refusal == "STEP_NOT_HERE"
+
+
 def test_other_kinds_of_steps() -> None:
-    assert verdict(("x",), allow_shell=False, file=None, kind="http") == "UNSUPPORTED_STEP"
+    assert verdict(("x",), allow_shell=False, file=None, kind="external") == "UNSUPPORTED_STEP"
+    assert verdict((), allow_shell=False, file=None, kind="http") == "UNSUPPORTED_STEP"
+    assert verdict(("/opt/venv/bin/python",), allow_shell=False, file="tar", kind="http") == "", "a program of its own"
 
 
 def test_steps_of_earlier_dispatches_are_not_looked_at() -> None:

@@ -15,6 +15,7 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import Acknowledge, AttemptStart, Reset, SlotLost, Spawn
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
+from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import message_spool
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import boottime, pause, wall
@@ -129,7 +130,7 @@ def test_a_write_that_fails_is_the_end_of_the_executor_too(tmp_path: Path) -> No
             far.send(encode_command(endless_order(tmp_path / "pid"), incarnation="i", acked=0))
             work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload", socket=tmp_path / "socket")
             channel = BrokenOnWrite(near, far, tmp_path / "x.left", LogBlock)
-            serve(channel=channel, incarnation="i", work_dir=work_dir, group=None)
+            serve(channel=channel, incarnation="i", work_dir=work_dir, group=None, warm=WarmLimits())
         finally:
             os._exit(0)
     near.close()
@@ -163,6 +164,7 @@ def test_the_last_report_of_a_slot_may_be_the_one_that_finds_the_executor_gone(t
                 incarnation="i",
                 work_dir=work_dir,
                 group=None,
+                warm=WarmLimits(),
             )
         finally:
             os._exit(0)

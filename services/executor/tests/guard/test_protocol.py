@@ -22,6 +22,7 @@ from toban_executor.decide.guard_types import (
 )
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder, StepOrder
+from toban_executor.decide.warm import WarmNote
 from toban_executor.guard.protocol import (
     Report,
     decode_command,
@@ -120,3 +121,8 @@ def test_blocks(block: Report) -> None:
 def test_what_is_no_report_is_an_error(data: bytes) -> None:
     with pytest.raises((ValueError, LookupError, TypeError, struct.error)):
         decode_report(data)
+
+
+def test_notes_of_zygotes() -> None:
+    note = WarmNote(keys=("a", "b"), forks=3, ended={"idle": 1})
+    assert decode_report(encode_report(note)) == note

@@ -13,6 +13,7 @@ from toban_domain.settings import Settings
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.guard.witness import make_descriptor
+from toban_executor.main.own_steps import own_steps
 from toban_executor.main.wiring import Factories, build
 from toban_executor.ports.coordinator import HeartbeatAnswer, HeartbeatRequest, Identity, Registered, ReportAnswer
 from toban_executor.ports.guards import Prepared
@@ -133,7 +134,7 @@ class Bench:
         }
         backoff = Backoff(base=1.0, cap=1.0, jitter=0.0)
         factories = Factories(clock=self.clock, ids=SeededIdSource(seed=1), backoff=backoff, **fakes)
-        self.incarnation = build(config, prepared, factories)
+        self.incarnation = build(own_steps(config, prepared, stopped=lambda: False), factories)
 
     async def until(self, condition: Any) -> None:
         """Move the clock until it holds; the journal's thread needs real time."""

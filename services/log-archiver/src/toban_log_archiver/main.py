@@ -33,6 +33,7 @@ from toban_log_archiver.decide.partition_window import DAYS_BACK
 from toban_log_archiver.loops import archive_watch, health_probe, partitions
 from toban_log_archiver.loops.archive import ArchiveLoop
 from toban_log_archiver.server import archive, ingest, log_reader_service
+from toban_log_archiver.server.read_ticket_check import ReadTicketCheck
 from toban_observability import tracing
 from toban_observability.admin_port import AdminPort
 from toban_observability.logs import get_logger, setup_logging
@@ -46,6 +47,7 @@ from toban_store.notifications import Listener
 from toban_store.pool import Pool, open_pool
 from toban_transport.channel import ChannelPool
 from toban_transport.log_ticket import TicketVerifier
+from toban_transport.read_ticket import ReadTicketVerifier
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
 from toban_transport.tls_reload import certificate_check
@@ -87,7 +89,11 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, factories: Factories =
     channels = factories.channels(tls=tls, trust_domain=config.trust_domain)
     parts = _Parts(config=config, factories=factories, pool=pool, tls=tls, channels=channels)
     grpc = build_server(
-        tls=tls, trust_domain=config.trust_domain, clock=parts.clock, shared_identity=config.tls_shared_identity
+        tls=tls,
+        trust_domain=config.trust_domain,
+        clock=parts.clock,
+        shared_identity=config.tls_shared_identity,
+        people=ReadTicketCheck(verifier=_read_verifier(config, tls), clock=parts.clock),
     )
     grpc.add(ingest.add_to_server, parts.ingest)
     grpc.add(log_reader_service.add_to_server, parts.reader)
@@ -184,6 +190,10 @@ class _Parts:
 def _verifier(config: LogArchiverConfig, tls: TlsFiles) -> TicketVerifier:
     leeway = timedelta(days=DAYS_BACK)
     return TicketVerifier(tls, config.trust_domain, leeway=leeway, shared_identity=config.tls_shared_identity)
+
+
+def _read_verifier(config: LogArchiverConfig, tls: TlsFiles) -> ReadTicketVerifier:
+    return ReadTicketVerifier(tls, config.trust_domain, shared_identity=config.tls_shared_identity)
 
 
 def _bucket(config: LogArchiverConfig, factories: Factories) -> S3Bucket | None:

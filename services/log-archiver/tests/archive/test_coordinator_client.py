@@ -21,6 +21,7 @@ from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_runtime.clock import SystemClock
 from toban_runtime.lifecycle import Stop
 from toban_runtime.settings_watch import SettingsWatch
+from toban_testing.log_readers import read_ticket
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream, unary
 from toban_transport.server import build_server
@@ -158,7 +159,8 @@ async def test_the_service_archives_by_itself_and_reads_what_it_archived(
             while await world.has_day() and not task.done():  # noqa: ASYNC110 - in another process in earnest
                 await asyncio.sleep(0.05)
         channel = admin.get(f"127.0.0.1:{json.loads(ready.read_text())['grpc_port']}", "log-archiver")
-        read = stream(logs_pb2_grpc.LogReaderStub(channel).Read, logs_pb2.ReadLogRequest(run_id=1), timeout=20)
+        wanted = logs_pb2.ReadLogRequest(run_id=1, ticket=read_ticket(tls, 1))
+        read = stream(logs_pb2_grpc.LogReaderStub(channel).Read, wanted, timeout=20)
         assert [line.seq async for answer in read for line in answer.lines] == seqs
         request = logs_pb2.ArchiveStatusRequest()
         found = await unary(logs_pb2_grpc.LogArchiveStub(channel).Status, request, timeout=20)

@@ -1,34 +1,81 @@
-"""`toban audit`: what operators changed."""
+"""`toban audit list`: who started or changed what, and from where."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from toban_cli.formatting import NOTHING, brief, wall_now
 from toban_cli.options import Format, Limit, Output
 from toban_cli.output import Column, show
+from toban_cli.times import read_time_bound
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 _NONE = "none"
+# A filter without many hits reads the whole log.
+FILTER_SECONDS = 30.0
 
 
-def list_audit(limit: Limit = 20, output: Output = Format.TABLE) -> None:
-    """List what operators changed, newest first.
+Actor = Annotated[
+    str,
+    typer.Option("--actor", metavar="ACTOR", help='Only actions of "user ada" (with API tokens), or another actor.'),
+]
+Action = Annotated[str, typer.Option("--action", metavar="ACTION", help="Only this action, such as run.cancel.")]
+Target = Annotated[
+    str, typer.Option("--target", metavar="TARGET", help='Only those on this target, such as "run 7" or "job backup".')
+]
+From = Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Only those from this IP address.")]
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help='Only later: 2h (ago), "2026-12-01 09:00", a date.')
+]
+Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Only earlier.")]
+
+
+def list_audit(
+    actor: Actor = "",
+    action: Action = "",
+    target: Target = "",
+    address: From = "",
+    since: Since = "",
+    until: Until = "",
+    limit: Limit = 20,
+    output: Output = Format.TABLE,
+) -> None:
+    """List who started or changed what, and from where, newest first.
 
     Examples:
     toban audit list --limit 100 -o wide
+    toban audit list --actor "user ada" --since 2d
+    toban audit list --target "run 1207"
     """
     from toban_cli.client import collect, connect
+
+    wanted = audit_request(actor, action, target, address, since, until)
+    with connect() as client:
+
+        def fetch(page: Any) -> Any:
+            wanted.page.CopyFrom(page)
+            return client.operate("ListAudit", wanted, timeout=FILTER_SECONDS)
+
+        entries, _ = collect(fetch, "entries", limit)
+    table, wide = _audit_columns(wall_now())
+    show(output, entries, table=table, wide=wide, empty="The audit has no such action.")
+
+
+def audit_request(actor: str, action: str, target: str, address: str, since: str, until: str) -> Any:
+    """The request for rows that fit. Raises INVALID_ARGUMENT for a time that is none."""
     from toban_proto.v1.coordinator_pb2 import ListAuditRequest
 
-    with connect() as client:
-        entries, _ = collect(lambda page: client.operate("ListAudit", ListAuditRequest(page=page)), "entries", limit)
-    table, wide = _audit_columns(wall_now())
-    show(output, entries, table=table, wide=wide, empty="No operator has changed anything yet.")
+    request = ListAuditRequest(actor=actor, action=action, target=target, address=address)
+    for name, text in (("since", since), ("until", until)):
+        if text:
+            getattr(request, name).FromDatetime(read_time_bound(f"--{name}", text, wall_now()))
+    return request
 
 
 def _audit_columns(now: datetime) -> tuple[list[Column], list[Column]]:
@@ -36,11 +83,15 @@ def _audit_columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("ID", lambda item: str(item.id)),
         Column("AT", lambda item: brief(item.at, now)),
         Column("ACTOR", lambda item: item.actor),
+        Column("FROM", lambda item: item.address or NOTHING),
         Column("ACTION", lambda item: item.action),
         Column("TARGET", lambda item: item.target, loose=True),
         Column("REASON", lambda item: item.reason or NOTHING, loose=True),
     ]
-    wide = [Column("CHANGE", lambda item: changes(item.before_json, item.after_json) or NOTHING, loose=True)]
+    wide = [
+        Column("THROUGH", lambda item: item.service or NOTHING),
+        Column("CHANGE", lambda item: changes(item.before_json, item.after_json) or NOTHING, loose=True),
+    ]
     return table, wide
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def doctor(output: Output = Format.TABLE) -> int:
     """Check configuration, certificates, servers, clocks, versions, database and executors, and print remedies.
 
+    Through a site (docs/cli.md) only what the site and the coordinators behind it say.
     Exit code 0: everything is ok; 1: there is an error; 2: there are warnings only.
 
     Examples:

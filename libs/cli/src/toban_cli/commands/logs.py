@@ -110,22 +110,24 @@ def logs(
             as_json=output is LogFormat.JSON,
             attempts={item.token: item.attempt for item in found.attempts},
         )
-        _show(client, request, LinePrinter(style), run=found, follow=follow, show_place=verbose or sys.stderr.isatty())
+        _show(client, request, LinePrinter(style), run=found, follow=follow, verbose=verbose)
     return 0
 
 
-def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool, show_place: bool) -> None:
+def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool, verbose: bool) -> None:
     from toban_cli.log_reader import check, format_log_places, read_all
     from toban_proto.v1.logs_pb2 import DescribeLogRequest
 
     # A follower would only warn, and try again.
     if follow and request.regex:
         check(client, request)
-    if show_place:
+    if (verbose or sys.stderr.isatty()) and client.can_describe:
         stored = client.describe_log(DescribeLogRequest(run_id=request.run_id)).attempts
         wanted = [item for item in stored if not request.tokens or item.token in request.tokens]
         if place := format_log_places(wanted):
             report.note(f"run {request.run_id}, {place}")
+    elif verbose:
+        report.note("where lines are stored needs `toban --direct`")
     if follow and not request.tokens:
         from toban_cli.commands.runs import attend_run
 

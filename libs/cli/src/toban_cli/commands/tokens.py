@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from toban_cli.access_options import ForJob, ForLabels, ForScope, UserName, form
 from toban_cli.formatting import NOTHING, age, local, wall_now
 from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 TokenName = Annotated[str, typer.Argument(metavar="NAME", help="What the token is for.", show_default=False)]
 TokenId = Annotated[int, typer.Argument(metavar="TOKEN", min=1, help="Number of the token.", show_default=False)]
@@ -60,17 +63,7 @@ def list_tokens(
 
     with connect() as client:
         found = client.accounts("ListTokens", ListTokensRequest(user=user)).tokens
-    now = wall_now()
-    table = [
-        Column("TOKEN", lambda item: str(item.id)),
-        Column("USER", lambda item: item.user),
-        Column("NAME", lambda item: item.name, loose=True),
-        Column("ROLE", lambda item: item.role),
-        Column("FOR", lambda item: format_selector(item.selector), loose=True),
-        Column("UNTIL", lambda item: "revoked" if item.revoked else local(item.ends_at, now)),
-        Column("USED", lambda item: age(item.last_used_at, now)),
-        Column("FROM", lambda item: item.last_used_from or NOTHING),
-    ]
+    table = token_columns(wall_now())
     show(output, found, table=table, empty="No tokens.", name=lambda item: str(item.id))
 
 
@@ -86,3 +79,17 @@ def revoke(token: TokenId, reason: AuditReason = "", output: Output = Format.TAB
     with connect() as client:
         answer = client.accounts("RevokeToken", RevokeTokenRequest(id=token, reason=reason))
     show_done(output, answer, f"token {token} revoked", name=lambda _: str(token))
+
+
+def token_columns(now: datetime) -> list[Column]:
+    """The columns of a list of tokens."""
+    return [
+        Column("TOKEN", lambda item: str(item.id)),
+        Column("USER", lambda item: item.user),
+        Column("NAME", lambda item: item.name, loose=True),
+        Column("ROLE", lambda item: item.role),
+        Column("FOR", lambda item: format_selector(item.selector), loose=True),
+        Column("UNTIL", lambda item: "revoked" if item.revoked else local(item.ends_at, now)),
+        Column("USED", lambda item: age(item.last_used_at, now)),
+        Column("FROM", lambda item: item.last_used_from or NOTHING),
+    ]

@@ -361,10 +361,15 @@ def _user_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     wide = [
         Column("NAME", lambda item: item.display_name or NOTHING, loose=True),
         Column("PASSWORD", lambda item: "yes" if item.has_password else "no"),
+        Column("IDENTITY", lambda item: ", ".join(map(_identity, item.identities)) or NOTHING, loose=True),
         Column("CREATED", lambda item: age(item.created_at, now)),
         Column("BY", lambda item: item.created_by or NOTHING, loose=True),
     ]
     return table, wide
+
+
+def _identity(item: Any) -> str:
+    return f"{item.subject} of {item.issuer}"
 
 
 def _rule_columns() -> list[Column]:

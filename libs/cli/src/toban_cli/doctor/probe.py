@@ -14,6 +14,7 @@ from toban_cli.doctor import checks
 from toban_cli.doctor.checks import Visit
 from toban_cli.doctor.merge import merged
 from toban_cli.formatting import count
+from toban_cli.rest.site import CONTEXT, COORDINATORS, URL, Site, read_site
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.finding import Finding
 from toban_domain.version import VERSION
@@ -29,7 +30,7 @@ STEP_SECONDS = 3.0
 DIAGNOSE_SECONDS = 10.0
 _AT_ONCE = 16
 # Codes of a server that accepts our certificate.
-_ANSWERS = frozenset({ErrorCode.NOT_FOUND, ErrorCode.RUN_NOT_FOUND, ErrorCode.UNIMPLEMENTED})
+_ANSWERS = frozenset({ErrorCode.NOT_FOUND, ErrorCode.RUN_NOT_FOUND, ErrorCode.UNIMPLEMENTED, ErrorCode.TICKET_MISSING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,13 @@ class _Found:
 
 def examine(environ: Mapping[str, str], clock: Clock) -> list[Finding]:
     """Every finding, in the order in which things depend on each other. Raises nothing for what is wrong out there."""
+    if environ.get(URL) or environ.get(CONTEXT) or not any(environ.get(name) for name in (COORDINATORS, "TOBAN_HOME")):
+        try:
+            site = read_site(environ)
+        except TobanError as error:
+            return [checks.unusable(error)]
+        if site is not None:
+            return _through(site)
     wrong: list[TobanError] = []
     try:
         settings = read_settings(environ, wrong)
@@ -173,8 +181,29 @@ class _Visitor:
         return _Found(visit, [_finding(check) for check in diagnosis.checks])
 
 
+def _through(site: Site) -> list[Finding]:
+    """What a site says: whose token it is, and what the coordinators behind it find. Certificates and addresses behind it are out of sight."""
+    from toban_cli.rest.client import RestClient
+    from toban_proto.v1.coordinator_pb2 import AuthenticateRequest, DiagnoseRequest
+
+    found: list[Finding] = []
+    try:
+        client = RestClient(site)
+        try:
+            who = client.accounts("Authenticate", AuthenticateRequest())
+            found.append(Finding(name="site", subject=site.url, value=f"{who.user}, role {who.role or 'none'}"))
+            diagnosis = client.operate("Diagnose", DiagnoseRequest(), timeout=DIAGNOSE_SECONDS)
+        finally:
+            client.close()
+    except TobanError as error:
+        message, _, remedy = error.message.partition("; ")
+        facts = {"value": str(error.code), "message": message, "remedy": remedy or site.hint}
+        return [*found, Finding(name="site", subject=site.url, status="error", **facts)]
+    return found + [_finding(check) for check in diagnosis.checks]
+
+
 def _describe(channel: Any) -> None:
-    """Any response will do: it shows that the log-archiver accepts us and reaches its database."""
+    """Any response will do, also that there is no read ticket: it shows that the log-archiver accepts us."""
     from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 
     try:

@@ -288,6 +288,67 @@ class LogTicketBody(_message.Message):
 Global___LogTicketBody: _TypeAlias = LogTicketBody  # noqa: Y015
 
 @_typing.final
+class ReadTicket(_message.Message):
+    """A permission to read the output of runs, signed by a coordinator for its caller and verified by log-archivers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BODY_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    body: _builtins.bytes
+    """Serialised ReadTicketBody."""
+    signature: _builtins.bytes
+    """ECDSA P-256 over SHA-256 of 64 spaces, "toban read ticket v1", a zero byte and body, by the coordinator's TLS key."""
+    certificate: _builtins.bytes
+    """The coordinator's certificate in DER: verified against the CA and its SPIFFE id."""
+    def __init__(
+        self,
+        *,
+        body: _builtins.bytes = ...,
+        signature: _builtins.bytes = ...,
+        certificate: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "certificate", b"certificate", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadTicket: _TypeAlias = ReadTicket  # noqa: Y015
+
+@_typing.final
+class ReadTicketBody(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTOR_FIELD_NUMBER: _builtins.int
+    RUN_IDS_FIELD_NUMBER: _builtins.int
+    SIGNED_AT_FIELD_NUMBER: _builtins.int
+    ENDS_AT_FIELD_NUMBER: _builtins.int
+    actor: _builtins.str
+    """Who reads, as in the audit log: "user ada", "certificate admin-cli"."""
+    signed_at: _builtins.int
+    """By the clock of the coordinator, in seconds since 1970."""
+    ends_at: _builtins.int
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        actor: _builtins.str = ...,
+        run_ids: _abc.Iterable[_builtins.int] | None = ...,
+        signed_at: _builtins.int = ...,
+        ends_at: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "ends_at", b"ends_at", "run_ids", b"run_ids", "signed_at", b"signed_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadTicketBody: _TypeAlias = ReadTicketBody  # noqa: Y015
+
+@_typing.final
 class SignedEpoch(_message.Message):
     """What a coordinator states of the epochs, for an executor to store and to present: the only claim above the leader's epoch that counts
     (docs/fencing.md 3.2).

@@ -899,6 +899,57 @@ class SealedAttempt(_message.Message):
 Global___SealedAttempt: _TypeAlias = SealedAttempt  # noqa: Y015
 
 @_typing.final
+class GetReadTicketRequest(_message.Message):
+    """At most 1000."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        run_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_ids", b"run_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReadTicketRequest: _TypeAlias = GetReadTicketRequest  # noqa: Y015
+
+@_typing.final
+class GetReadTicketResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKET_FIELD_NUMBER: _builtins.int
+    RUN_IDS_FIELD_NUMBER: _builtins.int
+    VALID_SECONDS_FIELD_NUMBER: _builtins.int
+    valid_seconds: _builtins.int
+    @_builtins.property
+    def ticket(self) -> _common_pb2.ReadTicket: ...
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Those of the requested runs that the person may see, which the ticket is for. PERMISSION_DENIED when there is none."""
+
+    def __init__(
+        self,
+        *,
+        ticket: _common_pb2.ReadTicket | None = ...,
+        run_ids: _abc.Iterable[_builtins.int] | None = ...,
+        valid_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_ids", b"run_ids", "ticket", b"ticket", "valid_seconds", b"valid_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReadTicketResponse: _TypeAlias = GetReadTicketResponse  # noqa: Y015
+
+@_typing.final
 class GetScheduleRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2790,7 +2841,7 @@ class StartRunsRequest(_message.Message):
     RUNS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
-    """Why limits are ignored; stored in the audit log."""
+    """Why; stored in the audit log."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___StartRunRequest]: ...
     def __init__(
@@ -3756,16 +3807,43 @@ class ListAuditRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    OLDEST_FIRST_FIELD_NUMBER: _builtins.int
+    actor: _builtins.str
+    """Empty values are any. "user ada" includes the tokens of that user."""
+    action: _builtins.str
+    target: _builtins.str
+    """"run 7" also finds rows about several runs."""
+    address: _builtins.str
+    oldest_first: _builtins.bool
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """Not included."""
+
     def __init__(
         self,
         *,
         page: _common_pb2.Page | None = ...,
+        actor: _builtins.str = ...,
+        action: _builtins.str = ...,
+        target: _builtins.str = ...,
+        address: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        oldest_first: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page", "since", b"since", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "address", b"address", "oldest_first", b"oldest_first", "page", b"page", "since", b"since", "target", b"target", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3806,6 +3884,10 @@ class AuditEntry(_message.Message):
     BEFORE_JSON_FIELD_NUMBER: _builtins.int
     AFTER_JSON_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    SERVICE_FIELD_NUMBER: _builtins.int
+    SEQ_FIELD_NUMBER: _builtins.int
+    HASH_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     actor: _builtins.str
     action: _builtins.str
@@ -3813,6 +3895,13 @@ class AuditEntry(_message.Message):
     before_json: _builtins.str
     after_json: _builtins.str
     reason: _builtins.str
+    address: _builtins.str
+    """IP address of the client; empty for the cluster itself."""
+    service: _builtins.str
+    """The service whose certificate made the call."""
+    seq: _builtins.int
+    """Place in the hash chain, and its hash as hexadecimal digits; 0 and empty = not chained yet."""
+    hash: _builtins.str
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -3826,14 +3915,113 @@ class AuditEntry(_message.Message):
         before_json: _builtins.str = ...,
         after_json: _builtins.str = ...,
         reason: _builtins.str = ...,
+        address: _builtins.str = ...,
+        service: _builtins.str = ...,
+        seq: _builtins.int = ...,
+        hash: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "after_json", b"after_json", "at", b"at", "before_json", b"before_json", "id", b"id", "reason", b"reason", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "actor", b"actor", "address", b"address", "after_json", b"after_json", "at", b"at", "before_json", b"before_json", "hash", b"hash", "id", b"id", "reason", b"reason", "seq", b"seq", "service", b"service", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AuditEntry: _TypeAlias = AuditEntry  # noqa: Y015
+
+@_typing.final
+class VerifyAuditRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CURSOR_FIELD_NUMBER: _builtins.int
+    KNOWN_HEAD_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """Empty: from the oldest row on."""
+    known_head: _builtins.str
+    """"SEQ:HASH", a head of the chain that was noted outside; checked with the first part. Empty = none."""
+    def __init__(
+        self,
+        *,
+        cursor: _builtins.str = ...,
+        known_head: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "known_head", b"known_head"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyAuditRequest: _TypeAlias = VerifyAuditRequest  # noqa: Y015
+
+@_typing.final
+class VerifyAuditResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    ANCHOR_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    UNCHAINED_FIELD_NUMBER: _builtins.int
+    UNCHAINED_SECONDS_FIELD_NUMBER: _builtins.int
+    rows: _builtins.int
+    """Rows that this part checked."""
+    next_cursor: _builtins.str
+    """Empty: this was the last part."""
+    anchor: _builtins.str
+    """"SEQ:HASH" of the row before the oldest one that is kept, and of the newest one of the chain."""
+    head: _builtins.str
+    unchained: _builtins.int
+    """Rows that are not chained yet, and the age of the oldest one in seconds."""
+    unchained_seconds: _builtins.float
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditProblem]: ...
+    def __init__(
+        self,
+        *,
+        problems: _abc.Iterable[Global___AuditProblem] | None = ...,
+        rows: _builtins.int = ...,
+        next_cursor: _builtins.str = ...,
+        anchor: _builtins.str = ...,
+        head: _builtins.str = ...,
+        unchained: _builtins.int = ...,
+        unchained_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["anchor", b"anchor", "head", b"head", "next_cursor", b"next_cursor", "problems", b"problems", "rows", b"rows", "unchained", b"unchained", "unchained_seconds", b"unchained_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyAuditResponse: _TypeAlias = VerifyAuditResponse  # noqa: Y015
+
+@_typing.final
+class AuditProblem(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    FIRST_SEQ_FIELD_NUMBER: _builtins.int
+    LAST_SEQ_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """changed | removed | inserted"""
+    first_seq: _builtins.int
+    last_seq: _builtins.int
+    message: _builtins.str
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        first_seq: _builtins.int = ...,
+        last_seq: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_seq", b"first_seq", "kind", b"kind", "last_seq", b"last_seq", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditProblem: _TypeAlias = AuditProblem  # noqa: Y015
 
 @_typing.final
 class DetachExecutorRequest(_message.Message):
@@ -4368,6 +4556,342 @@ class LimitRun(_message.Message):
 Global___LimitRun: _TypeAlias = LimitRun  # noqa: Y015
 
 @_typing.final
+class StartOidcSignInRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartOidcSignInRequest: _TypeAlias = StartOidcSignInRequest  # noqa: Y015
+
+@_typing.final
+class StartOidcSignInResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AUTHORIZATION_ENDPOINT_FIELD_NUMBER: _builtins.int
+    TOKEN_ENDPOINT_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
+    SECRET_IN_BODY_FIELD_NUMBER: _builtins.int
+    ISSUER_FIELD_NUMBER: _builtins.int
+    authorization_endpoint: _builtins.str
+    token_endpoint: _builtins.str
+    client_id: _builtins.str
+    scope: _builtins.str
+    nonce: _builtins.str
+    """Made for one sign-in, good for ten minutes."""
+    secret_in_body: _builtins.bool
+    """The provider takes the client's secret in the body of the request only."""
+    issuer: _builtins.str
+    """What the redirect may carry as `iss` (RFC 9207)."""
+    def __init__(
+        self,
+        *,
+        authorization_endpoint: _builtins.str = ...,
+        token_endpoint: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        scope: _builtins.str = ...,
+        nonce: _builtins.str = ...,
+        secret_in_body: _builtins.bool = ...,
+        issuer: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorization_endpoint", b"authorization_endpoint", "client_id", b"client_id", "issuer", b"issuer", "nonce", b"nonce", "scope", b"scope", "secret_in_body", b"secret_in_body", "token_endpoint", b"token_endpoint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartOidcSignInResponse: _TypeAlias = StartOidcSignInResponse  # noqa: Y015
+
+@_typing.final
+class SignInWithOidcRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_TOKEN_FIELD_NUMBER: _builtins.int
+    NONCE_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    USER_AGENT_FIELD_NUMBER: _builtins.int
+    id_token: _builtins.str
+    nonce: _builtins.str
+    address: _builtins.str
+    user_agent: _builtins.str
+    def __init__(
+        self,
+        *,
+        id_token: _builtins.str = ...,
+        nonce: _builtins.str = ...,
+        address: _builtins.str = ...,
+        user_agent: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "id_token", b"id_token", "nonce", b"nonce", "user_agent", b"user_agent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignInWithOidcRequest: _TypeAlias = SignInWithOidcRequest  # noqa: Y015
+
+@_typing.final
+class LinkUserRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ISSUER_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    issuer: _builtins.str
+    """"" = the provider of the configuration."""
+    subject: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        issuer: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer", "name", b"name", "reason", b"reason", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LinkUserRequest: _TypeAlias = LinkUserRequest  # noqa: Y015
+
+@_typing.final
+class UnlinkUserRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ISSUER_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    issuer: _builtins.str
+    """"" = the provider of the configuration."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        issuer: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer", "name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnlinkUserRequest: _TypeAlias = UnlinkUserRequest  # noqa: Y015
+
+@_typing.final
+class UserIdentity(_message.Message):
+    """Who an account is at an OpenID provider."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
+    LAST_USED_AT_FIELD_NUMBER: _builtins.int
+    issuer: _builtins.str
+    subject: _builtins.str
+    created_by: _builtins.str
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def last_used_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        issuer: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        created_by: _builtins.str = ...,
+        last_used_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "last_used_at", b"last_used_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "created_by", b"created_by", "issuer", b"issuer", "last_used_at", b"last_used_at", "subject", b"subject"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UserIdentity: _TypeAlias = UserIdentity  # noqa: Y015
+
+@_typing.final
+class ChangeOwnPasswordRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CURRENT_FIELD_NUMBER: _builtins.int
+    PASSWORD_FIELD_NUMBER: _builtins.int
+    current: _builtins.str
+    password: _builtins.str
+    def __init__(
+        self,
+        *,
+        current: _builtins.str = ...,
+        password: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current", b"current", "password", b"password"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeOwnPasswordRequest: _TypeAlias = ChangeOwnPasswordRequest  # noqa: Y015
+
+@_typing.final
+class ListOwnSessionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOwnSessionsRequest: _TypeAlias = ListOwnSessionsRequest  # noqa: Y015
+
+@_typing.final
+class ListOwnSessionsResponse(_message.Message):
+    """Those that are good, the newest first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___UserSession]: ...
+    def __init__(
+        self,
+        *,
+        sessions: _abc.Iterable[Global___UserSession] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sessions", b"sessions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOwnSessionsResponse: _TypeAlias = ListOwnSessionsResponse  # noqa: Y015
+
+@_typing.final
+class UserSession(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    USER_AGENT_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    LAST_USED_AT_FIELD_NUMBER: _builtins.int
+    ENDS_AT_FIELD_NUMBER: _builtins.int
+    CURRENT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    address: _builtins.str
+    user_agent: _builtins.str
+    current: _builtins.bool
+    """The session of this call."""
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def last_used_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def ends_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        address: _builtins.str = ...,
+        user_agent: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        last_used_at: _timestamp_pb2.Timestamp | None = ...,
+        ends_at: _timestamp_pb2.Timestamp | None = ...,
+        current: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "ends_at", b"ends_at", "last_used_at", b"last_used_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "created_at", b"created_at", "current", b"current", "ends_at", b"ends_at", "id", b"id", "last_used_at", b"last_used_at", "user_agent", b"user_agent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UserSession: _TypeAlias = UserSession  # noqa: Y015
+
+@_typing.final
+class EndOwnSessionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EndOwnSessionRequest: _TypeAlias = EndOwnSessionRequest  # noqa: Y015
+
+@_typing.final
+class CreateOwnTokenRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    SELECTOR_FIELD_NUMBER: _builtins.int
+    DAYS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    role: _builtins.str
+    days: _builtins.int
+    @_builtins.property
+    def selector(self) -> Global___AccessSelector: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        role: _builtins.str = ...,
+        selector: Global___AccessSelector | None = ...,
+        days: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["selector", b"selector"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["days", b"days", "name", b"name", "role", b"role", "selector", b"selector"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateOwnTokenRequest: _TypeAlias = CreateOwnTokenRequest  # noqa: Y015
+
+@_typing.final
+class ListOwnTokensRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOwnTokensRequest: _TypeAlias = ListOwnTokensRequest  # noqa: Y015
+
+@_typing.final
 class AuthenticateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -4489,6 +5013,7 @@ class User(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     CREATED_BY_FIELD_NUMBER: _builtins.int
     LAST_SEEN_AT_FIELD_NUMBER: _builtins.int
+    IDENTITIES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     role: _builtins.str
     """The highest role of any rule that allows something; "" without one."""
@@ -4502,6 +5027,8 @@ class User(_message.Message):
     def created_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def last_seen_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def identities(self) -> _containers.RepeatedCompositeFieldContainer[Global___UserIdentity]: ...
     def __init__(
         self,
         *,
@@ -4514,10 +5041,11 @@ class User(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         created_by: _builtins.str = ...,
         last_seen_at: _timestamp_pb2.Timestamp | None = ...,
+        identities: _abc.Iterable[Global___UserIdentity] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "last_seen_at", b"last_seen_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "created_by", b"created_by", "display_name", b"display_name", "enabled", b"enabled", "groups", b"groups", "has_password", b"has_password", "last_seen_at", b"last_seen_at", "name", b"name", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "created_by", b"created_by", "display_name", b"display_name", "enabled", b"enabled", "groups", b"groups", "has_password", b"has_password", "identities", b"identities", "last_seen_at", b"last_seen_at", "name", b"name", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4585,15 +5113,23 @@ class GetAccountsStateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HAS_ADMINISTRATOR_FIELD_NUMBER: _builtins.int
+    OIDC_NAME_FIELD_NUMBER: _builtins.int
+    PASSWORDS_OFF_FIELD_NUMBER: _builtins.int
     has_administrator: _builtins.bool
+    oidc_name: _builtins.str
+    """Name of the OpenID provider that signs people in; "" without one."""
+    passwords_off: _builtins.bool
+    """Passwords are refused."""
     def __init__(
         self,
         *,
         has_administrator: _builtins.bool = ...,
+        oidc_name: _builtins.str = ...,
+        passwords_off: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_administrator", b"has_administrator"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_administrator", b"has_administrator", "oidc_name", b"oidc_name", "passwords_off", b"passwords_off"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

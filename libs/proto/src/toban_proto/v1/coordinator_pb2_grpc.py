@@ -470,6 +470,11 @@ class JobReaderStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListEventsRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListEventsResponse.FromString,
                 _registered_method=True)
+        self.GetReadTicket = channel.unary_unary(
+                '/toban_proto.v1.JobReader/GetReadTicket',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketResponse.FromString,
+                _registered_method=True)
 
 
 class JobReaderServicer:
@@ -563,6 +568,13 @@ class JobReaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetReadTicket(self, request, context):
+        """A permission to read the output of runs at log-archivers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobReaderServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -635,6 +647,11 @@ def add_JobReaderServicer_to_server(servicer, server):
                     servicer.ListEvents,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListEventsRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListEventsResponse.SerializeToString,
+            ),
+            'GetReadTicket': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReadTicket,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1016,6 +1033,33 @@ class JobReader:
             '/toban_proto.v1.JobReader/ListEvents',
             toban__proto_dot_v1_dot_coordinator__pb2.ListEventsRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.ListEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReadTicket(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/GetReadTicket',
+            toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1687,6 +1731,11 @@ class OperationsStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListAuditRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListAuditResponse.FromString,
                 _registered_method=True)
+        self.VerifyAudit = channel.unary_unary(
+                '/toban_proto.v1.Operations/VerifyAudit',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.VerifyAuditRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.VerifyAuditResponse.FromString,
+                _registered_method=True)
         self.DetachExecutor = channel.unary_unary(
                 '/toban_proto.v1.Operations/DetachExecutor',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DetachExecutorRequest.SerializeToString,
@@ -1781,6 +1830,13 @@ class OperationsServicer:
 
     def ListAudit(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyAudit(self, request, context):
+        """Checks a part of the hash chain over the audit.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1898,6 +1954,11 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.ListAudit,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListAuditRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListAuditResponse.SerializeToString,
+            ),
+            'VerifyAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyAudit,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.VerifyAuditRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.VerifyAuditResponse.SerializeToString,
             ),
             'DetachExecutor': grpc.unary_unary_rpc_method_handler(
                     servicer.DetachExecutor,
@@ -2056,6 +2117,33 @@ class Operations:
             '/toban_proto.v1.Operations/ListAudit',
             toban__proto_dot_v1_dot_coordinator__pb2.ListAuditRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.ListAuditResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/VerifyAudit',
+            toban__proto_dot_v1_dot_coordinator__pb2.VerifyAuditRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.VerifyAuditResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -2576,6 +2664,56 @@ class AccountsStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RevokeTokenRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
                 _registered_method=True)
+        self.ChangeOwnPassword = channel.unary_unary(
+                '/toban_proto.v1.Accounts/ChangeOwnPassword',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ChangeOwnPasswordRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SignOutResponse.FromString,
+                _registered_method=True)
+        self.ListOwnSessions = channel.unary_unary(
+                '/toban_proto.v1.Accounts/ListOwnSessions',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListOwnSessionsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListOwnSessionsResponse.FromString,
+                _registered_method=True)
+        self.EndOwnSession = channel.unary_unary(
+                '/toban_proto.v1.Accounts/EndOwnSession',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.EndOwnSessionRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
+        self.CreateOwnToken = channel.unary_unary(
+                '/toban_proto.v1.Accounts/CreateOwnToken',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateOwnTokenRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateTokenResponse.FromString,
+                _registered_method=True)
+        self.ListOwnTokens = channel.unary_unary(
+                '/toban_proto.v1.Accounts/ListOwnTokens',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListOwnTokensRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTokensResponse.FromString,
+                _registered_method=True)
+        self.RevokeOwnToken = channel.unary_unary(
+                '/toban_proto.v1.Accounts/RevokeOwnToken',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RevokeTokenRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
+        self.StartOidcSignIn = channel.unary_unary(
+                '/toban_proto.v1.Accounts/StartOidcSignIn',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.StartOidcSignInRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.StartOidcSignInResponse.FromString,
+                _registered_method=True)
+        self.SignInWithOidc = channel.unary_unary(
+                '/toban_proto.v1.Accounts/SignInWithOidc',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SignInWithOidcRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AuthenticateResponse.FromString,
+                _registered_method=True)
+        self.LinkUser = channel.unary_unary(
+                '/toban_proto.v1.Accounts/LinkUser',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.LinkUserRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
+        self.UnlinkUser = channel.unary_unary(
+                '/toban_proto.v1.Accounts/UnlinkUser',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.UnlinkUserRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+                _registered_method=True)
 
 
 class AccountsServicer:
@@ -2698,6 +2836,71 @@ class AccountsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ChangeOwnPassword(self, request, context):
+        """The account of the person who calls, with any role. A token must be as wide as the account.
+        The present password is checked as in a sign-in. Every session of the account ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListOwnSessions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndOwnSession(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateOwnToken(self, request, context):
+        """Its role is at most the highest role of the person. A token that a token makes ends with that token at the latest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListOwnTokens(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeOwnToken(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartOidcSignIn(self, request, context):
+        """Sign-in with an OpenID provider: where the browser goes, and then a session for the ID token that the site got for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignInWithOidc(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LinkUser(self, request, context):
+        """The identity at a provider that signs in to an account.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnlinkUser(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccountsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -2794,6 +2997,56 @@ def add_AccountsServicer_to_server(servicer, server):
             'RevokeToken': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeToken,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
+            ),
+            'ChangeOwnPassword': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeOwnPassword,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ChangeOwnPasswordRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SignOutResponse.SerializeToString,
+            ),
+            'ListOwnSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOwnSessions,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListOwnSessionsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListOwnSessionsResponse.SerializeToString,
+            ),
+            'EndOwnSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndOwnSession,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.EndOwnSessionRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
+            ),
+            'CreateOwnToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateOwnToken,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateOwnTokenRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.CreateTokenResponse.SerializeToString,
+            ),
+            'ListOwnTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOwnTokens,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListOwnTokensRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListTokensResponse.SerializeToString,
+            ),
+            'RevokeOwnToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeOwnToken,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RevokeTokenRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
+            ),
+            'StartOidcSignIn': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartOidcSignIn,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.StartOidcSignInRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.StartOidcSignInResponse.SerializeToString,
+            ),
+            'SignInWithOidc': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignInWithOidc,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SignInWithOidcRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AuthenticateResponse.SerializeToString,
+            ),
+            'LinkUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.LinkUser,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.LinkUserRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
+            ),
+            'UnlinkUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnlinkUser,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.UnlinkUserRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.SerializeToString,
             ),
     }
@@ -3309,6 +3562,276 @@ class Accounts:
             target,
             '/toban_proto.v1.Accounts/RevokeToken',
             toban__proto_dot_v1_dot_coordinator__pb2.RevokeTokenRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeOwnPassword(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/ChangeOwnPassword',
+            toban__proto_dot_v1_dot_coordinator__pb2.ChangeOwnPasswordRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.SignOutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOwnSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/ListOwnSessions',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListOwnSessionsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListOwnSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndOwnSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/EndOwnSession',
+            toban__proto_dot_v1_dot_coordinator__pb2.EndOwnSessionRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateOwnToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/CreateOwnToken',
+            toban__proto_dot_v1_dot_coordinator__pb2.CreateOwnTokenRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.CreateTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOwnTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/ListOwnTokens',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListOwnTokensRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeOwnToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/RevokeOwnToken',
+            toban__proto_dot_v1_dot_coordinator__pb2.RevokeTokenRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartOidcSignIn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/StartOidcSignIn',
+            toban__proto_dot_v1_dot_coordinator__pb2.StartOidcSignInRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.StartOidcSignInResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignInWithOidc(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/SignInWithOidc',
+            toban__proto_dot_v1_dot_coordinator__pb2.SignInWithOidcRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AuthenticateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LinkUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/LinkUser',
+            toban__proto_dot_v1_dot_coordinator__pb2.LinkUserRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnlinkUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Accounts/UnlinkUser',
+            toban__proto_dot_v1_dot_coordinator__pb2.UnlinkUserRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.AccountsChange.FromString,
             options,
             channel_credentials,

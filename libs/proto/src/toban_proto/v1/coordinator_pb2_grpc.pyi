@@ -151,6 +151,8 @@ class JobReaderStub:
     """The fire ledger: the outcome of each due slot."""
     ListTriggers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]
     ListEvents: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]
+    GetReadTicket: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetReadTicketRequest, _coordinator_pb2.GetReadTicketResponse]
+    """A permission to read the output of runs at log-archivers."""
 
 @_typing.type_check_only
 class JobReaderAsyncStub(JobReaderStub):
@@ -174,6 +176,8 @@ class JobReaderAsyncStub(JobReaderStub):
     """The fire ledger: the outcome of each due slot."""
     ListTriggers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]  # type: ignore[assignment]
     ListEvents: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]  # type: ignore[assignment]
+    GetReadTicket: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetReadTicketRequest, _coordinator_pb2.GetReadTicketResponse]  # type: ignore[assignment]
+    """A permission to read the output of runs at log-archivers."""
 
 class JobReaderServicer(metaclass=_abc_1.ABCMeta):
     """---- callers: admin-web, admin-cli"""
@@ -278,6 +282,14 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ListEventsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListEventsResponse, _abc.Awaitable[_coordinator_pb2.ListEventsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetReadTicket(
+        self,
+        request: _coordinator_pb2.GetReadTicketRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.GetReadTicketResponse, _abc.Awaitable[_coordinator_pb2.GetReadTicketResponse]]:
+        """A permission to read the output of runs at log-archivers."""
 
 def add_JobReaderServicer_to_server(servicer: JobReaderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
@@ -443,6 +455,8 @@ class OperationsStub:
     ListSettings: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSettingsRequest, _coordinator_pb2.ListSettingsResponse]
     UpdateSetting: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateSettingRequest, _coordinator_pb2.Setting]
     ListAudit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListAuditRequest, _coordinator_pb2.ListAuditResponse]
+    VerifyAudit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.VerifyAuditRequest, _coordinator_pb2.VerifyAuditResponse]
+    """Checks a part of the hash chain over the audit."""
     DetachExecutor: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DetachExecutorRequest, _coordinator_pb2.Executor]
     DrainExecutor: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DrainExecutorRequest, _coordinator_pb2.Executor]
     UndrainExecutor: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UndrainExecutorRequest, _coordinator_pb2.Executor]
@@ -471,6 +485,8 @@ class OperationsAsyncStub(OperationsStub):
     ListSettings: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSettingsRequest, _coordinator_pb2.ListSettingsResponse]  # type: ignore[assignment]
     UpdateSetting: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateSettingRequest, _coordinator_pb2.Setting]  # type: ignore[assignment]
     ListAudit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListAuditRequest, _coordinator_pb2.ListAuditResponse]  # type: ignore[assignment]
+    VerifyAudit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.VerifyAuditRequest, _coordinator_pb2.VerifyAuditResponse]  # type: ignore[assignment]
+    """Checks a part of the hash chain over the audit."""
     DetachExecutor: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DetachExecutorRequest, _coordinator_pb2.Executor]  # type: ignore[assignment]
     DrainExecutor: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DrainExecutorRequest, _coordinator_pb2.Executor]  # type: ignore[assignment]
     UndrainExecutor: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UndrainExecutorRequest, _coordinator_pb2.Executor]  # type: ignore[assignment]
@@ -514,6 +530,14 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ListAuditRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListAuditResponse, _abc.Awaitable[_coordinator_pb2.ListAuditResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def VerifyAudit(
+        self,
+        request: _coordinator_pb2.VerifyAuditRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.VerifyAuditResponse, _abc.Awaitable[_coordinator_pb2.VerifyAuditResponse]]:
+        """Checks a part of the hash chain over the audit."""
 
     @_abc_1.abstractmethod
     def DetachExecutor(
@@ -655,6 +679,22 @@ class AccountsStub:
     CreateToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CreateTokenRequest, _coordinator_pb2.CreateTokenResponse]
     ListTokens: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListTokensRequest, _coordinator_pb2.ListTokensResponse]
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]
+    ChangeOwnPassword: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ChangeOwnPasswordRequest, _coordinator_pb2.SignOutResponse]
+    """The account of the person who calls, with any role. A token must be as wide as the account.
+    The present password is checked as in a sign-in. Every session of the account ends.
+    """
+    ListOwnSessions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListOwnSessionsRequest, _coordinator_pb2.ListOwnSessionsResponse]
+    EndOwnSession: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EndOwnSessionRequest, _coordinator_pb2.AccountsChange]
+    CreateOwnToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CreateOwnTokenRequest, _coordinator_pb2.CreateTokenResponse]
+    """Its role is at most the highest role of the person. A token that a token makes ends with that token at the latest."""
+    ListOwnTokens: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListOwnTokensRequest, _coordinator_pb2.ListTokensResponse]
+    RevokeOwnToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]
+    StartOidcSignIn: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.StartOidcSignInRequest, _coordinator_pb2.StartOidcSignInResponse]
+    """Sign-in with an OpenID provider: where the browser goes, and then a session for the ID token that the site got for it."""
+    SignInWithOidc: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SignInWithOidcRequest, _coordinator_pb2.AuthenticateResponse]
+    LinkUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.LinkUserRequest, _coordinator_pb2.AccountsChange]
+    """The identity at a provider that signs in to an account."""
+    UnlinkUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UnlinkUserRequest, _coordinator_pb2.AccountsChange]
 
 @_typing.type_check_only
 class AccountsAsyncStub(AccountsStub):
@@ -681,6 +721,22 @@ class AccountsAsyncStub(AccountsStub):
     CreateToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CreateTokenRequest, _coordinator_pb2.CreateTokenResponse]  # type: ignore[assignment]
     ListTokens: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListTokensRequest, _coordinator_pb2.ListTokensResponse]  # type: ignore[assignment]
     RevokeToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    ChangeOwnPassword: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ChangeOwnPasswordRequest, _coordinator_pb2.SignOutResponse]  # type: ignore[assignment]
+    """The account of the person who calls, with any role. A token must be as wide as the account.
+    The present password is checked as in a sign-in. Every session of the account ends.
+    """
+    ListOwnSessions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListOwnSessionsRequest, _coordinator_pb2.ListOwnSessionsResponse]  # type: ignore[assignment]
+    EndOwnSession: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EndOwnSessionRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    CreateOwnToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CreateOwnTokenRequest, _coordinator_pb2.CreateTokenResponse]  # type: ignore[assignment]
+    """Its role is at most the highest role of the person. A token that a token makes ends with that token at the latest."""
+    ListOwnTokens: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListOwnTokensRequest, _coordinator_pb2.ListTokensResponse]  # type: ignore[assignment]
+    RevokeOwnToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    StartOidcSignIn: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.StartOidcSignInRequest, _coordinator_pb2.StartOidcSignInResponse]  # type: ignore[assignment]
+    """Sign-in with an OpenID provider: where the browser goes, and then a session for the ID token that the site got for it."""
+    SignInWithOidc: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SignInWithOidcRequest, _coordinator_pb2.AuthenticateResponse]  # type: ignore[assignment]
+    LinkUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.LinkUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """The identity at a provider that signs in to an account."""
+    UnlinkUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UnlinkUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
 
 class AccountsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -816,6 +872,82 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
     def RevokeToken(
         self,
         request: _coordinator_pb2.RevokeTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+
+    @_abc_1.abstractmethod
+    def ChangeOwnPassword(
+        self,
+        request: _coordinator_pb2.ChangeOwnPasswordRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.SignOutResponse, _abc.Awaitable[_coordinator_pb2.SignOutResponse]]:
+        """The account of the person who calls, with any role. A token must be as wide as the account.
+        The present password is checked as in a sign-in. Every session of the account ends.
+        """
+
+    @_abc_1.abstractmethod
+    def ListOwnSessions(
+        self,
+        request: _coordinator_pb2.ListOwnSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListOwnSessionsResponse, _abc.Awaitable[_coordinator_pb2.ListOwnSessionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def EndOwnSession(
+        self,
+        request: _coordinator_pb2.EndOwnSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateOwnToken(
+        self,
+        request: _coordinator_pb2.CreateOwnTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.CreateTokenResponse, _abc.Awaitable[_coordinator_pb2.CreateTokenResponse]]:
+        """Its role is at most the highest role of the person. A token that a token makes ends with that token at the latest."""
+
+    @_abc_1.abstractmethod
+    def ListOwnTokens(
+        self,
+        request: _coordinator_pb2.ListOwnTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListTokensResponse, _abc.Awaitable[_coordinator_pb2.ListTokensResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RevokeOwnToken(
+        self,
+        request: _coordinator_pb2.RevokeTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+
+    @_abc_1.abstractmethod
+    def StartOidcSignIn(
+        self,
+        request: _coordinator_pb2.StartOidcSignInRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.StartOidcSignInResponse, _abc.Awaitable[_coordinator_pb2.StartOidcSignInResponse]]:
+        """Sign-in with an OpenID provider: where the browser goes, and then a session for the ID token that the site got for it."""
+
+    @_abc_1.abstractmethod
+    def SignInWithOidc(
+        self,
+        request: _coordinator_pb2.SignInWithOidcRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AuthenticateResponse, _abc.Awaitable[_coordinator_pb2.AuthenticateResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def LinkUser(
+        self,
+        request: _coordinator_pb2.LinkUserRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """The identity at a provider that signs in to an account."""
+
+    @_abc_1.abstractmethod
+    def UnlinkUser(
+        self,
+        request: _coordinator_pb2.UnlinkUserRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
 

@@ -143,22 +143,53 @@ class Step(_message.Message):
     CALLABLE_FIELD_NUMBER: _builtins.int
     PYTHON_PATH_FIELD_NUMBER: _builtins.int
     HEARTBEAT_SECONDS_FIELD_NUMBER: _builtins.int
+    INTERPRETER_FIELD_NUMBER: _builtins.int
+    WARM_FIELD_NUMBER: _builtins.int
+    PRELOAD_FIELD_NUMBER: _builtins.int
+    COMMAND_FIELD_NUMBER: _builtins.int
+    ARGS_FIELD_NUMBER: _builtins.int
+    PROJECT_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    HTTP_JSON_FIELD_NUMBER: _builtins.int
+    CONTAINER_JSON_FIELD_NUMBER: _builtins.int
+    KUBERNETES_JSON_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     name: _builtins.str
     type: _builtins.str
-    """command | python | django | http (later kinds are refused with UNSUPPORTED_STEP)."""
+    """command | python | django | http | container | kubernetes (later kinds are refused with UNSUPPORTED_STEP)."""
     timeout_seconds: _builtins.int
     cancelable: _builtins.bool
     callable: _builtins.str
     """python: "package.module:function", called with the payload."""
     heartbeat_seconds: _builtins.int
     """Seconds for which the job may be silent on TOBAN_SOCKET; 0 = for ever."""
+    interpreter: _builtins.str
+    """python, django: the interpreter; empty = the executor's own."""
+    warm: _builtins.bool
+    """python, django: fork from a process that has its imports loaded, where the executor keeps such processes."""
+    command: _builtins.str
+    """django: the management command, with its arguments before the options that the payload names."""
+    project: _builtins.str
+    """django: the folder of manage.py, and the settings module (empty = as manage.py has it)."""
+    settings: _builtins.str
+    http_json: _builtins.str
+    """http: the request as a JSON object with the keys of the manifest."""
+    container_json: _builtins.str
+    """container: image, arguments, limits … as a JSON object with the keys of the manifest."""
+    kubernetes_json: _builtins.str
+    """kubernetes: image, arguments, resources … as a JSON object with the keys of the manifest."""
     @_builtins.property
     def argv(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def python_path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """python: folders prepended to sys.path."""
 
+    @_builtins.property
+    def preload(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """warm: the modules to import there; empty = what the step itself imports."""
+
+    @_builtins.property
+    def args(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
@@ -171,10 +202,20 @@ class Step(_message.Message):
         callable: _builtins.str = ...,
         python_path: _abc.Iterable[_builtins.str] | None = ...,
         heartbeat_seconds: _builtins.int = ...,
+        interpreter: _builtins.str = ...,
+        warm: _builtins.bool = ...,
+        preload: _abc.Iterable[_builtins.str] | None = ...,
+        command: _builtins.str = ...,
+        args: _abc.Iterable[_builtins.str] | None = ...,
+        project: _builtins.str = ...,
+        settings: _builtins.str = ...,
+        http_json: _builtins.str = ...,
+        container_json: _builtins.str = ...,
+        kubernetes_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["argv", b"argv", "callable", b"callable", "cancelable", b"cancelable", "heartbeat_seconds", b"heartbeat_seconds", "id", b"id", "name", b"name", "python_path", b"python_path", "timeout_seconds", b"timeout_seconds", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "argv", b"argv", "callable", b"callable", "cancelable", b"cancelable", "command", b"command", "container_json", b"container_json", "heartbeat_seconds", b"heartbeat_seconds", "http_json", b"http_json", "id", b"id", "interpreter", b"interpreter", "kubernetes_json", b"kubernetes_json", "name", b"name", "preload", b"preload", "project", b"project", "python_path", b"python_path", "settings", b"settings", "timeout_seconds", b"timeout_seconds", "type", b"type", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -403,8 +444,8 @@ class StartResult(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     accepted: _builtins.bool
     refusal: _builtins.str
-    """STALE_EPOCH, WRONG_INCARNATION, TOMBSTONE, TOKEN_TOO_OLD, LEASE_EXPIRED, DRAINING, NO_SLOT, UNSUPPORTED_STEP, PROGRAM_NOT_ALLOWED,
-    SPAWN_FAILED. The tombstone is stored before a refusal, so a refused attempt can never start (except WRONG_INCARNATION and STALE_EPOCH).
+    """STALE_EPOCH, WRONG_INCARNATION, TOMBSTONE, TOKEN_TOO_OLD, LEASE_EXPIRED, DRAINING, NO_SLOT, STEP_NOT_HERE, UNSUPPORTED_STEP,
+    PROGRAM_NOT_ALLOWED, SPAWN_FAILED. The tombstone is stored before a refusal, so a refused attempt can never start (except WRONG_INCARNATION and STALE_EPOCH).
     """
     message: _builtins.str
     state: _common_pb2.AttemptState.ValueType

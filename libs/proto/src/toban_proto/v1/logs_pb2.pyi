@@ -351,6 +351,7 @@ class ReadLogRequest(_message.Message):
     BYTE_TO_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     TO_SEQ_FIELD_NUMBER: _builtins.int
+    TICKET_FIELD_NUMBER: _builtins.int
     run_id: _builtins.int
     token: _builtins.int
     """0 = every attempt in order."""
@@ -393,6 +394,10 @@ class ReadLogRequest(_message.Message):
     def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Only the attempts with these tokens; empty = as `token` says."""
 
+    @_builtins.property
+    def ticket(self) -> _common_pb2.ReadTicket:
+        """Of GetReadTicket, with this run. A stream with follow ends with its ticket (TICKET_EXPIRED): continue with another one."""
+
     def __init__(
         self,
         *,
@@ -414,10 +419,11 @@ class ReadLogRequest(_message.Message):
         byte_to: _builtins.int = ...,
         tokens: _abc.Iterable[_builtins.int] | None = ...,
         to_seq: _builtins.int = ...,
+        ticket: _common_pb2.ReadTicket | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "since", b"since", "until", b"until"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "since", b"since", "ticket", b"ticket", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "byte_from", b"byte_from", "byte_to", b"byte_to", "follow", b"follow", "from_seq", b"from_seq", "grep", b"grep", "head", b"head", "level", b"level", "raw", b"raw", "regex", b"regex", "run_id", b"run_id", "since", b"since", "streams", b"streams", "tail", b"tail", "to_seq", b"to_seq", "token", b"token", "tokens", b"tokens", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "byte_from", b"byte_from", "byte_to", b"byte_to", "follow", b"follow", "from_seq", b"from_seq", "grep", b"grep", "head", b"head", "level", b"level", "raw", b"raw", "regex", b"regex", "run_id", b"run_id", "since", b"since", "streams", b"streams", "tail", b"tail", "ticket", b"ticket", "to_seq", b"to_seq", "token", b"token", "tokens", b"tokens", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -455,6 +461,7 @@ class ReadLogResponse(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     BYTE_OFFSET_FIELD_NUMBER: _builtins.int
     EXPIRED_LINES_FIELD_NUMBER: _builtins.int
+    READ_TO_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     at_end: _builtins.bool
     """With follow: all attempts known so far are sealed and read to their end. The reader decides whether the run may continue."""
@@ -464,6 +471,10 @@ class ReadLogResponse(_message.Message):
     expired_lines: _builtins.int
     """Number of deleted lines of the attempt: they were older than log_retention_days_archive. Sent before its other lines, and again at the end
     when it has grown.
+    """
+    read_to: _builtins.int
+    """With follow: every line of the attempt up to this one was read, also what the filters leave out; 0 = unknown. A reader that continues
+    with `after` need not have it read again.
     """
     @_builtins.property
     def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogLine]:
@@ -478,10 +489,11 @@ class ReadLogResponse(_message.Message):
         data: _builtins.bytes = ...,
         byte_offset: _builtins.int = ...,
         expired_lines: _builtins.int = ...,
+        read_to: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_end", b"at_end", "byte_offset", b"byte_offset", "data", b"data", "expired_lines", b"expired_lines", "lines", b"lines", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_end", b"at_end", "byte_offset", b"byte_offset", "data", b"data", "expired_lines", b"expired_lines", "lines", b"lines", "read_to", b"read_to", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -492,15 +504,21 @@ class DescribeLogRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
+    TICKET_FIELD_NUMBER: _builtins.int
     run_id: _builtins.int
+    @_builtins.property
+    def ticket(self) -> _common_pb2.ReadTicket:
+        """Of GetReadTicket, with this run."""
+
     def __init__(
         self,
         *,
         run_id: _builtins.int = ...,
+        ticket: _common_pb2.ReadTicket | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "ticket", b"ticket"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -579,6 +597,7 @@ class SearchLogRequest(_message.Message):
     REGEX_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     AFTER_FIELD_NUMBER: _builtins.int
+    TICKET_FIELD_NUMBER: _builtins.int
     level: _builtins.str
     grep: _builtins.str
     regex: _builtins.bool
@@ -600,6 +619,10 @@ class SearchLogRequest(_message.Message):
     def after(self) -> Global___SearchPosition:
         """Continue after this position: that of the last response to the same request."""
 
+    @_builtins.property
+    def ticket(self) -> _common_pb2.ReadTicket:
+        """Of GetReadTicket, with all of these runs."""
+
     def __init__(
         self,
         *,
@@ -612,10 +635,11 @@ class SearchLogRequest(_message.Message):
         regex: _builtins.bool = ...,
         limit: _builtins.int = ...,
         after: Global___SearchPosition | None = ...,
+        ticket: _common_pb2.ReadTicket | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "since", b"since", "until", b"until"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "since", b"since", "ticket", b"ticket", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "grep", b"grep", "level", b"level", "limit", b"limit", "regex", b"regex", "run_ids", b"run_ids", "since", b"since", "streams", b"streams", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "grep", b"grep", "level", b"level", "limit", b"limit", "regex", b"regex", "run_ids", b"run_ids", "since", b"since", "streams", b"streams", "ticket", b"ticket", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -102,7 +102,7 @@ class LogIngest:
 
 
 class LogReaderStub:
-    """Called by admin-web and admin-cli.
+    """Called by admin-web and admin-cli. Each request needs a read ticket of a coordinator (JobReader.GetReadTicket).
     """
 
     def __init__(self, channel):
@@ -129,7 +129,7 @@ class LogReaderStub:
 
 
 class LogReaderServicer:
-    """Called by admin-web and admin-cli.
+    """Called by admin-web and admin-cli. Each request needs a read ticket of a coordinator (JobReader.GetReadTicket).
     """
 
     def Read(self, request, context):
@@ -179,7 +179,7 @@ def add_LogReaderServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LogReader:
-    """Called by admin-web and admin-cli.
+    """Called by admin-web and admin-cli. Each request needs a read ticket of a coordinator (JobReader.GetReadTicket).
     """
 
     @staticmethod

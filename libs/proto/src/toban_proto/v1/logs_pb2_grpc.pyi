@@ -58,7 +58,7 @@ class LogIngestServicer(metaclass=_abc_1.ABCMeta):
 def add_LogIngestServicer_to_server(servicer: LogIngestServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class LogReaderStub:
-    """Called by admin-web and admin-cli."""
+    """Called by admin-web and admin-cli. Each request needs a read ticket of a coordinator (JobReader.GetReadTicket)."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -72,7 +72,7 @@ class LogReaderStub:
 
 @_typing.type_check_only
 class LogReaderAsyncStub(LogReaderStub):
-    """Called by admin-web and admin-cli."""
+    """Called by admin-web and admin-cli. Each request needs a read ticket of a coordinator (JobReader.GetReadTicket)."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Read: _aio.UnaryStreamMultiCallable[_logs_pb2.ReadLogRequest, _logs_pb2.ReadLogResponse]  # type: ignore[assignment]
@@ -82,7 +82,7 @@ class LogReaderAsyncStub(LogReaderStub):
     """Searches the lines of many runs. One call does a bounded amount of work and returns its position, from which the next call continues."""
 
 class LogReaderServicer(metaclass=_abc_1.ABCMeta):
-    """Called by admin-web and admin-cli."""
+    """Called by admin-web and admin-cli. Each request needs a read ticket of a coordinator (JobReader.GetReadTicket)."""
 
     @_abc_1.abstractmethod
     def Read(

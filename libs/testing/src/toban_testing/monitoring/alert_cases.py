@@ -90,6 +90,8 @@ CASES = {
         of("toban_lost_commits_total", 1),
         lead="2m",
     ),
+    "TobanAuditChanged": Case(of("toban_audit_problems", 1), of("toban_audit_problems", 0)),
+    "TobanAuditNotChained": Case(of("toban_audit_unchained_seconds", 150), of("toban_audit_unchained_seconds", 60)),
     "TobanSlotsOverdue": Case(
         of("toban_watchdog_alarm", 1) | of("toban_schedules_overdue_seconds", 0, OTHER),
         of("toban_watchdog_alarm", 0) | of("toban_schedules_overdue_seconds", 20, OTHER),
@@ -132,6 +134,12 @@ CASES = {
         of("toban_breakers", 0, f'{COORDINATOR}, state="open"')
         | of("toban_breakers", 3, f'{COORDINATOR}, state="half_open"'),
     ),
+    "TobanWebhookDown": Case(
+        of("toban_webhooks", 1, f'{COORDINATOR}, state="down"'),
+        of("toban_webhooks", 0, f'{COORDINATOR}, state="down"')
+        | of("toban_webhooks", 3, f'{COORDINATOR}, state="failing"'),
+    ),
+    "TobanWebhooksUnsent": Case(of("toban_webhook_overdue_seconds", 301), of("toban_webhook_overdue_seconds", 300)),
     "TobanLimitsIdle": Case(of("toban_limits_idle", 1), of("toban_limits_idle", 0)),
     "TobanLimitBlocked": Case(of("toban_limits_blocked_seconds", 3601), of("toban_limits_blocked_seconds", 3600)),
     "TobanRunsStuck": Case(

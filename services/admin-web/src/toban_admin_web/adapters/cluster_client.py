@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from toban_admin_web.adapters.convert import from_proto
+from toban_admin_web.decide.api_rules import SLOW_READS
 from toban_admin_web.decide.view_models import (
+    AuditEntry,
+    AuditQuery,
     Cluster,
     Executor,
     Fire,
@@ -17,11 +20,12 @@ from toban_admin_web.decide.view_models import (
     RunQuery,
     Schedule,
 )
+from toban_admin_web.ports.cluster import ReadTicket
 from toban_admin_web.ports.people import Credential
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
-from toban_proto.v1.coordinator_pb2_grpc import JobReaderStub
+from toban_proto.v1.coordinator_pb2_grpc import JobReaderStub, OperationsStub
 from toban_runtime.clock import Clock
 from toban_transport.convert import timestamp_to_pb
 from toban_transport.person_rules import ADDRESS, CREDENTIAL
@@ -29,6 +33,8 @@ from toban_transport.replica_client import Fleet
 
 # A coordinator that does not respond within this time is skipped for another one, seconds.
 ATTEMPT_SECONDS = 1.5
+# A filter with few hits reads the whole audit log, at any coordinator.
+AUDIT_SECONDS = SLOW_READS["Operations.ListAudit"]
 
 
 class ClusterClient:
@@ -102,6 +108,28 @@ class ClusterClient:
     def run(self, run_id: int) -> Run:
         """GetRun."""
         return from_proto(Run, self._call("GetRun", pb.GetRunRequest(id=run_id)))
+
+    def read_ticket(self, *run_ids: int) -> ReadTicket:
+        """GetReadTicket."""
+        return ReadTicket(
+            self._call("GetReadTicket", pb.GetReadTicketRequest(run_ids=run_ids)).ticket.SerializeToString()
+        )
+
+    def audit(self, query: AuditQuery) -> PageOf[AuditEntry]:
+        """ListAudit."""
+        request = pb.ListAuditRequest(
+            page=Page(cursor=query.cursor),
+            actor=query.actor,
+            action=query.action,
+            target=query.target,
+            address=query.address,
+        )
+        response = self._coordinators.call(
+            lambda channel: OperationsStub(channel).ListAudit, request, timeout=AUDIT_SECONDS, metadata=self._metadata
+        )
+        return PageOf(
+            items=tuple(from_proto(AuditEntry, item) for item in response.entries), next_cursor=response.next_cursor
+        )
 
     def _call(self, method: str, request: Any) -> Any:
         remaining = self._ends_at - self._clock.monotonic()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from toban_admin_web.decide.view_models import LogLine, LogPart
+from toban_admin_web.adapters.convert import to_proto
+from toban_admin_web.decide.view_models import FoundLines, LogLine, LogPart, LogPlace
+from toban_admin_web.ports.cluster import ReadTicket
 from toban_domain.errors import ErrorCode, TobanError
-from toban_proto.v1 import logs_pb2
+from toban_proto.v1 import common_pb2, logs_pb2
 from toban_proto.v1.logs_pb2_grpc import LogReaderStub
 from toban_transport.replica_client import Fleet
 
@@ -25,25 +28,75 @@ class LogClient:
     def __init__(self, *, archivers: Fleet) -> None:
         self._archivers = archivers
 
-    def tail(self, run_id: int, *, lines: int, seconds: float) -> Sequence[LogPart]:
+    def tail(self, run_id: int, ticket: ReadTicket, *, lines: int, seconds: float) -> Sequence[LogPart]:
         """Read, the last lines only."""
-        request = logs_pb2.ReadLogRequest(run_id=run_id, tail=lines)
+        request = _request(run_id, ticket, tail=lines)
         # Stored lines arrive at once, so an archiver without a response in its share of the time is skipped.
         share = seconds / min(2, max(1, len(self._archivers.addresses)))
         return list(self._read(request, share, leave_silent=True))
 
-    def follow(self, run_id: int, *, token: int, from_seq: int, seconds: float) -> Iterator[LogPart]:
+    def follow(
+        self, run_id: int, ticket: ReadTicket, *, token: int, from_seq: int, seconds: float
+    ) -> Iterator[LogPart]:
         """Read with follow. It ends without an error after `seconds`."""
-        request = logs_pb2.ReadLogRequest(run_id=run_id, token=token, from_seq=from_seq, follow=True)
+        request = _request(run_id, ticket, token=token, from_seq=from_seq, follow=True)
         try:
             yield from self._read(request, seconds)
         except TobanError as error:
             if error.code is not ErrorCode.DEADLINE_EXCEEDED:
                 raise
 
-    def whole(self, run_id: int, *, seconds: float) -> Iterator[LogPart]:
+    def whole(self, run_id: int, ticket: ReadTicket, *, seconds: float) -> Iterator[LogPart]:
         """Read."""
-        return self._read(logs_pb2.ReadLogRequest(run_id=run_id), seconds)
+        return self._read(_request(run_id, ticket), seconds)
+
+    def select(
+        self, run_id: int, ticket: ReadTicket, fields: Mapping[str, Any], *, seconds: float
+    ) -> Iterator[LogPart]:
+        """Read with any selection."""
+        streams = [number for number, name in STREAMS.items() if name in fields["streams"]]
+        request = to_proto(logs_pb2.ReadLogRequest, {**fields, "run_id": run_id, "streams": streams})
+        request.ticket.ParseFromString(ticket)
+        return self._read(request, seconds)
+
+    def search(
+        self,
+        run_ids: Sequence[int],
+        ticket: ReadTicket,
+        fields: Mapping[str, Any],
+        *,
+        after: LogPlace | None,
+        seconds: float,
+    ) -> FoundLines:
+        """Search, one call. What came before a stream broke is kept, and the rest is for the next call."""
+        streams = [number for number, name in STREAMS.items() if name in fields["streams"]]
+        request = to_proto(logs_pb2.SearchLogRequest, {**fields, "run_ids": run_ids, "streams": streams})
+        request.ticket.ParseFromString(ticket)
+        if after is not None:
+            request.after.run_id, request.after.token, request.after.seq = after.run, after.token, after.seq
+        lines: list[tuple[int, LogLine]] = []
+        place, last, broken = after, logs_pb2.SearchLogResponse(), False
+        try:
+            for response in self._archivers.stream(
+                lambda channel: LogReaderStub(channel).Search, request, timeout=seconds
+            ):
+                last = response
+                lines += [(hit.run_id, _line(hit.token, hit.line)) for hit in response.hits]
+                if response.position.run_id:
+                    at = response.position
+                    place = LogPlace(run=at.run_id, token=at.token, seq=at.seq)
+        except TobanError as error:
+            if place == after or error.code not in (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED):
+                raise
+            broken = True
+        return FoundLines(
+            lines=lines,
+            place=place,
+            cut=broken or bool(last.cut),
+            runs=last.runs,
+            bytes=last.bytes,
+            expired_attempts=last.expired_attempts,
+        )
 
     def _read(
         self, request: logs_pb2.ReadLogRequest, seconds: float, *, leave_silent: bool = False
@@ -56,6 +109,10 @@ class LogClient:
             yield LogPart(token=response.token, lines=lines, at_end=response.at_end)
 
 
+def _request(run_id: int, ticket: ReadTicket, **given: Any) -> logs_pb2.ReadLogRequest:
+    return logs_pb2.ReadLogRequest(run_id=run_id, ticket=common_pb2.ReadTicket.FromString(ticket), **given)
+
+
 def _line(token: int, line: logs_pb2.LogLine) -> LogLine:
     return LogLine(
         token=token,
@@ -64,4 +121,5 @@ def _line(token: int, line: logs_pb2.LogLine) -> LogLine:
         stream=STREAMS.get(line.stream, "system"),
         text=line.text.decode("utf-8", "replace"),
         partial=line.partial,
+        level=line.level,
     )

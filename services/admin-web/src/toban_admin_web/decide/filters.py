@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from toban_admin_web.decide.status_styles import STATE_GROUPS
-from toban_admin_web.decide.view_models import RunQuery
-from toban_domain.run import RunState
+from toban_admin_web.decide.view_models import AuditQuery, RunQuery
+from toban_domain.concurrency import SCOPES
+from toban_domain.run import ORIGINS, RunState
 
 LIMITS = (25, 50, 100, 200)
 DEFAULT_LIMIT = 50
 MAX_TEXT = 200
 _LOCAL = re.compile(r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?", re.ASCII)
-
-
-ORIGINS = ("slot", "demand", "event", "rerun")
-SCOPES = ("system", "account", "user")
 _TEXTS = ("job", "schedule", "executor")
+AUDIT_FILTERS = ("actor", "action", "target", "address")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +82,6 @@ def parse_filter(query: Mapping[str, str]) -> RunFilter:
     given = {name: query.get(name, "").strip()[:MAX_TEXT] for name in (*_TEXTS, "state", "origin", "scope", "label")}
     times = {name: query.get(name, "").strip() for name in ("since", "until")}
     limit = query.get("limit", "")
-    cursor = query.get("cursor", "")
     kept = {
         "state": given["state"] in STATE_GROUPS or given["state"] in RunState.__members__,
         "origin": given["origin"] in ORIGINS,
@@ -96,8 +93,20 @@ def parse_filter(query: Mapping[str, str]) -> RunFilter:
         **{name: text if _moment(text) else "" for name, text in times.items()},
         ahead=query.get("ahead", "") == "1",
         limit=int(limit) if limit in {str(one) for one in LIMITS} else DEFAULT_LIMIT,
-        cursor=cursor if cursor.isascii() and cursor.isdigit() and len(cursor) < 20 else "",
+        cursor=_cursor(query.get("cursor", "")),
     )
+
+
+def parse_audit_filter(query: Mapping[str, str]) -> AuditQuery:
+    """The filters of the audit in a URL; a cursor that is none counts as absent."""
+    return AuditQuery(
+        **{name: query.get(name, "").strip()[:MAX_TEXT] for name in AUDIT_FILTERS},
+        cursor=_cursor(query.get("cursor", "")),
+    )
+
+
+def _cursor(text: str) -> str:
+    return text if text.isascii() and text.isdigit() and len(text) < 20 else ""
 
 
 def _moment(text: str) -> datetime | None:

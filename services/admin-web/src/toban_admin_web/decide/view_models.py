@@ -5,8 +5,8 @@ Times are UTC, None when unset. Tokens and epochs are integers of up to 63 bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -196,6 +196,38 @@ class Executor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One action of a person or a certificate. `seq` 0 = not in the hash chain yet."""
+
+    id: int
+    at: datetime | None
+    actor: str
+    action: str
+    target: str
+    before_json: str
+    after_json: str
+    reason: str
+    address: str
+    service: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditQuery:
+    """Which actions; "" = any."""
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    address: str = ""
+    cursor: str = ""
+
+    def url_query(self) -> dict[str, str]:
+        """These filters for a URL, from the first page on."""
+        return {name: value for name, value in asdict(self).items() if value and name != "cursor"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """One coordinator."""
 
@@ -233,7 +265,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line of output. `stream` is stdout, stderr or system (written by the executor). `partial`: the stream's next line continues it."""
+    """One line of output. `stream` is stdout, stderr or system (written by the executor). `partial`: the stream's next line continues it.
+
+    `level` is that of a structured line; "" for others.
+    """
 
     token: int
     seq: int
@@ -241,6 +276,7 @@ class LogLine:
     stream: str
     text: str
     partial: bool
+    level: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +286,64 @@ class LogPart:
     token: int
     lines: tuple[LogLine, ...]
     at_end: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPlace:
+    """How far a search is: up to this line of this run; the whole run when `token` is 0."""
+
+    run: int
+    token: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLines:
+    """A part of a search: (run, line) of each hit. `cut`: there may be more behind `place`."""
+
+    lines: Sequence[tuple[int, LogLine]]
+    place: LogPlace | None
+    cut: bool
+    runs: int
+    bytes: int
+    expired_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSession:
+    """A session of the person; `current` is that of this request."""
+
+    id: int
+    address: str
+    user_agent: str
+    created_at: datetime | None
+    last_used_at: datetime | None
+    ends_at: datetime | None
+    current: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSelector:
+    """Which jobs a token is for; empty = all."""
+
+    job: str
+    labels: Mapping[str, str]
+    scope: str
+    scope_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiToken:
+    """An API token of the person."""
+
+    id: int
+    name: str
+    role: str
+    selector: AccessSelector | None
+    ends_at: datetime | None
+    last_used_at: datetime | None
+    last_used_from: str
+    revoked: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

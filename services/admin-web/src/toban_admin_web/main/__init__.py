@@ -44,13 +44,16 @@ def run() -> int:
         )
     # gunicorn owns and closes the descriptor.
     app = GunicornApp(
-        listener=listener.detach(), threads=config.http_threads, build_site=partial(_build_worker, config, port)
+        listener=listener.detach(),
+        workers=config.http_workers,
+        threads=config.http_threads,
+        build_site=partial(_build_worker, config, port),
     )
     app.run()
     return 0
 
 
-def _build_worker(config: AdminWebConfig, http_port: int, stopping: threading.Event) -> SiteWorker:
+def _build_worker(config: AdminWebConfig, http_port: int, stopping: threading.Event, number: int) -> SiteWorker:
     from toban_admin_web.main.worker import SiteWorker
 
-    return SiteWorker(config=config, http_port=http_port, stopping=stopping)
+    return SiteWorker(config=config, http_port=http_port, stopping=stopping, number=number)

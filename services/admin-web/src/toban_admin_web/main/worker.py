@@ -5,14 +5,36 @@ from __future__ import annotations
 import threading
 from functools import partial
 
+from toban_admin_web.adapters.api_client import ApiClient
 from toban_admin_web.adapters.cluster_client import ClusterClient
+from toban_admin_web.adapters.hook_client import HookClient
 from toban_admin_web.adapters.log_client import LogClient
+from toban_admin_web.adapters.oidc_token import TokenEndpoint
 from toban_admin_web.adapters.people_client import PeopleClient
+from toban_admin_web.adapters.webhook_client import WebhookClient
+from toban_admin_web.adapters.webhook_http import WebhookPoster
 from toban_admin_web.config import AdminWebConfig
 from toban_admin_web.loops.probe import Probe
+from toban_admin_web.loops.webhooks import WebhookSender
 from toban_admin_web.server.app import create_app
 from toban_admin_web.server.health import Health
-from toban_admin_web.views import cluster, executors, jobs, log, runs, schedules, sign_in
+from toban_admin_web.views import (
+    account,
+    api_docs,
+    audit,
+    cluster,
+    executors,
+    hooks,
+    jobs,
+    log,
+    oidc,
+    runs,
+    schedules,
+    sign_in,
+)
+from toban_admin_web.views.api import routes
+from toban_admin_web.views.api.all_endpoints import ENDPOINTS
+from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.session_gate import SessionGate
 from toban_admin_web.views.view_context import StreamSlots, ViewContext
 from toban_domain.version import VERSION
@@ -22,6 +44,7 @@ from toban_observability.error_rate import ErrorRate
 from toban_observability.metrics import build_info
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
+from toban_runtime.json_http import JsonHttp
 from toban_runtime.lifecycle import write_ready_file
 from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
@@ -29,14 +52,23 @@ from toban_transport.tls_reload import CertificateWatch
 
 SERVICE = "admin-web"
 HINT = "See what runs with `make status`, start it with `make up`"
-VIEWS = tuple(module.views for module in (cluster, executors, jobs, log, runs, schedules, sign_in))
+# Applying many manifests takes longer than a page.
+API_WRITE_SECONDS = 30.0
+VIEWS = tuple(
+    module.views
+    for module in (account, api_docs, audit, cluster, executors, hooks, jobs, log, oidc, runs, schedules, sign_in)
+)
 
 
 class SiteWorker:
-    """Built after the fork. `app` is the Flask application and `context` the dependencies of its views."""
+    """Built after the fork. `app` is the Flask application and `context` the dependencies of its views.
 
-    def __init__(self, *, config: AdminWebConfig, http_port: int, stopping: threading.Event) -> None:
+    `number` counts the workers of the process from 0 on. They share nothing, as replicas do.
+    """
+
+    def __init__(self, *, config: AdminWebConfig, http_port: int, stopping: threading.Event, number: int = 0) -> None:
         self._config = config
+        self._number = number
         self._http_port = http_port
         clock, tls = SystemClock(), TlsFiles(config.tls_dir)
         replicas = partial(Fleet, tls=tls, trust_domain=config.trust_domain, hint=HINT)
@@ -46,10 +78,19 @@ class SiteWorker:
             open_reader=lambda seconds, credential: ClusterClient(
                 coordinators=self._coordinators, clock=clock, seconds=seconds, credential=credential
             ),
+            open_caller=lambda credential: ApiClient(
+                coordinators=self._coordinators,
+                credential=credential,
+                read_seconds=config.request_seconds,
+                write_seconds=API_WRITE_SECONDS,
+            ),
+            rate=RequestRate(per_minute=config.api_rate, clock=clock),
             gate=SessionGate(
                 people=PeopleClient(coordinators=self._coordinators, clock=clock), proxies=config.http_proxies
             ),
+            id_tokens=TokenEndpoint(http=JsonHttp(ca_file=config.oidc_ca_file), secret=config.oidc_client_secret),
             logs=LogClient(archivers=self._archivers),
+            hooks=HookClient(coordinators=self._coordinators),
             clock=clock,
             stream_slots=StreamSlots(config.max_streams),
             stopping=stopping,
@@ -57,6 +98,7 @@ class SiteWorker:
         )
         self.app = create_app(web_dir=config.web_dir, clock=clock, ids=IdSource(), http_names=config.http_names)
         self.context.install(self.app, VIEWS)
+        routes.install(self.app, ENDPOINTS)
         certificate = CertificateWatch(tls=tls, clock=clock)
         errors = ErrorRate({"toban_site_requests_total": lambda labels: labels["status"].startswith("5")})
 
@@ -65,6 +107,11 @@ class SiteWorker:
             errors.sample(clock.monotonic())
 
         self._probe = Probe(upstreams=[self._coordinators, self._archivers], on_tick=on_tick)
+        self._webhooks = WebhookSender(
+            outbox=WebhookClient(coordinators=self._coordinators),
+            poster=WebhookPoster(allow=config.webhook_allow, ca_file=config.webhook_ca_file),
+            senders=config.webhook_senders_of(number),
+        )
         health = Health(
             upstreams=self._probe.serving,
             streams=self.context.stream_slots.usage,
@@ -72,18 +119,21 @@ class SiteWorker:
             tls=tls,
             clock=clock,
         )
-        self._admin = AdminThread(config.admin_host, config.admin_port, health.document)
+        self._admin = AdminThread(config.admin_host, config.admin_port_of(number), health.document)
 
     def start(self, parent_pid: int) -> None:
         """Opens the admin port and reports the ports to the launcher; called when the worker serves."""
         build_info(SERVICE, VERSION)
         tracing.setup(SERVICE, VERSION)
         self._probe.start()
+        self._webhooks.start()
         admin_port = self._admin.start()
-        write_ready_file(self._config.ready_file, http_port=self._http_port, admin_port=admin_port, pid=parent_pid)
+        if self._number == 0:
+            write_ready_file(self._config.ready_file, http_port=self._http_port, admin_port=admin_port, pid=parent_pid)
 
     def stop(self) -> None:
         """Ends connections and threads; called when the worker has finished its requests."""
+        self._webhooks.stop()
         self.close()
         self._admin.stop()
         self._probe.stop()

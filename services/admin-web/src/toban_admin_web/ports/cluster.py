@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NewType, Protocol
 
 from toban_admin_web.decide.view_models import (
+    AuditEntry,
+    AuditQuery,
     Cluster,
     Executor,
     Fire,
+    FoundLines,
     Job,
     LogPart,
+    LogPlace,
     NextSlot,
     PageOf,
     Run,
     RunQuery,
     Schedule,
 )
+
+ReadTicket = NewType("ReadTicket", bytes)
+"""A coordinator's permission to read the output of a run, serialised."""
 
 
 class ClusterReader(Protocol):
@@ -55,15 +62,39 @@ class ClusterReader(Protocol):
     def run(self, run_id: int) -> Run:
         """One run with attempts and events. Raises RUN_NOT_FOUND."""
 
+    def read_ticket(self, *run_ids: int) -> ReadTicket:
+        """What a log-archiver needs to give the output of these runs, for a minute. Raises PERMISSION_DENIED."""
+
+    def audit(self, query: AuditQuery) -> PageOf[AuditEntry]:
+        """Newest first; it may take longer than the others. Raises PERMISSION_DENIED for people without role admin for everything."""
+
 
 class LogSource(Protocol):
-    """LogReader."""
+    """LogReader. Every call needs the ticket of its run."""
 
-    def tail(self, run_id: int, *, lines: int, seconds: float) -> Sequence[LogPart]:
+    def tail(self, run_id: int, ticket: ReadTicket, *, lines: int, seconds: float) -> Sequence[LogPart]:
         """The last stored lines."""
 
-    def follow(self, run_id: int, *, token: int, from_seq: int, seconds: float) -> Iterator[LogPart]:
+    def follow(
+        self, run_id: int, ticket: ReadTicket, *, token: int, from_seq: int, seconds: float
+    ) -> Iterator[LogPart]:
         """New lines of one attempt from a sequence number on, or of all attempts (token 0); ends after `seconds`."""
 
-    def whole(self, run_id: int, *, seconds: float) -> Iterator[LogPart]:
+    def whole(self, run_id: int, ticket: ReadTicket, *, seconds: float) -> Iterator[LogPart]:
         """All stored lines."""
+
+    def select(
+        self, run_id: int, ticket: ReadTicket, fields: Mapping[str, Any], *, seconds: float
+    ) -> Iterator[LogPart]:
+        """The stored lines that `fields` of ReadLogRequest select; `streams` by name. Raises INVALID_ARGUMENT."""
+
+    def search(
+        self,
+        run_ids: Sequence[int],
+        ticket: ReadTicket,
+        fields: Mapping[str, Any],
+        *,
+        after: LogPlace | None,
+        seconds: float,
+    ) -> FoundLines:
+        """Lines of several runs, as far as one call goes; `fields` of SearchLogRequest, `streams` by name. Raises INVALID_ARGUMENT."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from toban_admin_web.decide.oidc_request import Pending
+from toban_admin_web.decide.view_models import ApiToken, UserSession
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """The session of a request, which goes with each call for it, and where its person is."""
+    """The session or API token of a request, which goes with each call for it, and where its person is."""
 
     secret: str = field(repr=False)
     address: str
@@ -22,20 +26,85 @@ class SignedIn:
     role: str
 
 
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """An API token to make: the most that it may do, for one job or ("") all, and for how many days."""
+
+    name: str
+    role: str
+    job: str
+    days: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignInWays:
+    """How people sign in: with a password, with an OpenID provider of this name ("" = none), or both."""
+
+    passwords: bool
+    provider: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcStart:
+    """What a sign-in with the provider needs. The nonce is good for one."""
+
+    authorization_endpoint: str
+    token_endpoint: str
+    client_id: str
+    scope: str
+    nonce: str
+    secret_in_body: bool
+    issuer: str
+
+
 class People(Protocol):
     """Accounts. Every call raises TobanError UNAVAILABLE or DEADLINE_EXCEEDED when no coordinator answers."""
 
     def has_administrator(self) -> bool:
         """Whether there is an administrator who can sign in."""
 
-    def person(self, credential: Credential) -> SignedIn | None:
-        """Whose session it is; None when it is good no more."""
+    def sign_in_ways(self) -> SignInWays:
+        """What the sign-in page offers."""
+
+    def start_oidc(self) -> OidcStart:
+        """Raises RESOURCE_INVALID_STATE without a provider, PROVIDER_UNAVAILABLE."""
+
+    def sign_in_with_oidc(self, id_token: str, nonce: str, *, address: str, user_agent: str) -> str:
+        """The secret of a new session. Raises UNAUTHENTICATED, PERMISSION_DENIED, PROVIDER_UNAVAILABLE, RESOURCE_EXHAUSTED."""
+
+    def person(self, credential: Credential, *, max_age: float = 0.0) -> SignedIn | None:
+        """Whose session or token it is, as it was at most `max_age` seconds ago; None when it is no longer valid."""
 
     def sign_in(self, user: str, password: str, *, address: str, user_agent: str) -> str:
         """The secret of a new session. Raises UNAUTHENTICATED, and RESOURCE_EXHAUSTED with `retry_after_seconds`."""
 
-    def sign_out(self, secret: str, *, everywhere: bool) -> None:
+    def sign_out(self, secret: str, *, everywhere: bool, address: str) -> None:
         """Ends this session, or all of its person."""
+
+    def change_password(self, credential: Credential, current: str, password: str) -> None:
+        """Of the person; all of their sessions end. Raises UNAUTHENTICATED for a wrong `current`, INVALID_ARGUMENT, RESOURCE_EXHAUSTED."""
+
+    def sessions(self, credential: Credential) -> Sequence[UserSession]:
+        """Those of the person that are good."""
+
+    def end_session(self, credential: Credential, session_id: int) -> None:
+        """Raises NOT_FOUND."""
+
+    def tokens(self, credential: Credential) -> Sequence[ApiToken]:
+        """Those of the person, the newest first."""
+
+    def create_token(self, credential: Credential, new: NewToken) -> str:
+        """The secret. Raises INVALID_ARGUMENT, PERMISSION_DENIED for a role above the own one, RESOURCE_EXHAUSTED."""
+
+    def revoke_token(self, credential: Credential, token_id: int) -> None:
+        """Raises NOT_FOUND."""
 
     def make_first(self, link: str, *, user: str, password: str, address: str) -> None:
         """The first administrator. Raises UNAUTHENTICATED for a link that is not good, INVALID_ARGUMENT, ALREADY_EXISTS."""
+
+
+class IdTokens(Protocol):
+    """The OpenID provider, as the site needs it."""
+
+    def id_token(self, start: OidcStart, pending: Pending, code: str, *, host_header: str) -> str:
+        """The token for a code. Raises UNAUTHENTICATED for a code that is not good, PROVIDER_UNAVAILABLE."""

@@ -11,9 +11,10 @@ from jinja2 import StrictUndefined
 from werkzeug.routing import IntegerConverter, Map
 
 from toban_admin_web.decide.allowed_hosts import is_allowed
+from toban_admin_web.decide.api_rules import is_for_programs
 from toban_admin_web.decide.languages import LANGUAGES
 from toban_admin_web.decide.translations import Translations
-from toban_admin_web.server import errors, language, request_metrics, template_helpers
+from toban_admin_web.server import api_problems, errors, language, request_metrics, template_helpers
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 
@@ -81,6 +82,7 @@ def create_app(*, web_dir: Path, clock: Clock, ids: IdSource, http_names: Sequen
     language.install(app)
     template_helpers.install(app, load_translations(web_dir), clock)
     errors.install(app, ids)
+    api_problems.install(app, ids)
     app.before_request(lambda: _reject_invalid(http_names))
     return app
 
@@ -100,7 +102,11 @@ def _reject_invalid(http_names: Sequence[str]) -> Response | None:
     if not is_allowed(request.environ.get("HTTP_HOST", ""), http_names):
         g.problem = "host"
         abort(MISDIRECTED)
-    if request.method not in READ_METHODS and request.routing_exception is not None:
+    if (
+        request.method not in READ_METHODS
+        and request.routing_exception is not None
+        and not is_for_programs(request.path)
+    ):
         abort(405)
     if "\0" in request.path or any("\0" in value for value in request.args.values()):
         abort(400)

@@ -7,21 +7,15 @@ from dataclasses import dataclass
 from flask import Flask, Response, g, make_response, render_template, request
 from werkzeug.exceptions import HTTPException
 
+from toban_admin_web.decide.api_rules import is_for_programs
 from toban_admin_web.decide.filters import wants_part
+from toban_admin_web.decide.problems import RETRY_SECONDS, page_status
+from toban_admin_web.server import api_problems
 from toban_domain.errors import GRPC_STATUS, ErrorCode, TobanError
 from toban_observability.logs import get_logger
 from toban_runtime.ids import IdSource
 
-RETRY_SECONDS = 5
 UNREACHABLE = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
-_HTTP = {
-    "INVALID_ARGUMENT": 400,
-    "NOT_FOUND": 404,
-    "UNIMPLEMENTED": 501,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 503,
-    "RESOURCE_EXHAUSTED": 503,
-}
 
 _log = get_logger(__name__)
 
@@ -44,10 +38,21 @@ class Problem:
 
 
 def install(app: Flask, ids: IdSource) -> None:
-    """Error pages for every error of `app`."""
-    app.register_error_handler(TobanError, lambda error: _respond(_from_cluster(error)))
-    app.register_error_handler(HTTPException, lambda error: _respond(_from_http(error)))
-    app.register_error_handler(Exception, lambda error: _respond(_from_bug(error, ids.token_hex(6))))
+    """Error pages for every error of `app`, problem documents for those of the API."""
+
+    def from_cluster(error: TobanError) -> Response:
+        return api_problems.from_cluster(error) if is_for_programs(request.path) else _respond(_from_cluster(error))
+
+    def from_http(error: HTTPException) -> Response:
+        return api_problems.from_http(error) if is_for_programs(request.path) else _respond(_from_http(error))
+
+    def from_defect(error: Exception) -> Response:
+        problem = _from_bug(error, ids.token_hex(6))
+        return api_problems.from_defect(problem.error_id) if is_for_programs(request.path) else _respond(problem)
+
+    app.register_error_handler(TobanError, from_cluster)
+    app.register_error_handler(HTTPException, from_http)
+    app.register_error_handler(Exception, from_defect)
 
 
 def _from_cluster(error: TobanError) -> Problem:
@@ -57,7 +62,7 @@ def _from_cluster(error: TobanError) -> Problem:
     if error.code is ErrorCode.PERMISSION_DENIED and error.detail.get("user"):
         return Problem(status=403, name="forbidden", message=error.message)
     return Problem(
-        status=_HTTP.get(GRPC_STATUS[error.code], 502),
+        status=page_status(error),
         name=_name(error.code),
         message=error.message,
         tried=tuple(str(one) for one in tried) if isinstance(tried, list) else (),
@@ -83,7 +88,13 @@ def _from_http(error: HTTPException) -> Problem:
 
 
 def _from_bug(error: Exception, error_id: str) -> Problem:
-    _log.error("request failed with an unexpected error", error_id=error_id, path=request.path, exc_info=error)
+    _log.error(
+        "request failed with an unexpected error",
+        error_id=error_id,
+        request_id=g.get("request_id", ""),
+        path=request.path,
+        exc_info=error,
+    )
     return Problem(status=500, name="internal", error_id=error_id)
 
 

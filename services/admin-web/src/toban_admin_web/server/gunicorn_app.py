@@ -1,6 +1,6 @@
-"""gunicorn for this service: a parent that never imports gRPC, which must not be forked, and one worker with threads.
+"""gunicorn for this service: a parent that never imports gRPC, which must not be forked, and workers with threads.
 
-The parent restarts the worker when it ends. docs/adr/0021-site-view-models-and-gunicorn.md explains the subclasses.
+The parent restarts a worker when it ends. docs/adr/0021-site-view-models-and-gunicorn.md explains the subclasses.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from itertools import count
 from types import FrameType
 from typing import Any, Protocol, cast
 
@@ -77,12 +78,19 @@ class TimeoutThreadWorker(ThreadWorker):
 
 
 class GunicornApp(BaseApplication):
-    """Serves on `listener` (the descriptor of a bound socket) until SIGTERM or SIGINT. `build_site` runs once in each worker."""
+    """Serves on `listener` (the descriptor of a bound socket) until SIGTERM or SIGINT.
 
-    def __init__(self, *, listener: int, threads: int, build_site: Callable[[threading.Event], Site]) -> None:
+    `build_site` runs once in each worker, with its number: from 0 on, and the one that replaces another has the same.
+    """
+
+    def __init__(
+        self, *, listener: int, workers: int, threads: int, build_site: Callable[[threading.Event, int], Site]
+    ) -> None:
         self.stopping = threading.Event()
         self._listener = listener
+        self._workers = workers
         self._threads = threads
+        self._number = 0
         self._build_site = build_site
         self._site: Site | None = None
         super().__init__()
@@ -91,7 +99,7 @@ class GunicornApp(BaseApplication):
         """Settings that differ from gunicorn's defaults."""
         settings: dict[str, Any] = {
             "bind": f"fd://{self._listener}",
-            "workers": 1,
+            "workers": self._workers,
             "threads": self._threads,
             "worker_class": TimeoutThreadWorker,
             "worker_connections": self._threads * CONNECTIONS_PER_THREAD,
@@ -101,6 +109,7 @@ class GunicornApp(BaseApplication):
             "control_socket_disable": True,
             # X-Forwarded-* headers are never trusted.
             "forwarded_allow_ips": "",
+            "pre_fork": self._choose_number,
             "post_worker_init": self._start_site,
             "worker_exit": self._stop_site,
         }
@@ -109,8 +118,13 @@ class GunicornApp(BaseApplication):
 
     def load(self) -> Any:
         """Builds the site, in the worker."""
-        self._site = self._build_site(self.stopping)
+        self._site = self._build_site(self.stopping, self._number)
         return self._site.app
+
+    def _choose_number(self, arbiter: Any, worker: Any) -> None:
+        """The lowest that no living worker has, in the parent; the fork takes it along."""
+        taken = {one.number for one in arbiter.WORKERS.values()}
+        worker.number = self._number = next(number for number in count() if number not in taken)
 
     def _start_site(self, worker: Any) -> None:
         if self._site is not None:

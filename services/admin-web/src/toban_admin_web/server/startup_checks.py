@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import socket
 
+from toban_admin_web.adapters.webhook_http import WebhookPoster
 from toban_admin_web.config import AdminWebConfig
 from toban_admin_web.decide.allowed_hosts import is_loopback
 from toban_runtime.config_checks import ConfigError
 from toban_transport.tls import TlsFiles
 
 BACKLOG = 256
+MAX_PORT = 65535
 
 
 def check_config(config: AdminWebConfig) -> None:
@@ -22,8 +24,16 @@ def check_config(config: AdminWebConfig) -> None:
     if not (config.web_dir / "templates").is_dir():
         raise ConfigError(f"SCHEDULER_WEB_DIR: {config.web_dir} has no templates; name the folder web/ of this release")
     TlsFiles(config.tls_dir)
-    # The worker binds it again, where a failure would be a traceback only.
-    _bind(config.admin_host, config.admin_port, "SCHEDULER_ADMIN_PORT").close()
+    WebhookPoster(allow=config.webhook_allow, ca_file=config.webhook_ca_file)
+    last = config.admin_port_of(config.http_workers - 1)
+    if last > MAX_PORT:
+        raise ConfigError(
+            f"SCHEDULER_ADMIN_PORT: the last of {config.http_workers} workers would have port {last}; "
+            f"choose {MAX_PORT - config.http_workers + 1} or less"
+        )
+    for worker in range(config.http_workers):
+        # The worker binds it again, where a failure would be a traceback only.
+        _bind(config.admin_host, config.admin_port_of(worker), "SCHEDULER_ADMIN_PORT").close()
 
 
 def listen(config: AdminWebConfig) -> socket.socket:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from flask import Blueprint, Response, g, request
 
 from toban_admin_web.decide.log_cursor import parse_cursor
+from toban_admin_web.ports.cluster import ReadTicket
 from toban_admin_web.views.log_stream import LogEvent, LogStream
+from toban_admin_web.views.stream_response import EVENT_STREAM, stream_response
 from toban_admin_web.views.view_context import ViewContext, context, reader
-from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.errors import TobanError
 
 DOWNLOAD_SECONDS = 600.0
 RETRY_MILLISECONDS = 2000
@@ -21,40 +23,30 @@ views = Blueprint("log", __name__)
 @views.get("/runs/<id:run_id>/log/stream")
 def stream(run_id: int) -> Response:
     """Events `lines`, `unavailable` and `end`; the id of each is the cursor to resume from (Last-Event-ID or ?after=)."""
-    cursor = parse_cursor(request.headers.get("Last-Event-ID", "") or request.args.get("after", ""))
-    reader().run(run_id)
-    events = LogStream(context=context(), run_id=run_id, cursor=cursor, credential=g.credential).events()
-    response = _in_slot(lambda: _encode(events), "text/event-stream")
-    # Disables buffering in proxies, which would delay the events.
-    response.headers["X-Accel-Buffering"] = "no"
-    return response
+    return log_events(run_id, request.args.get("after", ""))
+
+
+def log_events(run_id: int, after: str) -> Response:
+    """The output from the event Last-Event-ID, or `after`, on. Raises RUN_NOT_FOUND, and RESOURCE_EXHAUSTED when no stream slot is free."""
+    run = reader().run(run_id)
+    cursor = parse_cursor(request.headers.get("Last-Event-ID", "") or after)
+    events = LogStream(context=context(), run=run, cursor=cursor, credential=g.credential).events()
+    return stream_response(lambda: encode_events(events), EVENT_STREAM)
 
 
 @views.get("/runs/<id:run_id>/log.txt")
 def download(run_id: int) -> Response:
     """All stored output as text; terminal codes are kept."""
     reader().run(run_id)
+    ticket = reader().read_ticket(run_id)
     here = context()
-    response = _in_slot(lambda: _file(here, run_id), "text/plain; charset=utf-8")
+    response = stream_response(lambda: _file(here, run_id, ticket), "text/plain; charset=utf-8")
     response.headers["Content-Disposition"] = f'attachment; filename="run-{run_id}.log"'
     return response
 
 
-def _in_slot(body: Callable[[], Iterator[bytes]], content_type: str) -> Response:
-    """A long response that occupies a stream slot until it ends. Raises RESOURCE_EXHAUSTED when none is free."""
-    slots = context().stream_slots
-    release = slots.acquire()
-    if release is None:
-        raise TobanError(
-            ErrorCode.RESOURCE_EXHAUSTED,
-            f"all {slots.size} log streams are in use; close a page with a live log, or raise SCHEDULER_HTTP_THREADS",
-        )
-    response = Response(body(), content_type=content_type)
-    response.call_on_close(release)
-    return response
-
-
-def _encode(events: Iterator[LogEvent]) -> Iterator[bytes]:
+def encode_events(events: Iterator[LogEvent]) -> Iterator[bytes]:
+    """As server-sent events."""
     yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
     for event in events:
         if event.name == "idle":
@@ -65,11 +57,11 @@ def _encode(events: Iterator[LogEvent]) -> Iterator[bytes]:
         yield f"id: {event.cursor}\nevent: {event.name}\ndata: {data}\n\n".encode()
 
 
-def _file(here: ViewContext, run_id: int) -> Iterator[bytes]:
+def _file(here: ViewContext, run_id: int, ticket: ReadTicket) -> Iterator[bytes]:
     token = 0
     ends_at = here.clock.monotonic() + DOWNLOAD_SECONDS
     try:
-        for part in here.logs.whole(run_id, seconds=DOWNLOAD_SECONDS):
+        for part in here.logs.whole(run_id, ticket, seconds=DOWNLOAD_SECONDS):
             for line in part.lines:
                 if here.clock.monotonic() > ends_at:
                     yield f"\n[toban] the log ends here: the download exceeded {DOWNLOAD_SECONDS:g} s\n".encode()

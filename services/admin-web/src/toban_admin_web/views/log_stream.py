@@ -10,6 +10,7 @@ from toban_admin_web.decide.log_cursor import Cursor, NextStep, ReadState, next_
 from toban_admin_web.decide.log_text import clean
 from toban_admin_web.decide.status_styles import is_terminal
 from toban_admin_web.decide.view_models import LogPart, Run
+from toban_admin_web.ports.cluster import ClusterReader, ReadTicket
 from toban_admin_web.ports.people import Credential
 from toban_admin_web.views.view_context import ViewContext
 from toban_domain.errors import ErrorCode, TobanError
@@ -23,6 +24,8 @@ RETRY_SECONDS = 2.0
 CALL_SECONDS = 3.0
 # Longest stream, seconds; the browser then reconnects.
 STREAM_SECONDS = 1800.0
+# A read ticket is good for a minute; each read is admitted by GetRun as well, seconds.
+TICKET_SECONDS = 30.0
 # The person may not read this any more; the browser asks again and is sent to the sign-in.
 _ENDED = frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED})
 
@@ -37,15 +40,18 @@ class LogEvent:
 
 
 class LogStream:
-    """One reader of one run's output, from `cursor` on."""
+    """One reader of one run's output, from `cursor` on. `run` is as it was a moment ago."""
 
-    def __init__(self, *, context: ViewContext, run_id: int, cursor: Cursor, credential: Credential) -> None:
+    def __init__(self, *, context: ViewContext, run: Run, cursor: Cursor, credential: Credential) -> None:
         self._context = context
         self._credential = credential
-        self._run_id = run_id
+        self._run_id = run.id
+        self._first: Run | None = run
         self._cursor = cursor
         self._sealed = False
         self._ended_at: float | None = None
+        self._ticket: ReadTicket | None = None
+        self._ticket_until = 0.0
 
     def events(self) -> Iterator[LogEvent]:
         """Until the output is complete, the process stops, or STREAM_SECONDS have passed."""
@@ -53,9 +59,11 @@ class LogStream:
         ends_at = clock.monotonic() + STREAM_SECONDS
         while not stopping.is_set() and clock.monotonic() < ends_at:
             try:
-                run = self._context.open_reader(CALL_SECONDS, self._credential).run(self._run_id)
-                yield from self._read(run)
+                reader = self._context.open_reader(CALL_SECONDS, self._credential)
+                run, self._first = self._first or reader.run(self._run_id), None
+                yield from self._read(run, reader)
             except TobanError as error:
+                self._ticket = None
                 yield LogEvent("unavailable", self._cursor, {"message": error.message})
                 if error.code in _ENDED:
                     return
@@ -69,13 +77,14 @@ class LogStream:
             if step is NextStep.WAIT:
                 stopping.wait(PAUSE_SECONDS)
 
-    def _read(self, run: Run) -> Iterator[LogEvent]:
+    def _read(self, run: Run, reader: ClusterReader) -> Iterator[LogEvent]:
         self._sealed = False
         if is_terminal(run.state) and self._ended_at is None:
             self._ended_at = self._context.clock.monotonic()
         attempts = {attempt.token: attempt.attempt for attempt in run.attempts}
         parts = self._context.logs.follow(
             self._run_id,
+            self._good_ticket(reader),
             token=self._cursor.token,
             from_seq=self._cursor.seq + 1,
             seconds=READ_SECONDS if self._ended_at is None else LAST_READ_SECONDS,
@@ -90,6 +99,12 @@ class LogStream:
                     self._cursor = Cursor(part.token, 0)
             if self._context.stopping.is_set():
                 return
+
+    def _good_ticket(self, reader: ClusterReader) -> ReadTicket:
+        now = self._context.clock.monotonic()
+        if self._ticket is None or now >= self._ticket_until:
+            self._ticket, self._ticket_until = reader.read_ticket(self._run_id), now + TICKET_SECONDS
+        return self._ticket
 
     def _state(self, run: Run) -> ReadState:
         return ReadState(

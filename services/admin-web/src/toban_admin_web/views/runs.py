@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from flask import Blueprint, Response, request
 
-from toban_admin_web.decide.filters import LIMITS, ORIGINS, parse_filter, wants_part
+from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
 from toban_admin_web.decide.json_fields import indent, parse_progress
 from toban_admin_web.decide.log_text import clean, join_partial
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
 from toban_admin_web.decide.view_models import LogLine, Run
 from toban_admin_web.views.view_context import context, page, reader
 from toban_domain.errors import TobanError
-from toban_domain.run import RunState
+from toban_domain.run import ORIGINS, RunState
 
 # Lines of output in a page before its script follows the log, and the time limit for reading them, seconds.
 TAIL_LINES = 500
@@ -59,7 +59,8 @@ class _LogTail:
         self.error = ""
         lines: list[LogLine] = []
         try:
-            for part in context().logs.tail(run.id, lines=TAIL_LINES, seconds=LOG_SECONDS):
+            ticket = reader().read_ticket(run.id)
+            for part in context().logs.tail(run.id, ticket, lines=TAIL_LINES, seconds=LOG_SECONDS):
                 lines += part.lines
         except TobanError as error:
             self.error = error.message

@@ -9,6 +9,7 @@ from typing import Any
 
 from flask import Flask, Response, abort, g, make_response, redirect, request, url_for
 
+from toban_admin_web.decide.api_rules import is_for_programs
 from toban_admin_web.decide.browser_safety import (
     FORM,
     SESSION,
@@ -25,6 +26,8 @@ from toban_admin_web.ports.people import Credential, People
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 FIRST = frozenset({"sign_in.first", "sign_in.make_first"})
+# A person of the provider can be the first administrator, too.
+OIDC_VIEWS = frozenset({"oidc.begin", "oidc.finish"})
 OPEN = FIRST | {"sign_in.ask", "sign_in.enter"}
 FORBIDDEN, UNAUTHENTICATED, SEE_OTHER = 403, 401, 303
 FORM_SECONDS = 3600
@@ -49,12 +52,15 @@ class SessionGate:
         return client_address(request.remote_addr or "", forwarded, proxies=self.proxies)
 
     def _admit(self) -> Response | None:
-        if request.endpoint == "static":
+        # The API has a gate of its own (api/gate.py), which every route of it passes; messages to hooks are signed.
+        if request.endpoint == "static" or is_for_programs(request.path):
             return None
         writes = request.method not in SAFE_METHODS
-        if writes and not _is_ours():
+        if writes and not is_own_page():
             g.problem = "origin"
             abort(FORBIDDEN)
+        if request.endpoint in OIDC_VIEWS:
+            return None
         if not self.people.has_administrator():
             return None if request.endpoint in FIRST else _send_to(url_for("sign_in.first"))
         if request.endpoint in FIRST:
@@ -84,17 +90,17 @@ def form_secret() -> str:
 
 def keep_form_secret(response: Response) -> Response:
     """Sets the cookie of `form_secret`."""
-    return _set_cookie(response, FORM, form_secret(), max_age=FORM_SECONDS)
+    return set_cookie(response, FORM, form_secret(), max_age=FORM_SECONDS)
 
 
 def keep_session(response: Response, secret: str) -> Response:
     """Sets the cookie of a new session; it ends with the browser, or on the server."""
-    return _set_cookie(response, SESSION, secret, max_age=None)
+    return set_cookie(response, SESSION, secret, max_age=None)
 
 
 def forget_session(response: Response) -> Response:
     """Removes the cookie of the session."""
-    return _set_cookie(response, SESSION, "", max_age=0)
+    return set_cookie(response, SESSION, "", max_age=0)
 
 
 def require_form_token(secret: str) -> None:
@@ -131,28 +137,31 @@ def _here() -> str:
     return local_path(f"{request.path}?{query}" if query else request.path)
 
 
-def _is_ours() -> bool:
+def is_own_page() -> bool:
+    """Whether a request that writes comes from a page of the site."""
     headers = request.headers
     origin, fetch_site = headers.get("Origin", ""), headers.get("Sec-Fetch-Site", "")
-    return is_same_origin(origin=origin, fetch_site=fetch_site, host_header=_host())
+    return is_same_origin(origin=origin, fetch_site=fetch_site, host_header=host_header())
 
 
-def _host() -> str:
+def host_header() -> str:
+    """The name and port under which the site was asked; one that is allowed."""
     return str(request.environ.get("HTTP_HOST", ""))
 
 
 def _cookie(kind: str) -> str:
-    value = request.cookies.get(cookie_name(kind, _host()), "")
+    value = request.cookies.get(cookie_name(kind, host_header()), "")
     return value if _SECRET.fullmatch(value) else ""
 
 
-def _set_cookie(response: Response, kind: str, value: str, *, max_age: int | None) -> Response:
+def set_cookie(response: Response, kind: str, value: str, *, max_age: int | None) -> Response:
+    """A cookie of this very host that scripts do not see; `max_age` None = until the browser ends."""
     response.set_cookie(
-        cookie_name(kind, _host()),
+        cookie_name(kind, host_header()),
         value,
         max_age=max_age,
         path="/",
-        secure=not is_plain(_host()),
+        secure=not is_plain(host_header()),
         httponly=True,
         samesite="Lax",
     )

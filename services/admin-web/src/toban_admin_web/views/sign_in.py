@@ -1,4 +1,4 @@
-"""Signing in and out, the own account, and the first administrator."""
+"""Signing in and out, and the first administrator."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from toban_admin_web.views.session_gate import (
     see_other,
     session_secret,
 )
-from toban_admin_web.views.view_context import context, page
+from toban_admin_web.views.view_context import context
 from toban_domain.errors import ErrorCode, TobanError
 
 TOO_MANY, WRONG, INVALID = 429, 401, 400
-_WRONG_PASSWORD = frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.RESOURCE_EXHAUSTED})
+# PERMISSION_DENIED: passwords are switched off.
+_WRONG_PASSWORD = frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.RESOURCE_EXHAUSTED, ErrorCode.PERMISSION_DENIED})
 _WRONG_FIRST = _WRONG_PASSWORD | {ErrorCode.INVALID_ARGUMENT, ErrorCode.ALREADY_EXISTS}
 
 views = Blueprint("sign_in", __name__)
@@ -47,14 +48,9 @@ def enter() -> Response:
 @views.post("/sign-out")
 def leave() -> Response:
     """Ends this session, or with `everywhere` all of the person."""
-    context().gate.people.sign_out(session_secret(), everywhere=bool(request.form.get("everywhere")))
+    gate = context().gate
+    gate.people.sign_out(session_secret(), everywhere=bool(request.form.get("everywhere")), address=gate.address())
     return forget_session(see_other(url_for("sign_in.ask")))
-
-
-@views.get("/account")
-def account() -> Response:
-    """Who is signed in, and the ways out."""
-    return page("account")
 
 
 @views.get("/first")
@@ -85,6 +81,12 @@ def make_first() -> Response:
         return see_other(url_for("sign_in.ask"))
 
 
+def refused_page(status: int, problem: str, **values: object) -> Response:
+    """The page where a person signs in, or the one for the first administrator, with what went wrong."""
+    template = "sign_in" if context().gate.people.has_administrator() else "first"
+    return _form(template, status, problem=problem, **values)
+
+
 def _new_session(user: str) -> str:
     gate, before = context().gate, session_secret()
     secret = gate.people.sign_in(
@@ -94,7 +96,7 @@ def _new_session(user: str) -> str:
         user_agent=request.headers.get("User-Agent", "")[:200],
     )
     if before:
-        gate.people.sign_out(before, everywhere=False)
+        gate.people.sign_out(before, everywhere=False, address=gate.address())
     return secret
 
 
@@ -111,5 +113,6 @@ def _refused(template: str, error: TobanError, **values: str) -> Response:
 
 def _form(template: str, status: int = 200, **values: object) -> Response:
     empty = {"user": "", "link": "", "next": "/", "problem": "", "message": "", "seconds": 0}
-    response = Response(render_template(f"{template}.html", **(empty | values)), status)
+    ways = context().gate.people.sign_in_ways()
+    response = Response(render_template(f"{template}.html", **(empty | values), ways=ways), status)
     return keep_form_secret(response)

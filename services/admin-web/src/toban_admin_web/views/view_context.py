@@ -10,8 +10,11 @@ from typing import cast
 from flask import Blueprint, Flask, Response, current_app, g, make_response, render_template, request
 
 from toban_admin_web.decide.filters import wants_part
+from toban_admin_web.ports.api import Caller
 from toban_admin_web.ports.cluster import ClusterReader, LogSource
-from toban_admin_web.ports.people import Credential
+from toban_admin_web.ports.hooks import Hooks
+from toban_admin_web.ports.people import Credential, IdTokens
+from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.session_gate import SessionGate
 from toban_observability import metrics
 from toban_runtime.clock import Clock
@@ -64,8 +67,14 @@ class ViewContext:
     """Dependencies of the views. `open_reader(seconds, credential)` returns a reader for a person whose calls share that time."""
 
     open_reader: Callable[[float, Credential], ClusterReader]
+    open_caller: Callable[[Credential], Caller]
+    """What a request of the API calls."""
+    rate: RequestRate
+    """Of the API."""
     gate: SessionGate
+    id_tokens: IdTokens
     logs: LogSource
+    hooks: Hooks
     clock: Clock
     stream_slots: StreamSlots
     stopping: threading.Event

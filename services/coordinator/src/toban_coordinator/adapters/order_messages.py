@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from google.protobuf.message import EncodeError
@@ -103,6 +104,16 @@ def _step(step: OrderStep) -> pb.Step:
         callable=step.callable,
         python_path=list(step.python_path),
         heartbeat_seconds=step.heartbeat_seconds,
+        interpreter=step.interpreter,
+        warm=step.warm,
+        preload=list(step.preload),
+        command=step.command,
+        args=list(step.args),
+        project=step.project,
+        settings=step.settings,
+        http_json=json.dumps(step.http) if step.http else "",
+        container_json=json.dumps(step.container) if step.container else "",
+        kubernetes_json=json.dumps(step.kubernetes) if step.kubernetes else "",
     )
 
 

@@ -6,14 +6,15 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest, page_of
 from toban_coordinator.app.passwords import Passwords, check_password
-from toban_coordinator.store import accounts, audit, sessions
+from toban_coordinator.decide.oidc import LONGEST_SUBJECT, Identity
+from toban_coordinator.store import accounts, audit, identities, sessions, targets
 from toban_coordinator.store.audit import AdminAction
 from toban_domain.access import (
     Action,
@@ -21,13 +22,14 @@ from toban_domain.access import (
     Person,
     Role,
     Selector,
-    Target,
     Verdict,
     can_administer,
     check_change,
     may,
 )
+from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.oidc import Grants
 from toban_observability.logs import get_logger
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
@@ -36,6 +38,7 @@ from toban_store.tx import Row, Tx, autocommit, tx
 _log = get_logger(__name__)
 LINK_SECONDS = 3600.0
 SECRET_BYTES = 32
+MAX_ISSUER = 500
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 
 
@@ -103,13 +106,14 @@ class Accounts:
             )
         _log.info("the first administrator was made", user=user)
 
-    async def list_users(self, page: PageRequest = FIRST_PAGE) -> tuple[Page, Mapping[str, Person]]:
-        """Accounts by name, and what each may do."""
+    async def list_users(self, page: PageRequest = FIRST_PAGE) -> tuple[Page, Mapping[str, Person], list[Row]]:
+        """Accounts by name, what each may do, and who they are at OpenID providers."""
         limit = page.rows
         async with autocommit(self.pool) as t:
             found = page_of(await accounts.users_page(t, after=page.cursor, limit=limit + 1), limit, "name")
             people = {person.name: person for person in await accounts.people(t)}
-        return found, people
+            linked = await identities.identities(t, [row["name"] for row in found.rows])
+        return found, people, linked
 
     async def add_user(self, name: str, *, display_name: str, password: str, actor: str, reason: str = "") -> None:
         """A new account without rights; `password` "" = it cannot sign in with one. Raises INVALID_ARGUMENT, ALREADY_EXISTS."""
@@ -139,6 +143,34 @@ class Accounts:
         async with self._change(actor, "delete_user", f"user {name}", reason) as t:
             if not await accounts.delete_user(t, name):
                 raise _no_user(name)
+
+    async def link(self, name: str, *, issuer: str, subject: str, actor: str, reason: str = "") -> None:
+        """The subject signs in to this account from now on. Raises INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS."""
+        identity = Identity(issuer=_checked_issuer(issuer), subject=subject)
+        if not 1 <= len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
+            message = (
+                f"a subject has 1 to {LONGEST_SUBJECT} printable characters; it is `sub` of the provider's ID token"
+            )
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+        after = {"issuer": issuer, "subject": subject}
+        async with self._change(actor, "link_user", f"user {name}", reason, after=after) as t:
+            await _require_user(t, name)
+            if not await identities.link(t, identity, name, actor=actor):
+                message = f"{name} has an identity of {issuer} already, or the subject is another account; `toban user list -o wide` shows both"
+                raise TobanError(ErrorCode.ALREADY_EXISTS, message)
+
+    async def unlink(self, name: str, *, issuer: str, actor: str, reason: str = "") -> None:
+        """What the provider gave the account goes, and its sessions end. Raises INVALID_ARGUMENT, NOT_FOUND, RESOURCE_INVALID_STATE."""
+        before: dict[str, Any] = {}
+        _checked_issuer(issuer)
+        async with self._change(actor, "unlink_user", f"user {name}", reason, before=before) as t:
+            await _require_user(t, name)
+            subject = await identities.unlink(t, name, issuer=issuer)
+            if subject is None:
+                raise TobanError(ErrorCode.NOT_FOUND, f"{name} has no identity of {issuer}")
+            before |= {"issuer": issuer, "subject": subject}
+            await identities.replace_grants(t, name, Grants(), actor=actor)
+            await sessions.revoke_sessions(t, name)
 
     async def list_groups(self) -> list[Row]:
         """Groups by name, with members."""
@@ -203,15 +235,24 @@ class Accounts:
             was |= {"of": rule.origin, "effect": rule.effect.value, "role": rule.role.value, "for": str(rule.selector)}
 
     async def may(self, user: str, action: Action, *, job: str = "", scope: str = "", scope_id: str = "") -> Verdict:
-        """The decision that a request of this user gets now, with its reason. Raises NOT_FOUND, JOB_NOT_FOUND."""
+        """The decision that a request of this user gets now, with its reason; `scope` is of a run of `job`, "" = system.
+
+        Raises NOT_FOUND, JOB_NOT_FOUND, INVALID_ARGUMENT for a scope without a job.
+        """
+        if not job and (scope or scope_id):
+            message = "a scope is of runs of a job, and no job is named; name one (toban user may USER ACTION JOB)"
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+        if scope not in ("", *SCOPES):
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"scope is {scope[:60]!r}; use one of {', '.join(SCOPES)}")
         async with autocommit(self.pool) as t:
             found = await accounts.people(t, user)
             if not found or not user:
                 raise _no_user(user)
-            labels = await accounts.job_labels(t, job) if job else {}
-        if labels is None:
+            target = (await targets.find(t, "job", [job])).get(job) if job else None
+        if job and target is None:
             raise TobanError(ErrorCode.JOB_NOT_FOUND, f"there is no job {job!r}")
-        target = Target(job=job, labels=labels, scope=scope or "system", scope_id=scope_id) if job else None
+        if target is not None and scope:
+            target = replace(target, scope=scope, scope_id=scope_id)
         return may(found[0], action, target)
 
     async def _hashed(self, password: str, user: str) -> str:
@@ -251,6 +292,13 @@ def _user_of(actor: str) -> str:
     """The account that acts, by a session or a token of it; "" = a certificate."""
     kind, _, name = actor.partition(" ")
     return name.partition(",")[0] if kind == "user" else ""
+
+
+def _checked_issuer(issuer: str) -> str:
+    if not issuer or len(issuer) > MAX_ISSUER:
+        message = f"the issuer has {len(issuer)} characters; give the address of the provider, as its ID tokens have it (--issuer)"
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+    return issuer
 
 
 def _check_first(people: list[Person]) -> None:

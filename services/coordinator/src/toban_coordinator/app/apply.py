@@ -16,6 +16,7 @@ from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import CheckPending, with_large_checks
 from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
 from toban_coordinator.app.operations_limits import check_pools
+from toban_coordinator.app.operations_webhooks import notify_problems
 from toban_coordinator.app.payload_schema import PayloadSchema
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.secret_values import problems as secret_problems
@@ -216,13 +217,14 @@ async def _check_jobs_exist(
 
 
 async def _check_pools_and_secrets(work: _Work, manifests: Sequence[Manifest]) -> None:
-    """Pools that jobs of this request take of, and secrets that they name: they are made before, since they are an operator's."""
+    """Pools that jobs of this request take of, and secrets and webhooks that they name: they are made before, since they are an operator's."""
     problems = []
     for manifest in manifests:
         if isinstance(manifest.spec, JobSpec):
             found = [
                 *await check_pools(work.t, manifest.spec.concurrency.pools),
                 *await secret_problems(work.t, manifest.spec),
+                *await notify_problems(work.t, manifest.spec),
             ]
             for path, message, hint in found:
                 problems.append(ManifestProblem(manifest.source, path, message, hint))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.metrics import count_finished
+from toban_coordinator.app.run_queries import run_not_found
 from toban_coordinator.app.withdraw_offers import hold_seconds, withdraw_offers
 from toban_coordinator.store import audit, runs, runs_finish
 from toban_coordinator.store.audit import AdminAction
@@ -27,9 +28,9 @@ class CancelRun:
     pool: Pool
     definitions: DefinitionCache
 
-    async def cancel(self, run_id: int, *, reason: str, mode: str, actor: str) -> bool:
-        """`mode` "" is that of the definition; `kill` is an operator's kill, which is audited and waits for no step. False: it was asked to
-        stop before.
+    async def cancel(self, run_id: int, *, reason: str, mode: str, actor: str, noted: bool = True) -> bool:
+        """`mode` "" is that of the definition; `kill` is an operator's kill, which waits for no step. False: it was asked to stop before.
+        `noted` False: the caller writes the audit.
 
         Raises RUN_NOT_FOUND, RESOURCE_INVALID_STATE for a terminal run, CANCEL_UNSUPPORTED for a sent one whose job says so and that is not killed.
         """
@@ -40,27 +41,34 @@ class CancelRun:
             )
         reason = reason.replace("\0", "�")[:MAX_REASON]
         async with tx(self.pool) as t:
-            return await self.cancel_in(t, run_id, reason=reason, mode=mode, actor=actor)
+            return await self.cancel_in(t, run_id, reason=reason, mode=mode, actor=actor, noted=noted)
 
-    async def cancel_in(self, t: Tx, run_id: int, *, reason: str, mode: str, actor: str) -> bool:
+    async def cancel_in(self, t: Tx, run_id: int, *, reason: str, mode: str, actor: str, noted: bool = True) -> bool:
         """As `cancel`, in a transaction of the caller."""
         run = await runs.lock_for_cancel(t, run_id)
         if run is None:
             raise await _not_live(t, run_id)
-        if mode == "kill" and run.sent:
-            await audit.note(t, _kill_action(run, actor, reason))
+        done = await self._cancel_locked(t, run, reason=reason, mode=mode, actor=actor)
+        if done is not None and noted:
+            await audit.note(t, _action(run, done, actor=actor, reason=reason, mode=mode))
+        return done is not None
+
+    async def _cancel_locked(self, t: Tx, run: CancelView, *, reason: str, mode: str, actor: str) -> RunState | None:
+        """The state after it; None when nothing changes."""
         if run.state is RunState.CANCEL_REQUESTED:
-            if mode != "kill" or not await runs.kill_canceled(t, run_id, reason=reason, actor=actor):
-                return False
+            if mode != "kill" or not await runs.kill_canceled(t, run.id, reason=reason, actor=actor):
+                return None
             await t.notify("dispatch")
-        elif run.state is RunState.WAITING_WORKER and not run.claimed:
+            return RunState.CANCEL_REQUESTED
+        if run.state is RunState.WAITING_WORKER and not run.claimed:
             await withdraw_offers(t, [run.id], "canceled before a worker claimed it")
             await _end(t, replace(run, state=RunState.PENDING, token=None), reason, actor)
-        elif run.sent and run.state is not RunState.ORPHANED:
+            return RunState.CANCELED
+        if run.sent and run.state is not RunState.ORPHANED:
             await self._request(t, run, reason, mode, actor)
-        else:
-            await _end(t, run, reason, actor)
-        return True
+            return RunState.CANCEL_REQUESTED
+        await _end(t, run, reason, actor)
+        return RunState.CANCELED
 
     async def _request(self, t: Tx, run: CancelView, reason: str, mode: str, actor: str) -> None:
         key = (run.definition_id, run.definition_version)
@@ -83,13 +91,13 @@ class CancelRun:
         await t.notify("dispatch")
 
 
-def _kill_action(run: CancelView, actor: str, reason: str) -> AdminAction:
+def _action(run: CancelView, done: RunState, *, actor: str, reason: str, mode: str) -> AdminAction:
     return AdminAction(
         actor=actor,
-        action="run.kill",
+        action="run.kill" if mode == "kill" else "run.cancel",
         target=f"run {run.id}",
         before={"state": run.state.value},
-        after=None,
+        after={"state": done.value, **({"mode": mode} if mode else {})},
         reason=reason,
     )
 
@@ -110,7 +118,7 @@ async def _end(t: Tx, run: CancelView, reason: str, actor: str) -> None:
 async def _not_live(t: Tx, run_id: int) -> TobanError:
     state = await runs.final_state(t, run_id)
     if state is None:
-        return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
+        return run_not_found(run_id)
     return TobanError(
         ErrorCode.RESOURCE_INVALID_STATE,
         f"run {run_id} is {state.value} already: a finished run cannot be canceled",

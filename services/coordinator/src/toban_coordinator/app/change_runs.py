@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
-from toban_coordinator.app.audit_log import clean_reason
+from toban_coordinator.app.audit_log import clean_reason, run_numbers, spans
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.paging import Page, PageRequest
 from toban_coordinator.app.rerun import RerunRequest, RunRepeats
@@ -55,13 +55,18 @@ class Skipped:
 
 @dataclass(slots=True, kw_only=True)
 class Changes:
-    """What one part did. `next_cursor` "" = this was the last one; `made` are the new runs."""
+    """What one part did. `next_cursor` "" = this was the last one; `runs` were changed, `made` are new."""
 
     matched: int = 0
-    changed: int = 0
+    runs: list[int] = field(default_factory=list)
     made: list[int] = field(default_factory=list)
     skipped: dict[ErrorCode, Skipped] = field(default_factory=dict)
     next_cursor: str = ""
+
+    @property
+    def changed(self) -> int:
+        """How many were changed."""
+        return len(self.runs)
 
     def skip(self, run: int, error: TobanError) -> None:
         """Counts a run that cannot be changed."""
@@ -96,13 +101,13 @@ class ChangeRuns:
         """Cancels them as CancelRun does. Raises INVALID_ARGUMENT for a filter that is none, NOT_FOUND for its executor."""
 
         async def cancel(run: int) -> int:
-            if not await self.cancel_run.cancel(run, reason=wanted.reason, mode=mode, actor=wanted.actor):
+            if not await self.cancel_run.cancel(run, reason=wanted.reason, mode=mode, actor=wanted.actor, noted=False):
                 message = f"run {run} was asked to stop before"
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
             return 0
 
         query = wanted.query if wanted.query.states else replace(wanted.query, states=LIVE)
-        return await self._change(replace(wanted, query=query), "runs.cancel", cancel)
+        return await self._change(replace(wanted, query=query), "runs.cancel", cancel, mode=mode)
 
     async def rerun(
         self, wanted: ChangeRequest, *, operation: str, latest_definition: bool = False, priority: int = 0
@@ -123,12 +128,12 @@ class ChangeRuns:
                 idempotency_key=f"rerun-{operation}-{run}",
                 reason=wanted.reason,
             )
-            return (await self.repeats.rerun(request, wanted.actor)).run_id
+            return (await self.repeats.rerun(request, wanted.actor, noted="")).run_id
 
         query = wanted.query if wanted.query.states else replace(wanted.query, states=UNSUCCESSFUL)
         return await self._change(replace(wanted, query=query), "runs.rerun", rerun)
 
-    async def _change(self, wanted: ChangeRequest, action: str, change: Change) -> Changes:
+    async def _change(self, wanted: ChangeRequest, action: str, change: Change, *, mode: str = "") -> Changes:
         done, begun, cursor = Changes(), self.clock.monotonic(), wanted.cursor
         try:
             for _ in range(PART // PAGE):
@@ -141,7 +146,7 @@ class ChangeRuns:
             # Also of a call that breaks off: what was changed stays changed.
             if done.changed:
                 async with autocommit(self.pool) as t:
-                    await audit.note(t, _action(wanted, action, done))
+                    await audit.note(t, _action(wanted, action, mode, done))
         done.next_cursor = cursor
         return done
 
@@ -168,7 +173,7 @@ class ChangeRuns:
                     raise
                 done.skip(run, error)
             else:
-                done.changed += 1
+                done.runs.append(run)
                 done.made += [made] if made else []
 
 
@@ -176,17 +181,22 @@ class ChangeRuns:
 _BROKEN = (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED, ErrorCode.INTERNAL)
 
 
-def _action(wanted: ChangeRequest, action: str, done: Changes) -> AdminAction:
+def _action(wanted: ChangeRequest, action: str, mode: str, done: Changes) -> AdminAction:
     given = {one.name: getattr(wanted.query, one.name) for one in fields(wanted.query)}
+    target, runs = run_numbers(done.runs)
+    made = {"made": spans(done.made)} if done.made else {}
     return AdminAction(
         actor=wanted.actor,
         action=action,
-        target=f"{done.changed} runs",
+        target=target,
         before={"filter": {name: _plain(value) for name, value in given.items() if value}},
         after={
             "matched": done.matched,
             "changed": done.changed,
             "skipped": {code.value: one.count for code, one in done.skipped.items()},
+            **({"mode": mode} if mode else {}),
+            **runs,
+            **made,
         },
         reason=clean_reason(wanted.reason),
     )

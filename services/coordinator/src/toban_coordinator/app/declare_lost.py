@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toban_coordinator.app.audit_log import clean_reason
+from toban_coordinator.app.run_queries import run_not_found
 from toban_coordinator.store import audit, orphan_waits, runs
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import RunState
@@ -46,7 +47,7 @@ async def _not_waiting(t: Tx, run_id: int) -> TobanError:
     state = await runs.final_state(t, run_id)
     live = await runs.lock_for_cancel(t, run_id) if state is None else None
     if state is None and live is None:
-        return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
+        return run_not_found(run_id)
     now = state or (live.state if live else RunState.ORPHANED)
     return TobanError(
         ErrorCode.RESOURCE_INVALID_STATE,

@@ -8,7 +8,7 @@ LAG = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0)
 
 received = metrics.counter(
     "toban_events_received_total",
-    "Accepted events by source: call (counted by the coordinator that served it) or sql (counted by the leader).",
+    "Accepted events by source: call (counted by the coordinator that served it) hook (an incoming webhook), or sql (counted by the leader).",
     ("source",),
 )
 processed = metrics.counter(

@@ -160,18 +160,19 @@ async def _facts(t: Tx, run: DueRun, weight: int, **times: Any) -> tuple[RunFact
     spec = (await jobs.versions(t, [key])).get(key)
     if not isinstance(spec, JobSpec):
         return RunFacts(run=run, spec=None, weight=weight, **times), gate
-    await gate.know(t, {spec.name})
-    facts = RunFacts(run=run, spec=spec, weight=weight, deferring=await _deferring(t, run), **times)
+    deferring = set() if run.deferred_on is None else {job_of(run.deferred_on)}
+    await gate.know(t, {spec.name} | deferring)
+    facts = RunFacts(run=run, spec=spec, weight=weight, deferring=await _deferring(t, run, gate), **times)
     found = await gate.admission(t, [run], {key: spec}, facts.now)
     if found is None:
         return facts, gate
     return replace(facts, admission=found[0], groups=found[1]), gate
 
 
-async def _deferring(t: Tx, run: DueRun) -> tuple[Need, Usage] | None:
+async def _deferring(t: Tx, run: DueRun, gate: LimitGate) -> tuple[Need, Usage] | None:
     if run.state is not RunState.DEFERRED or run.deferred_on is None:
         return None
-    need = (await limits.table(t, {job_of(run.deferred_on)})).limit_of(run.deferred_on)
+    need = gate.table.limit_of(run.deferred_on)
     if need is None:
         return None
     return need, (await limits.usage(t, {need.key: need.window}))[need.key]

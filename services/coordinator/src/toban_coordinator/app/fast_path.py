@@ -43,7 +43,7 @@ _placed = metrics.counter(
 class RunPlacer(Protocol):
     """Makes and places runs in one write."""
 
-    async def place(self, new: Sequence[NewRun], specs: Specs, *, actor: str) -> list[int] | None:
+    async def place(self, new: Sequence[NewRun], specs: Specs, *, actor: str, reason: str = "") -> list[int] | None:
         """The ids of `new`, made and on their way; None when they must take the normal path, and nothing was made."""
         ...
 
@@ -67,11 +67,11 @@ class CurrentFastPath:
         """Whether `place` may succeed for so many runs."""
         return self._path is not None and count <= MAX_RUNS
 
-    async def place(self, new: Sequence[NewRun], specs: Specs, *, actor: str) -> list[int] | None:
+    async def place(self, new: Sequence[NewRun], specs: Specs, *, actor: str, reason: str = "") -> list[int] | None:
         """As RunPlacer.place; None while this process does not lead, or when a run is for later."""
         if self._path is None or any(run.scheduled_for is not None for run in new):
             return None
-        return await self._path.place(new, specs, actor=actor)
+        return await self._path.place(new, specs, actor=actor, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class FastPath:
         """Runs wait: the oldest go first."""
         self._board = None
 
-    async def place(self, new: Sequence[NewRun], specs: Specs, *, actor: str) -> list[int] | None:
+    async def place(self, new: Sequence[NewRun], specs: Specs, *, actor: str, reason: str = "") -> list[int] | None:
         """The ids of `new`, made and on their way; None when they must take the normal path, and nothing was made.
 
         Raises OutcomeUnknown when the connection broke under the commit.
@@ -128,7 +128,7 @@ class FastPath:
         limited = any(self._deps.limited(spec) for spec in specs.values())
         if not limited and not self.turn.locked() and self._board is not None:
             # A caller that gives up changes nothing: what is written is sent.
-            work = asyncio.create_task(self._in_turn(new, specs, actor))
+            work = asyncio.create_task(self._in_turn(new, specs, actor, reason))
             self._work.add(work)
             work.add_done_callback(self._done)
             made = await asyncio.shield(work)
@@ -141,19 +141,21 @@ class FastPath:
             # Taken here, so that an error whose caller has gone is not reported as lost.
             work.exception()
 
-    async def _in_turn(self, new: Sequence[NewRun], specs: Specs, actor: str) -> list[int] | None:
+    async def _in_turn(self, new: Sequence[NewRun], specs: Specs, actor: str, reason: str) -> list[int] | None:
         async with self.turn:
             # Another turn may have come in between.
-            return None if self._board is None else await self._place(self._board, new, specs, actor)
+            return None if self._board is None else await self._place(self._board, new, specs, actor, reason)
 
-    async def _place(self, board: Board, new: Sequence[NewRun], specs: Specs, actor: str) -> list[int] | None:
+    async def _place(
+        self, board: Board, new: Sequence[NewRun], specs: Specs, actor: str, reason: str
+    ) -> list[int] | None:
         self._used = True
         reserved = self._reserve(board, new, specs)
         if reserved is None:
             self.close()
             return None
         try:
-            made = await self._write([one.new for one in reserved], actor)
+            made = await self._write([one.new for one in reserved], actor, reason)
         except (DidNotHappen, FencedOut):
             made = None
         except OutcomeUnknown:
@@ -181,10 +183,10 @@ class FastPath:
             reserved.append(_Reserved(NewPlaced(run=run, token=token, incarnation=executor.incarnation), executor))
         return reserved
 
-    async def _write(self, new: Sequence[NewPlaced], actor: str) -> list[MadePlaced] | None:
+    async def _write(self, new: Sequence[NewPlaced], actor: str, reason: str) -> list[MadePlaced] | None:
         fresh = fresh_seconds(self._deps.settings.known)
         async with fenced_statement(self._deps.quick, self._deps.term) as t:
-            return await runs_start_assigned.start_assigned(t, new, actor=actor, fresh_seconds=fresh)
+            return await runs_start_assigned.start_assigned(t, new, actor=actor, fresh_seconds=fresh, reason=reason)
 
     def _send(self, reserved: Sequence[_Reserved], made: Sequence[MadePlaced], specs: Specs) -> None:
         orders: dict[str, list[StartOrder]] = defaultdict(list)

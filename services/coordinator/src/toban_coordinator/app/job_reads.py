@@ -9,12 +9,11 @@ from typing import Any
 
 from toban_coordinator.app.explain_run import Explanation, explain, why_at_worker, why_waiting
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
-from toban_coordinator.app.run_queries import RunQuery, run_filter
+from toban_coordinator.app.run_queries import RunQuery, run_filter, run_not_found
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.step_states import StepState, attempt_steps, step_states
 from toban_coordinator.decide.wait_reason import waits_for_executor
 from toban_coordinator.store import external_claims, orphan_waits, read_models, run_lists, run_steps
-from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import StepResult
 from toban_domain.run import TERMINAL, RunState
 from toban_runtime.clock import Clock
@@ -122,7 +121,7 @@ class JobReads:
         async with autocommit(self.pool) as t:
             row = await read_models.run(t, run_id)
             if row is None:
-                raise _run_not_found(run_id)
+                raise run_not_found(run_id)
             attempts = await read_models.attempts(t, run_id)
             events = await read_models.events(t, run_id)
             orphans = await read_models.orphan_results(t, run_id)
@@ -151,7 +150,7 @@ class JobReads:
         async with autocommit(self.pool) as t:
             row = await read_models.run(t, run_id)
             if row is None:
-                raise _run_not_found(run_id)
+                raise run_not_found(run_id)
             return await explain(t, row, await read_models.events(t, run_id))
 
     async def watch_run(self, run_id: int) -> AsyncIterator[RunDetails]:
@@ -162,7 +161,7 @@ class JobReads:
             async with autocommit(self.pool) as t:
                 version = await read_models.run_version(t, run_id)
             if version is None:
-                raise _run_not_found(run_id)
+                raise run_not_found(run_id)
             if version != seen:
                 seen = version
                 run = await self.get_run(run_id)
@@ -195,10 +194,6 @@ async def _details(t: Tx, found: Sequence[Row]) -> list[JobDetails]:
         for name, run in (await read_models.last_runs(t, list(details))).items():
             details[name].last_run = run
     return list(details.values())
-
-
-def _run_not_found(run_id: int) -> TobanError:
-    return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")
 
 
 def _with_steps(run: RunDetails, found: Row) -> RunDetails:

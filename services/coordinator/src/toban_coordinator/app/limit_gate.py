@@ -16,7 +16,7 @@ from toban_domain.epoch import Term
 from toban_domain.job import JobSpec
 from toban_domain.placement import DueRun
 from toban_domain.run import RunState
-from toban_domain.transitions import Finish, LiveRun, Offer, Placement, RequestCancel
+from toban_domain.transitions import Finish, Hold, LiveRun, Offer, Placement, RequestCancel
 from toban_store.pool import Pool
 from toban_store.tx import FencedTx, Tx, fenced_tx
 
@@ -39,6 +39,10 @@ class LimitGate:
         self._adopting: set[str] = set()
         # How many rows each limit has got since those of ended runs were cleared away.
         self._held: Counter[str] = Counter()
+        # A transaction of this term may have sent runs without an answer, and may still commit.
+        self._in_doubt = False
+        # What was counted before a commit that may have followed, or before runs got a limit: no part of that turn may go by it.
+        self._outdated: Admission | None = None
 
     def concerns(self, spec: JobSpec) -> bool:
         """Whether a run of `spec` must come by here before it starts."""
@@ -85,18 +89,31 @@ class LimitGate:
             needs[run_id] = tuple(need.ignored() for need in needs[run_id])
         keys = {(run.definition_id, run.group) for run, _ in concerned if run.group is not None}
         found = await limits.groups(t, keys, now) if keys else {}
-        return Admission(needs, usage), Groups(found)
+        admission = Admission(needs, usage)
+        if self._in_doubt:
+            self._outdated = admission
+        return admission, Groups(found)
 
     async def enter(
         self, t: FencedTx, sent: Sequence[Sent], due: Mapping[int, DueRun], admission: Admission
     ) -> list[Sent]:
-        """Those of `sent` that the limits admit now, in the transaction that sends them, which has the lock `limits.LOCK`: `admission` was
-        counted before it."""
+        """Those of `sent` that the limits admit now, in the transaction that sends them, which has the lock `limits.LOCK`.
+
+        Only this process sends runs in its term, so what `admission` has counted can have become less, not more. Where that is not known, the
+        transaction counts again: after one whose outcome is unknown, which the lock has waited for, and when sent runs of a job get its limit. When
+        a turn needs several transactions, all that follow count again as well.
+        """
+        # Of a transaction that was rolled back.
+        self._adopting = set()
         needs = {p.run_id: admission.needs.get(p.run_id, ()) for p in sent}
         keys = keys_of(needs.values())
         if not keys:
             return list(sent)
-        await self._adopt(t, keys)
+        in_doubt, self._in_doubt = self._in_doubt, True
+        adopted = await self._adopt(t, keys)
+        if not adopted and not in_doubt and admission is not self._outdated:
+            return list(sent)
+        self._outdated = admission
         # The plan has looked at who waits; this is about the limit alone.
         usage = await limits.usage(t, keys)
         counted = Admission(needs, {key: replace(one, waiting=False, reserved=0) for key, one in usage.items()})
@@ -108,32 +125,45 @@ class LimitGate:
                 admitted.append(one)
         return admitted
 
+    def holds(self, placements: Sequence[Placement], admission: Admission) -> list[Hold]:
+        """What runs take of limits that count runs, for the statement that sends them."""
+        return [
+            Hold(key=need.key, run_id=one.run_id, weight=need.weight)
+            for one in placements
+            for need in admission.needs.get(one.run_id, ())
+            if not need.window
+        ]
+
     async def hold(self, t: FencedTx, sent: Sequence[Sent], due: Mapping[int, DueRun], admission: Admission) -> None:
-        """What sent runs take, in the transaction that sends them. One that goes on after a dispatch has started before."""
-        taken: list[tuple[int, int, tuple[Need, ...]]] = []
+        """What sent runs take beside `holds`, in the transaction that sends them. One that goes on after a dispatch has started before."""
+        offered: list[tuple[int, Hold]] = []
+        starts: list[tuple[int, Need]] = []
         for one in sent:
-            goes_on = due[one.run_id].keeps_limits
-            needs = tuple(n for n in admission.needs.get(one.run_id, ()) if not (goes_on and n.window))
-            if needs:
-                taken.append((one.run_id, one.token, needs))
-        if not taken:
-            return
-        self._held.update(need.key for _, _, needs in taken for need in needs if not need.window)
+            for need in admission.needs.get(one.run_id, ()):
+                if not need.window:
+                    self._held[need.key] += 1
+                    if isinstance(one, Offer):
+                        offered.append((one.token, Hold(key=need.key, run_id=one.run_id, weight=need.weight)))
+                elif not due[one.run_id].keeps_limits:
+                    starts.append((one.token, need))
         drop = [key for key, rows in self._held.items() if rows >= DROP_AFTER]
-        await limits.hold(t, taken, drop)
+        await limits.hold(t, offered, starts, drop)
         for key in drop:
             del self._held[key]
 
     def committed(self) -> None:
-        """The transaction of the last `enter` is committed."""
+        """The transaction of the last `enter` is committed, and with it every one that had the lock before."""
+        self._in_doubt = False
         self._adopted |= self._adopting
         self._adopting = set()
 
-    async def _adopt(self, t: FencedTx, keys: Collection[str]) -> None:
+    async def _adopt(self, t: FencedTx, keys: Collection[str]) -> bool:
+        """Whether sent runs may hold a limit now that they did not hold before."""
         new = {job_of(key) for key in keys if key.startswith("job:")} - self._adopted
         self._adopting = new
         if new:
             await limits.adopt(t, new)
+        return bool(new)
 
 
 async def cancel_replaced(pool: Pool, term: Term, replaced: Mapping[int, int], definitions: DefinitionCache) -> None:

@@ -1,4 +1,4 @@
-"""Fills in argv and env of orders when they are sent: from the run, its payload and the result of the run before."""
+"""Fills in the texts of orders when they are sent: from the run, its payload and the result of the run before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from toban_coordinator.store import runs_assign
 from toban_domain.errors import TobanError
 from toban_domain.event_filter import MISSING
 from toban_domain.outcome import AttemptKey
-from toban_domain.template import Context, expand_text, slot_values
+from toban_domain.template import (
+    IN_CONTAINER,
+    IN_HTTP,
+    Context,
+    expand,
+    expand_text,
+    slot_values,
+    step_texts,
+    texts_of,
+)
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 
@@ -36,8 +45,7 @@ class StoredOrderTemplates:
 
 
 def _mentions(order: StartOrder, name: str) -> bool:
-    words = [word for step in order.steps for word in step.argv]
-    return any(name in text for text in (*order.env.values(), *words))
+    return any(name in text for _, text in texts_of([order.env, *map(step_texts, order.steps)]))
 
 
 def _expanded(order: StartOrder, results: Mapping[int, Any]) -> StartOrder | str:
@@ -53,5 +61,28 @@ def _expanded(order: StartOrder, results: Mapping[int, Any]) -> StartOrder | str
 
 
 def _step(step: OrderStep, index: int, context: Context) -> OrderStep:
-    words = [expand_text(word, context, f"steps[{index}].argv[{at}]") for at, word in enumerate(step.argv)]
-    return replace(step, argv=tuple(words))
+    at = f"steps[{index}]"
+    http = {key: _filled(key, step.http[key], context, f"{at}.http.{key}") for key in IN_HTTP if key in step.http}
+    container, kubernetes = (
+        {key: _filled(key, tree[key], context, f"{at}.{part}.{key}") for key in IN_CONTAINER if key in tree}
+        for part, tree in (("container", step.container), ("kubernetes", step.kubernetes))
+    )
+    return replace(
+        step,
+        argv=tuple(_filled("argv", step.argv, context, f"{at}.argv")),
+        args=tuple(_filled("args", step.args, context, f"{at}.args")),
+        http={**step.http, **http},
+        container={**step.container, **container},
+        kubernetes={**step.kubernetes, **kubernetes},
+    )
+
+
+def _filled(key: str, value: Any, context: Context, at: str) -> Any:
+    """A `body` as JSON; else a text, or the elements of a list or mapping, each of which stays one text."""
+    if key == "body":
+        return expand(value, context, at)
+    if isinstance(value, str):
+        return expand_text(value, context, at)
+    if isinstance(value, Mapping):
+        return {name: expand_text(text, context, f"{at}.{name}") for name, text in value.items()}
+    return [expand_text(text, context, f"{at}[{index}]") for index, text in enumerate(value)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toban_coordinator.app.audit_log import clean_reason
+from toban_coordinator.app.run_queries import run_not_found
 from toban_coordinator.app.start_runs import Rerun, RunRequest, StartedRun, StartRuns
 from toban_coordinator.store import reruns
 from toban_coordinator.store.reruns import Source
@@ -44,15 +45,15 @@ class RunRepeats:
     pool: Pool
     start: StartRuns
 
-    async def rerun(self, wanted: RerunRequest, actor: str) -> StartedRun:
-        """A new run, due now, that policies and limits treat as any other.
+    async def rerun(self, wanted: RerunRequest, actor: str, *, noted: str = "run.rerun") -> StartedRun:
+        """A new run, due now, that policies and limits treat as any other. `noted` is its action in the audit; "" = the caller writes one.
 
         Raises RUN_NOT_FOUND, RESOURCE_INVALID_STATE for a run that has not ended, and what StartRuns raises.
         """
         async with autocommit(self.pool) as t:
             source = await reruns.source(t, wanted.run_id)
         if source is None:
-            raise _not_found(wanted.run_id)
+            raise run_not_found(wanted.run_id)
         if source.state not in TERMINAL:
             raise TobanError(
                 ErrorCode.RESOURCE_INVALID_STATE,
@@ -60,7 +61,7 @@ class RunRepeats:
                 f"toban run start {source.job}",
                 detail={"state": source.state.value},
             )
-        [started] = await self.start.start([_request(wanted, source)], actor)
+        [started] = await self.start.start([_request(wanted, source)], actor, reason=wanted.reason, noted=noted)
         return started
 
     async def note(self, run_id: int, text: str, *, actor: str) -> None:
@@ -74,7 +75,7 @@ class RunRepeats:
         async with autocommit(self.pool) as t:
             kept = await reruns.remark(t, run_id, text, actor=actor, most=MAX_NOTES)
         if kept is None:
-            raise _not_found(run_id)
+            raise run_not_found(run_id)
         if not kept:
             message = f"run {run_id} has {MAX_NOTES} notes already, the most that a run may have"
             raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
@@ -98,7 +99,3 @@ def _request(wanted: RerunRequest, source: Source) -> RunRequest:
             reason=clean_reason(wanted.reason),
         ),
     )
-
-
-def _not_found(run_id: int) -> TobanError:
-    return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}")

@@ -10,14 +10,19 @@ from toban_coordinator.app.paging import PageRequest
 from toban_coordinator.decide.run_lists import MAX_SEARCHES
 from toban_coordinator.store import run_lists
 from toban_coordinator.store.run_lists import RunFilter
+from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.run import RunState
+from toban_domain.run import ORIGINS, RunState
 from toban_store.tx import Tx
 
 # More jobs than an index is searched for; beyond this a list by label would not name each job in its statement.
 MAX_LABELLED = 5000
-ORIGINS = ("slot", "demand", "event", "rerun")
-SCOPES = ("system", "account", "user")
+
+
+def run_not_found(run_id: int) -> TobanError:
+    """The refusal of a run that there is not, or not any more."""
+    hint = "`toban run list` shows the runs that are kept; runs are kept for history_retention_days"
+    return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}; {hint}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

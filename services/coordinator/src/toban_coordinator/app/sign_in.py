@@ -27,13 +27,16 @@ from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
-from toban_store.tx import Row, autocommit, tx
+from toban_store.tx import Row, Tx, autocommit, tx
 
 _log = get_logger(__name__)
 MOST_TOKEN_DAYS = 366
+MOST_TOKENS = 100
 _MAX_NAME = 64
 _sign_ins = metrics.counter(
-    "toban_sign_ins_total", "Attempts to sign in with a password: ok, wrong, or throttled without a check.", ("result",)
+    "toban_sign_ins_total",
+    "Passwords given to sign in or to change them: ok, wrong, or throttled without a check.",
+    ("result",),
 )
 
 
@@ -57,6 +60,14 @@ class SignedIn:
     ends_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A password that is right: its stored hash, and what its failures are counted by."""
+
+    stored: str
+    keys: ThrottleKeys
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignIn:
     """Answers the same for an unknown user and a wrong password, in the same time."""
@@ -67,14 +78,27 @@ class SignIn:
 
     async def with_password(self, user: str, password: str, *, address: str, user_agent: str = "") -> SignedIn:
         """A new session. Raises UNAUTHENTICATED, and RESOURCE_EXHAUSTED with `retry_after_seconds` after failures."""
+        user = user.replace("\0", "?")
+        checked = await self.check(user, password, address=address)
+        stored = checked.stored
+        rehashed = await self.passwords.hash(password) if self.passwords.is_outdated(stored) else None
+        return await self._open_session(user, checked.keys, before=stored, rehashed=rehashed, user_agent=user_agent)
+
+    async def check(self, user: str, password: str, *, address: str) -> Checked:
+        """The password's hash when it is right. Raises UNAUTHENTICATED, and RESOURCE_EXHAUSTED with `retry_after_seconds` after failures."""
         # One that is not looked at is no failure of anybody.
         self.passwords.require_room()
-        address, user = network_of(address), user.replace("\0", "?")
+        address = network_of(address)
         async with autocommit(self.pool) as t:
             row = await accounts.credentials(t, user, address=address, known_seconds=KNOWN.total_seconds())
         keys = ThrottleKeys.of(user, address)
         # Counted before the check: guesses side by side do not share one count.
-        await self._count_failure(keys, known=row is not None and row["known"])
+        try:
+            await count_failure(self.pool, keys, known=row is not None and row["known"])
+        except TobanError as error:
+            if error.code is ErrorCode.RESOURCE_EXHAUSTED:
+                _sign_ins.labels("throttled").inc()
+            raise
         stored = row["password_hash"] if row is not None and row["enabled"] else None
         if not await self.passwords.verify(stored, password[: LONGEST_PASSWORD + 1]):
             _sign_ins.labels("wrong").inc()
@@ -82,8 +106,7 @@ class SignIn:
             raise TobanError(ErrorCode.UNAUTHENTICATED, "user or password is wrong")
         _sign_ins.labels("ok").inc()
         assert stored is not None, "no password fits an absent one"
-        rehashed = await self.passwords.hash(password) if self.passwords.is_outdated(stored) else None
-        return await self._open_session(user, keys, before=stored, rehashed=rehashed, user_agent=user_agent)
+        return Checked(stored, keys)
 
     async def with_session(self, secret: str) -> Person:
         """Whose session it is. Raises UNAUTHENTICATED for one that has ended, was revoked, or whose account is disabled."""
@@ -130,7 +153,10 @@ class SignIn:
             row = await sessions.session(t, hash_secret(secret))
             if row is None or not await sessions.revoke_session(t, hash_secret(secret)):
                 return 0
-            return 1 + (await sessions.revoke_sessions(t, row["name"]) if everywhere else 0)
+            ended = 1 + (await sessions.revoke_sessions(t, row["name"]) if everywhere else 0)
+            actor, after = f"user {row['name']}", {"sessions": ended}
+            await audit.note(t, AdminAction(actor=actor, action="sign_out", target="session", after=after))
+            return ended
 
     async def end_sessions(self, user: str, *, actor: str, reason: str = "") -> int:
         """Every session of an account, by an administrator; how many. Raises NOT_FOUND."""
@@ -148,8 +174,11 @@ class SignIn:
             await audit.note(t, entry)
         return ended
 
-    async def create_token(self, new: NewToken, *, actor: str) -> tuple[str, int, datetime]:
-        """Secret (given here once), number and end. Raises INVALID_ARGUMENT, NOT_FOUND."""
+    async def create_token(self, new: NewToken, *, actor: str, maker: Rule | None = None) -> tuple[str, int, datetime]:
+        """Secret (given here once), number and end, which is that of the token `maker` at the latest.
+
+        Raises INVALID_ARGUMENT, NOT_FOUND, and RESOURCE_EXHAUSTED when the account has MOST_TOKENS.
+        """
         if not 1 <= new.days <= MOST_TOKEN_DAYS:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"a token for {new.days} days; use 1 to {MOST_TOKEN_DAYS}")
         if not 1 <= len(new.name) <= _MAX_NAME or not new.name.isprintable():
@@ -157,6 +186,9 @@ class SignIn:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
         secret = TOKEN_PREFIX + self.ids.token_hex(SECRET_BYTES)
         async with tx(self.pool) as t:
+            if await sessions.count_tokens(t, new.user) >= MOST_TOKENS:
+                message = f"{new.user} has {MOST_TOKENS} API tokens that are good; revoke one first"
+                raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, message)
             row = await sessions.add_token(
                 t,
                 user=new.user,
@@ -166,6 +198,7 @@ class SignIn:
                 selector=new.selector,
                 actor=actor,
                 lasts=timedelta(days=new.days),
+                maker=None if maker is None else maker.id,
             )
             if row is None:
                 raise TobanError(ErrorCode.NOT_FOUND, f"there is no user {new.user!r}; `toban user list` shows all")
@@ -180,10 +213,10 @@ class SignIn:
         async with autocommit(self.pool) as t:
             return await sessions.tokens(t, user)
 
-    async def revoke_token(self, token_id: int, *, actor: str, reason: str = "") -> None:
-        """Raises NOT_FOUND for one that is revoked already or does not exist."""
+    async def revoke_token(self, token_id: int, *, actor: str, reason: str = "", user: str = "") -> None:
+        """Raises NOT_FOUND for one that is revoked already or does not exist, and with `user` for one of another account."""
         async with tx(self.pool) as t:
-            row = await sessions.revoke_token(t, token_id)
+            row = await sessions.revoke_token(t, token_id, user=user)
             if row is None:
                 raise TobanError(
                     ErrorCode.NOT_FOUND, f"there is no token {token_id} that is good; `toban token list` shows all"
@@ -198,35 +231,13 @@ class SignIn:
             )
             await audit.note(t, entry)
 
-    async def _count_failure(self, keys: ThrottleKeys, *, known: bool) -> None:
-        counted = keys.counted(known=known)
-        async with tx(self.pool) as t:
-            found, now = await sessions.lock_failures(t, counted)
-            assert now is not None, "a row for each key"
-            left = wait(list(found.values()), now)
-            if left > timedelta(0):
-                _sign_ins.labels("throttled").inc()
-                seconds = math.ceil(left.total_seconds())
-                raise TobanError(
-                    ErrorCode.RESOURCE_EXHAUSTED,
-                    f"too many failed sign-ins; try again in {seconds} s",
-                    detail={"retry_after_seconds": seconds},
-                )
-            failures = {
-                key: after_failure(one if one.count else None, now, of_account=key == keys.account)
-                for key, one in found.items()
-            }
-            await sessions.put_failures(t, failures)
-
     async def _open_session(
         self, user: str, keys: ThrottleKeys, *, before: str, rehashed: str | None, user_agent: str
     ) -> SignedIn:
         secret = self.ids.token_hex(SECRET_BYTES)
         address = keys.address.removeprefix("address ")
         async with tx(self.pool) as t:
-            # In the order in which failures are counted.
-            await sessions.lock_failures(t, keys.counted(known=False))
-            await sessions.forgive(t, own=[keys.pair, keys.account], address=keys.address)
+            await forgive(t, keys)
             if rehashed is not None:
                 await accounts.rehash(t, user, before=before, password_hash=rehashed)
             ends_at = await sessions.add_session(
@@ -245,3 +256,31 @@ class SignIn:
             )
             [person] = await accounts.people(t, user)
         return SignedIn(person, secret, ends_at)
+
+
+async def count_failure(pool: Pool, keys: ThrottleKeys, *, known: bool) -> None:
+    """Counts an attempt as failed before its check. Raises RESOURCE_EXHAUSTED with `retry_after_seconds` when it has to wait."""
+    counted = keys.counted(known=known)
+    async with tx(pool) as t:
+        found, now = await sessions.lock_failures(t, counted)
+        assert now is not None, "a row for each key"
+        left = wait(list(found.values()), now)
+        if left > timedelta(0):
+            seconds = math.ceil(left.total_seconds())
+            raise TobanError(
+                ErrorCode.RESOURCE_EXHAUSTED,
+                f"too many failed sign-ins; try again in {seconds} s",
+                detail={"retry_after_seconds": seconds},
+            )
+        failures = {
+            key: after_failure(one if one.count else None, now, of_account=key == keys.account)
+            for key, one in found.items()
+        }
+        await sessions.put_failures(t, failures)
+
+
+async def forgive(t: Tx, keys: ThrottleKeys) -> None:
+    """Forgets the failures before a password that was right."""
+    # In the order in which failures are counted.
+    await sessions.lock_failures(t, keys.counted(known=False))
+    await sessions.forgive(t, own=[keys.pair, keys.account], address=keys.address)

@@ -105,6 +105,16 @@ def _steps(spec: JobSpec, end: int) -> tuple[OrderStep, ...]:
             callable=step.callable,
             python_path=step.python_path,
             heartbeat_seconds=step.heartbeat_seconds,
+            interpreter=step.interpreter,
+            warm=step.warm,
+            preload=step.preload,
+            command=step.command,
+            args=step.args,
+            project=step.project,
+            settings=step.settings,
+            http=step.http,
+            container=step.container,
+            kubernetes=step.kubernetes,
         )
         for step in spec.steps[:end]
     )

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from cachetools import LRUCache
 
-from toban_coordinator.app.audit_log import clean_reason
+from toban_coordinator.app.audit_log import clean_reason, run_numbers
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.large_payload import with_large_checks
@@ -76,6 +76,14 @@ class StartedRun:
     created: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What the audit says about a call beside its runs."""
+
+    action: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRuns:
     """Checks and enqueues. All runs of a call are made, or none."""
@@ -87,21 +95,25 @@ class StartRuns:
     # As last seen; `enqueue` makes nothing from one that has changed since.
     heads: LRUCache[str, jobs.Head] = field(default_factory=lambda: LRUCache(KEPT_HEADS))
 
-    async def start(self, wanted: Sequence[RunRequest], actor: str, *, reason: str = "") -> list[StartedRun]:
-        """Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job, or a rerun whose job was
+    async def start(
+        self, wanted: Sequence[RunRequest], actor: str, *, reason: str = "", noted: str = "run.start"
+    ) -> list[StartedRun]:
+        """The audit gets one row of action `noted` for all of them; "" = the caller writes one.
+
+        Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job, or a rerun whose job was
         deleted and made again), INVALID_ARGUMENT (time, scope), SECRET_NOT_FOUND, NOT_REPEATABLE,
         DUPLICATE_SCOPE (policy reject_same_scope, and a live run has the same dedupe keys)."""
         if len(wanted) > MAX_RUNS:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(wanted)} runs in one call, the limit is {MAX_RUNS}")
         if not wanted:
             return []
-        return await with_large_checks(lambda: self._start(wanted, actor, reason))
+        return await with_large_checks(lambda: self._start(wanted, actor, _Note(noted, clean_reason(reason))))
 
-    async def _start(self, wanted: Sequence[RunRequest], actor: str, reason: str) -> list[StartedRun]:
+    async def _start(self, wanted: Sequence[RunRequest], actor: str, note: _Note) -> list[StartedRun]:
         origin = tracing.current()
         ignoring = any(run.ignore_limits for run in wanted)
         repeating = any(run.rerun for run in wanted)
-        if not ignoring and not repeating and (placed := await self._place(wanted, actor)) is not None:
+        if not ignoring and not repeating and (placed := await self._place(wanted, actor, note.reason)) is not None:
             submitted.labels("demand").inc(len(placed))
             if origin is not None:
                 await self._keep_origin(placed, origin)
@@ -110,7 +122,7 @@ class StartRuns:
         opened = tx if origin or ignoring or repeating or any(run.idempotency_key for run in wanted) else autocommit
         try:
             async with opened(self.pool) as t:
-                new, made = await self._enqueue(t, wanted, actor)
+                new, made = await self._enqueue(t, wanted, actor, note)
                 earlier = await _runs_of_keys(t, new, made)
                 if origin is not None:
                     await run_traces.keep(t, [one.id for one in made if one.created], origin)
@@ -119,13 +131,13 @@ class StartRuns:
                 if ignoring:
                     pairs = zip(wanted, made, strict=True)
                     ids = [one.id for run, one in pairs if run.ignore_limits and one.created]
-                    await _ignore_limits(t, ids, reason=reason, actor=actor)
+                    await _ignore_limits(t, ids, reason=note.reason, actor=actor)
         except Refused as error:
             if error.constraint != CLAIMED:
                 raise
             # Another call was quicker by a moment: its run is there now.
             async with autocommit(self.pool) as t:
-                await self._enqueue(t, wanted, actor, make=False)
+                await self._enqueue(t, wanted, actor, note, make=False)
             raise TobanError(ErrorCode.CONFLICT, "another run of the same scope has just ended; try again") from None
         again = sum(one.created for run, one in zip(wanted, made, strict=True) if run.rerun)
         submitted.labels("rerun").inc(again)
@@ -135,7 +147,7 @@ class StartRuns:
             for run, one in zip(new, made, strict=True)
         ]
 
-    async def _place(self, wanted: Sequence[RunRequest], actor: str) -> list[int] | None:
+    async def _place(self, wanted: Sequence[RunRequest], actor: str, reason: str) -> list[int] | None:
         """The fast path, for definitions that are in memory: the write checks that they are still the current ones."""
         names = {run.job for run in wanted}
         heads = {name: head for name in names if (head := self.heads.get(name)) is not None}
@@ -148,7 +160,8 @@ class StartRuns:
                 # What the job needs beside its payload is checked on the way through the queue.
                 return None
             specs[head.id, head.version] = spec
-        return await self.fast_path.place([self._new(run, heads[run.job], specs) for run in wanted], specs, actor=actor)
+        new = [self._new(run, heads[run.job], specs) for run in wanted]
+        return await self.fast_path.place(new, specs, actor=actor, reason=reason)
 
     async def _keep_origin(self, made: Sequence[int], origin: TraceContext) -> None:
         """For their later attempts; the first one has it already. The runs exist: no failure here may have the caller ask for them again."""
@@ -163,7 +176,7 @@ class StartRuns:
             )
 
     async def _enqueue(
-        self, t: Tx, wanted: Sequence[RunRequest], actor: str, *, make: bool = True
+        self, t: Tx, wanted: Sequence[RunRequest], actor: str, note: _Note, *, make: bool = True
     ) -> tuple[list[runs.NewRun], list[runs.Enqueued]]:
         await _check_times(t, wanted)
         names = sorted({run.job for run in wanted})
@@ -178,7 +191,7 @@ class StartRuns:
             await check_start(t, specs.values())
             if not make:
                 return new, []
-            if made := await runs.enqueue(t, new, actor=actor):
+            if made := await runs.enqueue(t, new, actor=actor, noted=note.action, reason=note.reason):
                 return new, made
             for name in names:
                 self.heads.pop(name, None)
@@ -247,12 +260,13 @@ async def _note_reruns(t: Tx, wanted: Sequence[RunRequest], made: Sequence[runs.
 
 
 async def _ignore_limits(t: Tx, ids: Sequence[int], *, reason: str, actor: str) -> None:
-    """These runs start whatever their limits say; the audit log has each of them."""
+    """These runs start whatever their limits say; the audit log names them."""
     await breakers.ignore_limits(t, ids)
-    why = clean_reason(reason)
-    await audit.note_all(
-        t, [audit.AdminAction(actor=actor, action="ignore_limits", target=f"run {run}", reason=why) for run in ids]
-    )
+    if ids:
+        target, after = run_numbers(ids)
+        await audit.note(
+            t, audit.AdminAction(actor=actor, action="ignore_limits", target=target, after=after, reason=reason)
+        )
 
 
 def _scope(run: RunRequest) -> tuple[str, str]:

@@ -50,7 +50,7 @@ class LimitCheck:
     @property
     def taken(self) -> int:
         """Runs, weights or starts."""
-        return self.usage.starts if self.need.window else self.usage.held
+        return self.usage.taken(self.need)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def _deferring(need: Need, usage: Usage) -> LimitCheck:
 
 def _limit(run: DueRun, need: Need, admission: Admission) -> LimitCheck:
     usage, fits = admission.usage_of(need), admission.admits(run, need)
-    taken = usage.starts if need.window else usage.held
+    taken = usage.taken(need)
     if need.is_ignored:
         text = f"it ignores limit {need.key} (--ignore-limits)"
     elif fits:

@@ -47,6 +47,10 @@ class Usage:
     waiting: bool = False
     starts: int = 0
 
+    def taken(self, need: Need) -> int:
+        """How much of the limit is taken: starts, or runs by their weights."""
+        return self.starts if need.window else self.held
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentJob:
@@ -157,7 +161,7 @@ def room(need: Need, usage: Usage) -> int:
     """How much of a limit is free; never negative."""
     if need.capacity == CLOSED:
         return 0
-    taken = usage.starts if need.window else usage.held
+    taken = usage.taken(need)
     return max(0, need.capacity - taken - usage.reserved)
 
 
@@ -213,7 +217,7 @@ def keys_of(needs: Iterable[Sequence[Need]]) -> dict[str, int]:
 def waits_for(need: Need, usage: Usage | None = None) -> str:
     """Why a run waits, for people."""
     kind, _, name = need.key.partition(":")
-    used = f" ({usage.starts if need.window else usage.held} of {need.capacity} are taken)" if usage else ""
+    used = f" ({usage.taken(need)} of {need.capacity} are taken)" if usage else ""
     if need.why:
         return f"limit {need.key}: {need.why}{used if need.capacity != CLOSED else ''}"
     if need.capacity == CLOSED:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from toban_coordinator.decide.assign import free_slots, usable
 from toban_coordinator.decide.diagnose.fleet import BEAT_LATE
 from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
-from toban_domain.job import SelectorSpec
+from toban_domain.job import STEPS_LABEL, SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import ExecutorLoad
 
@@ -21,6 +21,8 @@ _STATES = {
     ExecutorState.DETACHED: "detached",
     ExecutorState.CUT: "cut off",
 }
+_STARTED_WITH = {"container": "SCHEDULER_CONTAINER_ENGINE", "kubernetes": "SCHEDULER_KUBERNETES_API"}
+"""What makes an executor run these steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,13 @@ def candidate_reason(
     """Why one executor cannot take a run now; "" when it can."""
     if selector is None:
         return "the definition cannot be read"
-    missing = {key: value for key, value in selector.labels.items() if executor.labels.get(key) != value}
+    missing = {key: value for key, value in selector.needed.items() if executor.labels.get(key) != value}
     if missing:
         has = {key: executor.labels[key] for key in missing if key in executor.labels}
         return f"lacks {_labels(missing)}" + (f" (has {_labels(has)})" if has else "")
+    if not selector.fits(executor.labels):
+        steps = executor.labels[STEPS_LABEL]
+        return f"runs jobs with {steps} steps only ({_labels({STEPS_LABEL: steps})})"
     if executor not in usable(executors, now, fresh=fresh):
         return _state(executor, now, fresh)
     return f"all its slots are busy ({executor.held} of {executor.slots})" if executor.held >= executor.slots else ""
@@ -166,17 +171,22 @@ def _no_executor_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], no
     if free_slots(fitting) == 0:
         slots = sum(executor.slots for executor in fitting)
         held = sum(executor.held for executor in fitting)
-        which = "that have its labels" if run.selector.labels else "that take work"
+        which = "that have its labels" if run.selector.needed else "that take work"
         return f"all slots of the executors {which} are busy ({held} of {slots} on {len(fitting)})"
     return ""
 
 
 def _no_executor_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
-    labels = _labels(selector.labels)
+    labels = _labels(selector.needed)
+    if not selector.needed:
+        return (
+            f"every executor that takes work runs container or kubernetes steps only ({STEPS_LABEL}); start one without"
+        )
     having = [executor for executor in executors if selector.fits(executor.labels)]
     if having:
         return f"no executor with the labels of its selector ({labels}) takes work ({_states(having, now, fresh)})"
-    return f"no executor has the labels of its selector ({labels}); start one with SCHEDULER_LABELS, or change the job"
+    remedy = _STARTED_WITH.get(selector.steps, "SCHEDULER_LABELS")
+    return f"no executor has the labels of its selector ({labels}); start one with {remedy}, or change the job"
 
 
 def _its_turn(run: WaitingRun, now: datetime) -> str:

@@ -298,7 +298,8 @@ class Assign:
                 self._refused = self._refused or len(admitted) < len(wanted)
                 placements = [p for p in placements if p in admitted]
                 offers = [o for o in offers if o in admitted]
-            days = await runs_assign.place(t, placements)
+            holds = [] if self._admission is None else self._limits.holds(placements, self._admission)
+            days = await runs_assign.place(t, placements, holds)
             offered = await external_claims.offer(t, offers)
             if self._admission is not None:
                 sent: list[Placement | Offer] = [
@@ -309,7 +310,8 @@ class Assign:
             await runs_finish.release(t, moves.releases)
             waiting = await deferred.defer(t, moves.defers)
             finished = await runs_finish.finish(t, moves.skips)
-        self._limits.committed()
+        if self._admission is not None:
+            self._limits.committed()
         return days, len(offered), finished, len(waiting)
 
     async def _claim(self, t: FencedTx, sent: Sequence[Placement | Offer]) -> list[Placement | Offer]:

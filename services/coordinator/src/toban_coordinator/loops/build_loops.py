@@ -12,6 +12,8 @@ from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.run_marks import RunMarker
 from toban_coordinator.loops.assign import Assign
+from toban_coordinator.loops.audit import TICK_SECONDS as AUDIT_SECONDS
+from toban_coordinator.loops.audit import AuditChain
 from toban_coordinator.loops.cluster_metrics import TICK_SECONDS as CLUSTER_METRICS_SECONDS
 from toban_coordinator.loops.cluster_metrics import ClusterMetrics
 from toban_coordinator.loops.dispatch import Dispatch
@@ -27,6 +29,8 @@ from toban_coordinator.loops.executor_leases import (
 from toban_coordinator.loops.external_locks import TICK_SECONDS as EXTERNAL_SECONDS
 from toban_coordinator.loops.external_locks import ClaimObserver, ExternalLocks
 from toban_coordinator.loops.fire import Fire
+from toban_coordinator.loops.notices import TICK_SECONDS as NOTICES_SECONDS
+from toban_coordinator.loops.notices import Notices
 from toban_coordinator.loops.pending_work_poller import PendingWorkPoller
 from toban_coordinator.loops.prune import TICK_SECONDS as PRUNE_SECONDS
 from toban_coordinator.loops.prune import Prune
@@ -40,7 +44,7 @@ from toban_runtime.loop import Loop, TurnResult
 
 
 def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
-    """Fresh loops for one term: fire, events, assign, resume, limits, dispatch, reap, reconcile, external, prune, cluster_metrics.
+    """Fresh loops for one term: fire, events, assign, resume, limits, dispatch, reap, reconcile, external, notices, prune, audit, cluster_metrics.
 
     Cancel them when the term ends; nothing of them goes on then.
     """
@@ -71,6 +75,7 @@ def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
     reconcile = Reconcile(deps=deps, definitions=definitions, sender=sender, ended=ended)
     external = ExternalLocks(deps=deps, definitions=definitions, observer=observer)
+    audit = AuditChain(deps=deps)
     cluster_metrics = ClusterMetrics(deps=deps, definitions=definitions)
     return [
         TermLoop("fire", fire.run_once, deps.tick, deps, idle_turn=pending.idle_turn(fire.idle_turn)),
@@ -86,15 +91,11 @@ def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
             close=sender.close,
         ),
         TermLoop("reap", reap.run_once, deps.tick, deps, idle_turn=pending.idle_turn(reap.idle_turn)),
-        TermLoop(
-            "reconcile",
-            reconcile.run_once,
-            deps.tick,
-            deps,
-            idle_turn=pending.idle_turn(reconcile.idle_turn),
-        ),
+        TermLoop("reconcile", reconcile.run_once, deps.tick, deps, idle_turn=pending.idle_turn(reconcile.idle_turn)),
         TermLoop("external", external.run_once, EXTERNAL_SECONDS, deps),
+        TermLoop("notices", Notices(deps=deps).run_once, NOTICES_SECONDS, deps),
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
+        TermLoop("audit", audit.run_once, AUDIT_SECONDS, deps, idle_turn=pending.idle_turn(audit.idle_turn)),
         TermLoop("cluster_metrics", cluster_metrics.run_once, CLUSTER_METRICS_SECONDS, deps),
     ]
 

@@ -9,7 +9,7 @@ from toban_coordinator.app.operations_limits import LIMIT_STATES, LimitOperation
 from toban_coordinator.decide import assign
 from toban_coordinator.decide import pending_reasons as decide
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import cluster_stats, external_claims, limit_admin, runs_assign, schedules
+from toban_coordinator.store import cluster_stats, external_claims, limit_admin, runs_assign, schedules, webhooks
 from toban_domain.placement import ExecutorLoad
 from toban_domain.run import TERMINAL, RunState
 from toban_observability import metrics
@@ -84,6 +84,13 @@ external_oldest = metrics.leader_gauge(
     "Longest time for which a step has been offered to external workers and not claimed, by worker_type as in toban_external_steps.",
     ("worker_type",),
 )
+webhook_targets = metrics.leader_gauge(
+    "toban_webhooks", "Targets of webhooks by state: active, failing, down (the breaker is open), disabled.", ("state",)
+)
+webhook_overdue = metrics.leader_gauge(
+    "toban_webhook_overdue_seconds",
+    "Longest time for which a delivery has been due and not been tried, of webhooks that are not down.",
+)
 limits_idle = metrics.leader_gauge(
     "toban_limits_idle",
     "Limits that have room although runs are deferred on them; the leader resumes those within a second.",
@@ -104,6 +111,7 @@ class ClusterMetrics:
             overdue.set(await cluster_stats.overdue_seconds(t))
             await self._runs(t)
             await _external(t)
+            await _webhooks(t)
             await _cluster(t)
         await self._limits()
         return TurnOutcome()
@@ -172,6 +180,13 @@ async def _external(t: Tx) -> None:
         ages[name] = max(ages.get(name, 0.0), row["oldest"])
     external_steps.set_all(counts)
     external_oldest.set_all({(name,): age for name, age in ages.items()})
+
+
+async def _webhooks(t: Tx) -> None:
+    found = await webhooks.health(t)
+    counts = {"active": found.active, "failing": found.failing, "down": found.down, "disabled": found.disabled}
+    webhook_targets.set_all({(state,): count for state, count in counts.items()})
+    webhook_overdue.set(found.overdue)
 
 
 async def _cluster(t: Tx) -> None:

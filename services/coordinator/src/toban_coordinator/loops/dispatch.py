@@ -36,10 +36,8 @@ class Dispatch:
         self._deps = deps
         self._definitions = definitions
         self._sender = sender
-        # When each cancel or revoke went out last, by this machine's monotonic clock.
-        self._asked: dict[AttemptKey, float] = {}
-        # Of runs that wait for the proof of their cancel: those whose kill went out.
-        self._killed: set[AttemptKey] = set()
+        # When each cancel or revoke went out last, by this machine's monotonic clock, and whether it was a kill.
+        self._asked: dict[AttemptKey, tuple[float, bool]] = {}
         # The last run of the page before, 0 = begin again: runs that stay open for long must not hide those behind them.
         self._sent_after = 0
         self._cancel_after = 0
@@ -83,17 +81,19 @@ class Dispatch:
             self._sender.revoke(target, keys)
         return sum(map(len, orders.values())) + sum(map(len, back.values()))
 
-    def _may_ask(self, key: AttemptKey) -> bool:
+    def _may_ask(self, key: AttemptKey, *, kill: bool = False) -> bool:
+        """A kill does not wait for the time of a cancel that went out before."""
         now = self._deps.clock.monotonic()
-        if now - self._asked.get(key, -RESEND_SECONDS) < RESEND_SECONDS:
+        asked_at, killed = self._asked.get(key, (-math.inf, False))
+        if now - asked_at < RESEND_SECONDS and (killed or not kill):
             return False
-        self._asked[key] = now
+        self._asked[key] = now, kill
         return True
 
     def _forget(self, sent: Sequence[SentRun]) -> None:
         """Drops old questions, and accepted attempts that are not ASSIGNED any more or stay so for BELIEVED_SECONDS."""
         now, accepted = self._deps.clock.monotonic(), self._sender.accepted
-        self._asked = {key: at for key, at in self._asked.items() if now - at < RESEND_SECONDS}
+        self._asked = {key: asked for key, asked in self._asked.items() if now - asked[0] < RESEND_SECONDS}
         assigned = {AttemptKey(run.id, run.token) for run in sent}
         first, last = self._sent_after, _next_page(sent) or math.inf
         old, oldest = now - 2 * RESEND_SECONDS, now - BELIEVED_SECONDS
@@ -123,16 +123,10 @@ class Dispatch:
 
     def _cancel(self, canceling: Sequence[CancelingRun]) -> int:
         orders: dict[Target, list[CancelOrder]] = defaultdict(list)
-        if not canceling:
-            self._killed.clear()
         for run in canceling:
             key = AttemptKey(run.id, run.token)
-            # A kill does not wait for the time of a cancel that went out before.
-            hurried = run.cancel_mode == "kill" and key not in self._killed
-            if self._sender.busy_with(run.incarnation, key) or not (self._may_ask(key) or hurried):
+            if self._sender.busy_with(run.incarnation, key) or not self._may_ask(key, kill=run.cancel_mode == "kill"):
                 continue
-            if hurried:
-                self._killed.add(key)
             orders[Target(run.incarnation, run.worker_id, run.address)].append(self._cancel_order(key, run))
         for target, batch in orders.items():
             self._sender.cancel(target, batch)

@@ -152,11 +152,15 @@ class Fire:
             return 0
         self._now_at = self._deps.clock.monotonic() + NOW_SECONDS
         progress, made = Progress(missed=True, more=True), 0
+        pause = CooperativeYield(self._deps.clock)
         try:
             while progress.more:
                 due, specs = await self._read(progress, now, until, limit)
                 free = [one for one in due if _is_unordered(specs.get((one.definition_id, one.definition_version)))]
-                plans = [await self._plan(progress, one, specs, now, until, at_once=True) for one in free]
+                plans = []
+                for one in free:
+                    plans.append(await self._plan(progress, one, specs, now, until, at_once=True))
+                    await pause.yield_if_due()
                 made += await self._write_all(progress, [plan for plan in plans if plan is not None], now, until)
         finally:
             log_failures(progress.failures)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import retention
+from toban_coordinator.store import notices, retention
 from toban_domain.errors import FencedOut
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -81,6 +81,8 @@ class Prune:
 
     async def _drop(self, days: int) -> tuple[int, float | None]:
         """How many partitions went, and when to look again."""
+        async with fenced_tx(self._deps.pool, self._deps.term) as t:
+            await notices.remember_successes(t)
         for dropped in range(TURN_PARTITIONS):
             try:
                 async with autocommit(self._deps.pool) as t:

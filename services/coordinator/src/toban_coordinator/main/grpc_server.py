@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from toban_coordinator.adapters.oidc_provider import HttpsOidcProvider
 from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.breakers import BreakerOperations
@@ -17,13 +20,18 @@ from toban_coordinator.app.delete_job import DeleteJob
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.events import Events
 from toban_coordinator.app.executor_sessions import ExecutorSessions, Neighbours, SessionDeps
+from toban_coordinator.app.hook_receiver import HookReceiver
 from toban_coordinator.app.incarnation_keys import IncarnationKeys
 from toban_coordinator.app.job_reads import JobReads
+from toban_coordinator.app.oidc_sign_in import OidcRules, OidcSignIn
 from toban_coordinator.app.operations_executors import ExecutorOperations
+from toban_coordinator.app.operations_hooks import HookOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
 from toban_coordinator.app.operations_limits import LimitOperations
 from toban_coordinator.app.operations_secrets import SecretOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
+from toban_coordinator.app.operations_webhooks import WebhookOperations
+from toban_coordinator.app.own_account import OwnAccount
 from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.report_queue import ReportQueue
@@ -31,6 +39,7 @@ from toban_coordinator.app.rerun import RunRepeats
 from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.app.sign_in import SignIn
 from toban_coordinator.app.start_runs import StartRuns
+from toban_coordinator.app.webhook_outbox import WebhookOutbox
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.health import Health
 from toban_coordinator.main.wiring import Coordinator
@@ -38,20 +47,24 @@ from toban_coordinator.server.accounts import AccountsDeps, AccountsService
 from toban_coordinator.server.archive_gateway import ArchiveGateway
 from toban_coordinator.server.executor_gateway import Gateway, GatewayDeps
 from toban_coordinator.server.external_work import ExternalWork, ExternalWorkDeps
+from toban_coordinator.server.hooks import HookReceiverService, HooksService
 from toban_coordinator.server.job_control import JobControl, JobControlDeps
 from toban_coordinator.server.job_reader import JobReader, JobReaderDeps
 from toban_coordinator.server.operations import Operations, OperationsDeps
 from toban_coordinator.server.peer_service import PeerServer
 from toban_coordinator.server.person_check import PeopleCheck
 from toban_coordinator.server.registry import Servicers, add_all
+from toban_coordinator.server.webhooks import WebhookOutboxService, WebhooksService
 from toban_domain.version import VERSION
+from toban_runtime.json_http import JsonHttp
+from toban_transport.read_ticket import ReadTicketSigner
 from toban_transport.server import GrpcServer, build_server
 from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 
 
 def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> GrpcServer:
     """The server, not started yet."""
-    accounts = _accounts(parts)
+    accounts = _accounts(config, parts)
     server = build_server(
         tls=parts.connections.tls,
         trust_domain=config.trust_domain,
@@ -73,6 +86,16 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         external=ExternalWork(deps=_external_work(parts)),
         archive=ArchiveGateway(pool=parts.connections.pool, settings=parts.settings_streams),
         accounts=AccountsService(deps=accounts),
+        webhooks=WebhooksService(
+            operations=WebhookOperations(pool=parts.connections.pool, keys=parts.secret_keys), now=parts.server_time.now
+        ),
+        webhook_outbox=WebhookOutboxService(outbox=_webhook_outbox(parts)),
+        hooks=HooksService(
+            operations=HookOperations(pool=parts.connections.pool, keys=parts.secret_keys, now=parts.server_time.now)
+        ),
+        hook_receiver=HookReceiverService(
+            receiver=HookReceiver(pool=parts.connections.pool, keys=parts.secret_keys, now=parts.server_time.now)
+        ),
     )
     add_all(server, servicers)
     return server
@@ -153,18 +176,45 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
         events=Events(pool=pool),
         schedules=Schedules(pool=pool),
         health=health.document,
+        signer=ReadTicketSigner(parts.connections.tls),
+        clock=parts.clock,
     )
     return JobReader(deps=deps)
 
 
-def _accounts(parts: Coordinator) -> AccountsDeps:
+def _accounts(config: CoordinatorConfig, parts: Coordinator) -> AccountsDeps:
     pool, passwords, ids = parts.connections.pool, Passwords(), parts.ids
     sign_in = SignIn(pool=pool, passwords=passwords, ids=ids)
     return AccountsDeps(
         accounts=Accounts(pool=pool, passwords=passwords, ids=ids),
         sign_in=sign_in,
+        oidc=_oidc(config, parts),
+        own=OwnAccount(pool=pool, passwords=passwords, sign_in=sign_in),
         credentials=Credentials(sign_in=sign_in, clock=parts.clock),
     )
+
+
+def _oidc(config: CoordinatorConfig, parts: Coordinator) -> OidcSignIn:
+    if not config.oidc_issuer:
+        return OidcSignIn(pool=parts.connections.pool, ids=parts.ids)
+    rules = OidcRules(
+        issuer=config.oidc_issuer,
+        client_id=config.oidc_client_id,
+        name=config.oidc_shown,
+        scope=config.oidc_scope,
+        groups_claim=config.oidc_groups_claim,
+        grants=config.oidc_groups,
+        creates_accounts=config.oidc_create_accounts,
+        session_lasts=timedelta(minutes=config.oidc_session_minutes),
+        passwords=config.password_sign_in,
+    )
+    http = JsonHttp(ca_file=config.oidc_ca_file)
+    provider = HttpsOidcProvider(issuer=config.oidc_issuer, http=http, clock=parts.clock)
+    return OidcSignIn(pool=parts.connections.pool, ids=parts.ids, rules=rules, provider=provider)
+
+
+def _webhook_outbox(parts: Coordinator) -> WebhookOutbox:
+    return WebhookOutbox(pool=parts.connections.pool, keys=parts.secret_keys, ids=parts.ids, now=parts.server_time.now)
 
 
 def _operations(parts: Coordinator) -> Operations:

@@ -29,7 +29,7 @@ ORDER_INVALID = "ORDER_INVALID"
 # So is this: a secret that its job names cannot be given to it.
 SECRET_UNAVAILABLE = "SECRET_UNAVAILABLE"
 
-# And this: a value to which argv or env refers is missing.
+# And this: a value to which a text of a step or of env refers is missing.
 TEMPLATE_INVALID = "TEMPLATE_INVALID"
 
 NOT_SENT = frozenset({ORDER_INVALID, SECRET_UNAVAILABLE, TEMPLATE_INVALID})
@@ -46,7 +46,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderStep:
-    """One local step; `timeout_seconds` 0 = none of its own. `callable` and `python_path` belong to the type python, `argv` to command."""
+    """One local step; `timeout_seconds` 0 = none of its own. `callable` and `python_path` belong to the type python, `argv` to command.
+
+    `command`, `args`, `project` and `settings` belong to django; `interpreter`, `warm` and `preload` to python and django; `http`, `container` and
+    `kubernetes`, JSON trees, to those.
+    """
 
     id: str
     name: str
@@ -57,6 +61,16 @@ class OrderStep:
     callable: str = ""
     python_path: tuple[str, ...] = ()
     heartbeat_seconds: int = 0
+    interpreter: str = ""
+    warm: bool = False
+    preload: tuple[str, ...] = ()
+    command: str = ""
+    args: tuple[str, ...] = ()
+    project: str = ""
+    settings: str = ""
+    http: Mapping[str, Any] = field(default_factory=dict)
+    container: Mapping[str, Any] = field(default_factory=dict)
+    kubernetes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from toban_coordinator.app.accounts import Accounts, NewRule
 from toban_coordinator.app.credentials import Credentials
-from toban_coordinator.app.sign_in import NewToken, SignIn
+from toban_coordinator.app.oidc_sign_in import OidcSignIn
+from toban_coordinator.app.own_account import OwnAccount
+from toban_coordinator.app.sign_in import NewToken, SignedIn, SignIn
 from toban_coordinator.server.from_proto import page_from_pb
-from toban_domain.access import Action, Effect, Person, Role, Selector
+from toban_coordinator.server.person_check import own_call
+from toban_domain.access import Action, Effect, Person, Role, Selector, highest_role
+from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import AccountsServicer
@@ -20,7 +24,6 @@ from toban_transport.server import actor_of
 
 Context = Any
 E = TypeVar("E", bound=StrEnum)
-_SCOPES = ("", "system", "account", "user")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class AccountsDeps:
 
     accounts: Accounts
     sign_in: SignIn
+    oidc: OidcSignIn
+    own: OwnAccount
     credentials: Credentials
 
 
@@ -38,6 +43,8 @@ class AccountsService(AccountsServicer):
     def __init__(self, *, deps: AccountsDeps) -> None:
         self._accounts = deps.accounts
         self._sign_in = deps.sign_in
+        self._oidc = deps.oidc
+        self._own = deps.own
         self._credentials = deps.credentials
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: Context) -> pb.AuthenticateResponse:
@@ -45,13 +52,11 @@ class AccountsService(AccountsServicer):
         if sum(map(bool, (request.password, request.token, request.session))) != 1:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, "give exactly one of password, token and session")
         if request.password:
+            await self._oidc.require_passwords()
             made = await self._sign_in.with_password(
                 request.user, request.password, address=request.address, user_agent=request.user_agent
             )
-            ends_at = timestamp_to_pb(made.ends_at)
-            return pb.AuthenticateResponse(
-                user=made.person.name, role=_role(made.person), session=made.secret, ends_at=ends_at
-            )
+            return _signed_in_to_pb(made)
         if request.session:
             person = await self._credentials.read(request.session, address=request.address)
         else:
@@ -65,8 +70,51 @@ class AccountsService(AccountsServicer):
     async def GetAccountsState(
         self, _request: pb.GetAccountsStateRequest, _context: Context
     ) -> pb.GetAccountsStateResponse:
-        """Whether there is an administrator."""
-        return pb.GetAccountsStateResponse(has_administrator=await self._accounts.has_administrator())
+        """Whether there is an administrator, and how people sign in."""
+        return pb.GetAccountsStateResponse(
+            has_administrator=await self._accounts.has_administrator(),
+            oidc_name=self._oidc.rules.name if self._oidc.rules is not None else "",
+            passwords_off=await self._oidc.passwords_off(),
+        )
+
+    async def StartOidcSignIn(
+        self, _request: pb.StartOidcSignInRequest, _context: Context
+    ) -> pb.StartOidcSignInResponse:
+        """Where the browser goes, with a nonce. Raises RESOURCE_INVALID_STATE, PROVIDER_UNAVAILABLE."""
+        started = await self._oidc.start()
+        return pb.StartOidcSignInResponse(
+            authorization_endpoint=started.endpoints.authorization,
+            token_endpoint=started.endpoints.token,
+            secret_in_body=started.endpoints.secret_in_body,
+            client_id=started.client_id,
+            scope=started.scope,
+            nonce=started.nonce,
+            issuer=started.issuer,
+        )
+
+    async def SignInWithOidc(self, request: pb.SignInWithOidcRequest, _context: Context) -> pb.AuthenticateResponse:
+        """A session for an ID token. Raises UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED, PROVIDER_UNAVAILABLE."""
+        made = await self._oidc.finish(
+            request.id_token, request.nonce, address=request.address, user_agent=request.user_agent
+        )
+        return _signed_in_to_pb(made)
+
+    async def LinkUser(self, request: pb.LinkUserRequest, context: Context) -> pb.AccountsChange:
+        """A subject of a provider signs in to an account."""
+        await self._accounts.link(
+            request.name,
+            issuer=request.issuer or self._issuer(),
+            subject=request.subject,
+            actor=actor_of(context),
+            reason=request.reason,
+        )
+        return pb.AccountsChange()
+
+    async def UnlinkUser(self, request: pb.UnlinkUserRequest, context: Context) -> pb.AccountsChange:
+        """It does not any more."""
+        issuer = request.issuer or self._issuer()
+        await self._accounts.unlink(request.name, issuer=issuer, actor=actor_of(context), reason=request.reason)
+        return pb.AccountsChange()
 
     async def CreateBootstrapLink(
         self, _request: pb.CreateBootstrapLinkRequest, context: Context
@@ -86,8 +134,8 @@ class AccountsService(AccountsServicer):
 
     async def ListUsers(self, request: pb.ListUsersRequest, _context: Context) -> pb.ListUsersResponse:
         """Accounts by name."""
-        page, people = await self._accounts.list_users(page_from_pb(request.page))
-        users = [_user_to_pb(row, people.get(row["name"])) for row in page.rows]
+        page, people, linked = await self._accounts.list_users(page_from_pb(request.page))
+        users = [_user_to_pb(row, people.get(row["name"]), linked) for row in page.rows]
         return pb.ListUsersResponse(users=users, next_cursor=page.next_cursor)
 
     async def AddUser(self, request: pb.AddUserRequest, context: Context) -> pb.AccountsChange:
@@ -190,17 +238,61 @@ class AccountsService(AccountsServicer):
         )
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.AccountsChange:
-        """A token that is good no more."""
+        """Revokes a token."""
         await self._sign_in.revoke_token(request.id, actor=actor_of(context), reason=request.reason)
         return pb.AccountsChange()
 
+    async def ChangeOwnPassword(self, request: pb.ChangeOwnPasswordRequest, _context: Context) -> pb.SignOutResponse:
+        """Another password; how many sessions ended."""
+        return pb.SignOutResponse(ended=await self._own.change_password(own_call(), request.current, request.password))
+
+    async def ListOwnSessions(
+        self, _request: pb.ListOwnSessionsRequest, _context: Context
+    ) -> pb.ListOwnSessionsResponse:
+        """Those that are good."""
+        rows = await self._own.list_sessions(own_call())
+        return pb.ListOwnSessionsResponse(sessions=[_session_to_pb(row) for row in rows])
+
+    async def EndOwnSession(self, request: pb.EndOwnSessionRequest, _context: Context) -> pb.AccountsChange:
+        """One session less."""
+        await self._own.end_session(own_call(), request.id)
+        return pb.AccountsChange()
+
+    async def CreateOwnToken(self, request: pb.CreateOwnTokenRequest, _context: Context) -> pb.CreateTokenResponse:
+        """A token; its secret is in this answer only."""
+        call = own_call()
+        new = NewToken(
+            user=call.person.name,
+            name=request.name,
+            role=_choice(Role, "role", request.role),
+            selector=_selector_from_pb(request.selector),
+            days=request.days,
+        )
+        secret, number, ends_at = await self._own.create_token(call, new)
+        return pb.CreateTokenResponse(id=number, secret=secret, ends_at=timestamp_to_pb(ends_at))
+
+    async def ListOwnTokens(self, _request: pb.ListOwnTokensRequest, _context: Context) -> pb.ListTokensResponse:
+        """Tokens, the newest first."""
+        rows = await self._sign_in.list_tokens(own_call().person.name)
+        return pb.ListTokensResponse(tokens=[_token_to_pb(row) for row in rows])
+
+    async def RevokeOwnToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.AccountsChange:
+        """Revokes a token."""
+        about = {"actor": actor_of(context), "reason": request.reason}
+        await self._sign_in.revoke_token(request.id, user=own_call().person.name, **about)
+        return pb.AccountsChange()
+
+    def _issuer(self) -> str:
+        return self._oidc.rules.issuer if self._oidc.rules is not None else ""
+
+
+def _signed_in_to_pb(made: SignedIn) -> pb.AuthenticateResponse:
+    ends_at = timestamp_to_pb(made.ends_at)
+    return pb.AuthenticateResponse(user=made.person.name, role=_role(made.person), session=made.secret, ends_at=ends_at)
+
 
 def _role(person: Person | None) -> str:
-    roles = [] if person is None else [rule.role for rule in person.rules if rule.effect is Effect.ALLOW]
-    highest = max(roles, key=lambda role: role.rank, default="")
-    if person is not None and person.ceiling is not None and isinstance(highest, Role):
-        return min(highest, person.ceiling.role, key=lambda role: role.rank)
-    return highest
+    return "" if person is None else highest_role(person) or ""
 
 
 def _choice(kind: type[E], name: str, given: str) -> E:
@@ -212,7 +304,7 @@ def _choice(kind: type[E], name: str, given: str) -> E:
 
 
 def _selector_from_pb(message: pb.AccessSelector) -> Selector:
-    if message.scope not in _SCOPES or (message.scope_id and not message.scope):
+    if message.scope not in ("", *SCOPES) or (message.scope_id and not message.scope):
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT, "a selector has a scope of system, account or user before its scope_id"
         )
@@ -223,7 +315,7 @@ def _selector_to_pb(row: Mapping[str, Any]) -> pb.AccessSelector:
     return pb.AccessSelector(job=row["job"], labels=row["labels"], scope=row["scope"], scope_id=row["scope_id"])
 
 
-def _user_to_pb(row: Mapping[str, Any], person: Person | None) -> pb.User:
+def _user_to_pb(row: Mapping[str, Any], person: Person | None, linked: Iterable[Mapping[str, Any]]) -> pb.User:
     return pb.User(
         name=row["name"],
         role=_role(person),
@@ -234,6 +326,17 @@ def _user_to_pb(row: Mapping[str, Any], person: Person | None) -> pb.User:
         created_at=timestamp_to_pb(row["created_at"]),
         created_by=row["created_by"],
         last_seen_at=timestamp_to_pb(row["last_seen_at"]),
+        identities=[_identity_to_pb(one) for one in linked if one["name"] == row["name"]],
+    )
+
+
+def _identity_to_pb(row: Mapping[str, Any]) -> pb.UserIdentity:
+    return pb.UserIdentity(
+        issuer=row["issuer"],
+        subject=row["subject"],
+        created_at=timestamp_to_pb(row["created_at"]),
+        created_by=row["created_by"],
+        last_used_at=timestamp_to_pb(row["last_used_at"]),
     )
 
 
@@ -247,6 +350,18 @@ def _rule_to_pb(row: Mapping[str, Any]) -> pb.AccessRule:
         selector=_selector_to_pb(row),
         created_at=timestamp_to_pb(row["created_at"]),
         created_by=row["created_by"],
+    )
+
+
+def _session_to_pb(row: Mapping[str, Any]) -> pb.UserSession:
+    return pb.UserSession(
+        id=row["id"],
+        address=row["address"],
+        user_agent=row["user_agent"],
+        created_at=timestamp_to_pb(row["created_at"]),
+        last_used_at=timestamp_to_pb(row["last_used_at"]),
+        ends_at=timestamp_to_pb(row["ends_at"]),
+        current=row["current"],
     )
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from toban_coordinator.app.audit_verify import Verified
 from toban_coordinator.app.diagnose import Diagnosis
 from toban_coordinator.app.job_reads import ClusterState
 from toban_coordinator.app.operations_secrets import SecretState
@@ -14,6 +15,9 @@ from toban_domain.settings import Settings
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import Row
 from toban_transport.convert import timestamp_to_pb as at
+
+# Of one part of a verification: more would not fit into an answer, and say no more.
+MOST_PROBLEMS = 100
 
 
 def executor_to_pb(row: Row) -> pb.Executor:
@@ -133,6 +137,26 @@ def audit_entry_to_pb(row: Row) -> pb.AuditEntry:
         before_json=row["before"],
         after_json=row["after"],
         reason=row["reason"],
+        address=row["address"],
+        service=row["service"],
+        seq=row["seq"],
+        hash=row["hash"].hex(),
+    )
+
+
+def verified_to_pb(done: Verified) -> pb.VerifyAuditResponse:
+    """A part of a verification."""
+    return pb.VerifyAuditResponse(
+        problems=[
+            pb.AuditProblem(kind=one.kind, first_seq=one.first, last_seq=one.last, message=one.message)
+            for one in done.problems[:MOST_PROBLEMS]
+        ],
+        rows=done.rows,
+        next_cursor="" if done.after is None else str(done.after),
+        anchor=str(done.anchor),
+        head=str(done.head),
+        unchained=done.unchained,
+        unchained_seconds=done.unchained_seconds,
     )
 
 

@@ -11,6 +11,7 @@ from toban_coordinator.app.paging import PageRequest
 from toban_coordinator.app.rerun import RerunRequest
 from toban_coordinator.app.run_queries import RunQuery
 from toban_coordinator.app.start_runs import RunRequest
+from toban_coordinator.store.audit import AuditFilter
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -20,6 +21,18 @@ from toban_transport.convert import timestamp_from_pb
 def page_from_pb(message: common_pb2.Page) -> PageRequest:
     """Which page of a list."""
     return PageRequest(limit=message.limit, cursor=message.cursor)
+
+
+def audit_filter_from_pb(message: pb.ListAuditRequest) -> AuditFilter:
+    """Which rows of the audit."""
+    return AuditFilter(
+        actor=message.actor.replace("\0", ""),
+        action=message.action.replace("\0", ""),
+        target=message.target.replace("\0", ""),
+        address=message.address.replace("\0", ""),
+        since=timestamp_from_pb(message.since),
+        until=timestamp_from_pb(message.until),
+    )
 
 
 def manifest_from_pb(message: pb.Manifest) -> ManifestText:

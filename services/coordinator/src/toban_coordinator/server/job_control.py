@@ -110,7 +110,7 @@ class JobControl(JobControlServicer):
         return pb.DeleteJobResponse(schedules=done.schedules, triggers=done.triggers, canceled_runs=done.canceled)
 
     async def DeclareRunLost(self, request: pb.DeclareRunLostRequest, context: Context) -> pb.DeclareRunLostResponse:
-        """An ORPHANED run waits no more."""
+        """Ends the wait of an ORPHANED run."""
         await self._deps.lost.declare(request.id, reason=request.reason, actor=actor_of(context))
         return pb.DeclareRunLostResponse(run=run_details_to_pb(await self._deps.reads.get_run(request.id)))
 

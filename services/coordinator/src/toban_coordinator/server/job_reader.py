@@ -12,8 +12,14 @@ from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.server import cluster_to_proto, to_proto
 from toban_coordinator.server.from_proto import after_from_pb, page_from_pb, run_query_from_pb, subject_from_pb
 from toban_coordinator.server.limits_to_proto import explanation_to_pb
+from toban_coordinator.server.person_check import own_call, run_rights
+from toban_domain.access import Action
+from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobReaderServicer
+from toban_runtime.clock import Clock
+from toban_transport.read_ticket import LIFETIME, MAX_RUNS, ReadTicketSigner
+from toban_transport.server import actor_of
 
 Context = Any
 
@@ -26,6 +32,8 @@ class JobReaderDeps:
     events: Events
     schedules: Schedules
     health: Callable[[], dict[str, Any]]
+    signer: ReadTicketSigner
+    clock: Clock
 
 
 class JobReader(JobReaderServicer):
@@ -83,6 +91,21 @@ class JobReader(JobReaderServicer):
         """The run now and after each change; ends after a terminal state."""
         async for run in self._deps.reads.watch_run(request.id):
             yield to_proto.run_details_to_pb(run)
+
+    async def GetReadTicket(self, request: pb.GetReadTicketRequest, context: Context) -> pb.GetReadTicketResponse:
+        """For those of the runs that the person may see. Raises INVALID_ARGUMENT, and PERMISSION_DENIED when there is none."""
+        wanted = list(dict.fromkeys(request.run_ids))
+        if not 0 < len(wanted) <= MAX_RUNS or min(wanted) <= 0:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"run_ids: name 1 to {MAX_RUNS} runs by positive numbers")
+        rights = await run_rights(Action.VIEW)(wanted)
+        visible = [run for run in wanted if rights.get(run)]
+        actor = actor_of(context)
+        if not visible:
+            runs = f"run {wanted[0]}" if len(wanted) == 1 else "any of these runs"
+            message = f"{actor} may not see {runs}, or there is none of that number"
+            raise TobanError(ErrorCode.PERMISSION_DENIED, message, detail={"user": own_call().person.name})
+        ticket = self._deps.signer.sign(actor=actor, run_ids=visible, now=self._deps.clock.wall())
+        return pb.GetReadTicketResponse(ticket=ticket, run_ids=visible, valid_seconds=int(LIFETIME.total_seconds()))
 
     async def ListTriggers(self, request: pb.ListTriggersRequest, _context: Context) -> pb.ListTriggersResponse:
         """Triggers by name."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toban_coordinator.app.audit_log import list_audit
+from toban_coordinator.app.audit_verify import verify_part
 from toban_coordinator.app.breakers import BreakerOperations
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.operations_executors import ExecutorOperations
@@ -20,8 +21,9 @@ from toban_coordinator.server.cluster_to_proto import (
     executor_to_pb,
     secret_to_pb,
     setting_to_pb,
+    verified_to_pb,
 )
-from toban_coordinator.server.from_proto import page_from_pb, setting_change_from_pb
+from toban_coordinator.server.from_proto import audit_filter_from_pb, page_from_pb, setting_change_from_pb
 from toban_coordinator.server.limits_to_proto import limit_details_to_pb, limit_to_pb
 from toban_domain.errors import TobanError
 from toban_observability import metrics
@@ -71,8 +73,14 @@ class Operations(OperationsServicer):
 
     async def ListAudit(self, request: pb.ListAuditRequest, _context: Context) -> pb.ListAuditResponse:
         """What operators did, newest first."""
-        page = await list_audit(self._deps.pool, page_from_pb(request.page))
+        wanted = audit_filter_from_pb(request)
+        page = await list_audit(self._deps.pool, page_from_pb(request.page), wanted, oldest_first=request.oldest_first)
         return pb.ListAuditResponse(entries=[audit_entry_to_pb(row) for row in page.rows], next_cursor=page.next_cursor)
+
+    async def VerifyAudit(self, request: pb.VerifyAuditRequest, _context: Context) -> pb.VerifyAuditResponse:
+        """A part of the chain."""
+        done = await verify_part(self._deps.pool, cursor=request.cursor, known_head=request.known_head)
+        return verified_to_pb(done)
 
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.Executor:
         """No new work; what runs goes on."""

@@ -4,37 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 from toban_coordinator.app.change_runs import Rights, every_right
 from toban_coordinator.app.credentials import Credentials, actor_name
+from toban_coordinator.app.own_account import OwnCall
 from toban_coordinator.app.targets import find_by_key, find_targets
 from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
-from toban_domain.access import Action, Person, Target, Verdict, is_restricted, may, may_somewhere
+from toban_domain.access import Action, Person, Target, Verdict, is_narrowed, is_restricted, may, may_somewhere
 from toban_domain.errors import ErrorCode, TobanError
+from toban_observability.context import Caller
 from toban_store.pool import Pool
-from toban_transport.authz import ADMIN_CLI
-from toban_transport.person_rules import ADDRESS, CREDENTIAL, PERSON_RULES, WITHOUT_PERSON, About, PersonRule
+from toban_transport.authz import ADMIN_CLI, EXTERNAL_WORKER
+from toban_transport.person_rules import CREDENTIAL, PERSON_RULES, About, PersonRule
 from toban_transport.server_middleware import Admission
 
 START_RUNS = "/toban_proto.v1.JobControl/StartRuns"
 # Names runs and tenants that share limits and turns with the run.
 EXPLAIN_RUN = "/toban_proto.v1.JobReader/ExplainRun"
-
-
-@dataclass(frozen=True, slots=True)
-class ByCertificate:
-    """A call without a person."""
-
-    actor: str = ""
-
-    async def recheck(self) -> None:
-        """The certificate is checked by the server itself."""
-
-    async def visible(self, answer: Any) -> Any:
-        """Everything."""
-        return answer
 
 
 class PersonAdmission:
@@ -101,11 +88,16 @@ class PersonAdmission:
     def _require(self, rule: PersonRule) -> None:
         for verdict in self._verdicts(rule):
             if not verdict.allowed:
-                message = f"{self._person.name} may not {rule.action} here: {verdict.reason}"
+                what = "manage the account" if rule.about is About.OWN else f"{rule.action} here"
+                message = f"{self._person.name} may not {what}: {verdict.reason}"
                 raise TobanError(ErrorCode.PERMISSION_DENIED, message, detail={"user": self._person.name})
 
     def _verdicts(self, rule: PersonRule) -> Sequence[Verdict]:
         person, action = self._person, rule.action
+        if rule.about is About.OWN:
+            return [
+                Verdict(not is_narrowed(person), "the token is narrower than the account; use a wider one, or the site")
+            ]
         somewhere = may_somewhere(person, action)
         if not is_restricted(person, action) or rule.about in (About.ANY, About.LIST, About.EACH):
             return [somewhere]
@@ -114,8 +106,15 @@ class PersonAdmission:
             return [somewhere, *(may(person, action, target) for target in self._targets), *seen]
         return [may(person, action), Verdict(False, "this concerns every job, and a rule leaves some of them out")]
 
+    def own(self) -> OwnCall:
+        """For methods about the person's account."""
+        return OwnCall(person=self._person, secret=self._secret, address=self._address)
+
     async def rights(self, action: Action, runs: Sequence[int]) -> Mapping[int, bool]:
         """Those of `runs` that the person may see, and whether they may do this with each."""
+        if action is Action.VIEW and not is_restricted(self._person, action):
+            # Decided for all runs when the call was admitted.
+            return dict.fromkeys(runs, True)
         found = await find_by_key(self._check.pool, "run", [str(run) for run in runs])
         seen = {run: target for run in runs if self._may_see(target := found.get(str(run))) and target is not None}
         return {run: may(self._person, action, target).allowed for run, target in seen.items()}
@@ -136,6 +135,15 @@ def run_rights(action: Action) -> Rights:
     return rights
 
 
+def own_call() -> OwnCall:
+    """The person of the call that the current task serves. Raises UNAUTHENTICATED for a certificate alone, which has no account."""
+    admission = _admission.get()
+    if admission is None:
+        message = "a certificate has no account of its own; give an API token (TOBAN_TOKEN), or name an account as an administrator"
+        raise TobanError(ErrorCode.UNAUTHENTICATED, message)
+    return admission.own()
+
+
 class PeopleCheck:
     """The PersonCheck of a coordinator."""
 
@@ -143,17 +151,20 @@ class PeopleCheck:
         self.pool = pool
         self.credentials = credentials
 
-    async def admit(self, method: str, *, service: str, about: Any, given: Mapping[str, str]) -> Admission | None:
-        """None for methods that services call. Raises UNAUTHENTICATED, PERMISSION_DENIED, and what reading a manifest raises."""
+    async def admit(self, method: str, *, caller: Caller, about: Any, given: Mapping[str, str]) -> Admission | None:
+        """None for a call without a person, which its certificate allows.
+
+        Raises UNAUTHENTICATED, PERMISSION_DENIED, and what reading a manifest raises.
+        """
         if method not in PERSON_RULES:
-            return ByCertificate() if method in WITHOUT_PERSON else None
+            return None
         secret = given.get(CREDENTIAL, "")
         if not secret:
-            if service == ADMIN_CLI:
-                return ByCertificate()
-            message = f"{service} may call this for a person only; sign in"
+            if caller.service in (ADMIN_CLI, EXTERNAL_WORKER):
+                return None
+            message = f"{caller.service} may call this for a person only; sign in"
             raise TobanError(ErrorCode.UNAUTHENTICATED, message, detail={"sign_in": True})
-        admission = PersonAdmission(self, method, secret, given.get(ADDRESS, ""))
+        admission = PersonAdmission(self, method, secret, caller.address)
         await admission.decide(about)
         _admission.set(admission)
         return admission

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_proto.v1 import hooks_pb2_grpc, webhooks_pb2_grpc
 from toban_transport.server import GrpcServer
 
 
@@ -20,6 +21,10 @@ class Servicers:
     external: rpc.ExternalWorkServicer
     archive: rpc.ArchiveGatewayServicer
     accounts: rpc.AccountsServicer
+    webhooks: webhooks_pb2_grpc.WebhooksServicer
+    webhook_outbox: webhooks_pb2_grpc.WebhookOutboxServicer
+    hooks: hooks_pb2_grpc.HooksServicer
+    hook_receiver: hooks_pb2_grpc.HookReceiverServicer
 
 
 def add_all(server: GrpcServer, servicers: Servicers) -> None:
@@ -31,4 +36,8 @@ def add_all(server: GrpcServer, servicers: Servicers) -> None:
     server.add(rpc.add_OperationsServicer_to_server, servicers.operations)
     server.add(rpc.add_ArchiveGatewayServicer_to_server, servicers.archive)
     server.add(rpc.add_AccountsServicer_to_server, servicers.accounts)
+    server.add(webhooks_pb2_grpc.add_WebhooksServicer_to_server, servicers.webhooks)
+    server.add(webhooks_pb2_grpc.add_WebhookOutboxServicer_to_server, servicers.webhook_outbox)
+    server.add(hooks_pb2_grpc.add_HooksServicer_to_server, servicers.hooks)
+    server.add(hooks_pb2_grpc.add_HookReceiverServicer_to_server, servicers.hook_receiver)
     server.add(rpc.add_ExternalWorkServicer_to_server, servicers.external)

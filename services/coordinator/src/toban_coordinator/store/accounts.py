@@ -25,7 +25,9 @@ async def people(t: Tx, name: str = "") -> list[Person]:
     found: dict[str, Person] = {}
     rules: dict[str, list[Rule]] = {}
     for row in await t.fetch_all(_sql.people, {"name": name}):
-        found[row["person"]] = Person(name=row["person"], enabled=row["enabled"], signs_in=row["signs_in"])
+        found[row["person"]] = Person(
+            name=row["person"], enabled=row["enabled"], signs_in=row["signs_in"], has_password=row["has_password"]
+        )
         if row["rule_id"] is not None:
             rules.setdefault(row["person"], []).append(rule_of(row, number=row["rule_id"], origin=row["origin"]))
     return [replace(person, rules=tuple(rules.get(person.name, ()))) for person in found.values()]
@@ -72,6 +74,12 @@ async def set_enabled(t: Tx, name: str, *, enabled: bool) -> bool:
 async def set_password(t: Tx, name: str, password_hash: str) -> bool:
     """False: there is no such account."""
     return await t.execute(_sql.set_password, {"name": name, "password_hash": password_hash}) == 1
+
+
+async def change_password(t: Tx, name: str, *, before: str, password_hash: str) -> bool:
+    """False: `before` is not the hash of the account any more, or the account is disabled."""
+    parameters = {"name": name, "before": before, "password_hash": password_hash}
+    return await t.execute(_sql.change_password, parameters) == 1
 
 
 async def rehash(t: Tx, name: str, *, before: str, password_hash: str) -> None:
@@ -127,12 +135,6 @@ async def delete_rule(t: Tx, rule_id: int) -> Rule | None:
 async def rules(t: Tx, *, user: str = "", group: str = "") -> list[Row]:
     """Rules by id: of a user itself, of a group, or all."""
     return await t.fetch_all(_sql.rules, {"user": user, "group": group})
-
-
-async def job_labels(t: Tx, job: str) -> Mapping[str, str] | None:
-    """The labels of a job's present definition; None: there is no such job."""
-    row = await t.fetch_one(_sql.target, {"job": job})
-    return None if row is None else dict(row["labels"])
 
 
 async def put_link(t: Tx, secret_hash: bytes, *, seconds: float) -> datetime:

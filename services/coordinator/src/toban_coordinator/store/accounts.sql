@@ -4,7 +4,8 @@ SELECT pg_advisory_xact_lock(hashtext('scheduler.accounts'))
 
 -- name: people
 -- Accounts with each of their rules and those of their groups; one row without a rule for an account that has none. `name` '' = all.
-SELECT u.name AS person, u.enabled, u.password_hash IS NOT NULL AS signs_in, r.id AS rule_id, r.effect, r.role, r.job, r.labels, r.scope, r.scope_id,
+SELECT u.name AS person, u.enabled, u.password_hash IS NOT NULL AS has_password,
+       u.password_hash IS NOT NULL OR EXISTS (SELECT 1 FROM scheduler.user_identities i WHERE i.user_id = u.id) AS signs_in, r.id AS rule_id, r.effect, r.role, r.job, r.labels, r.scope, r.scope_id,
        CASE WHEN r.user_id IS NULL THEN 'group ' || r.group_name ELSE 'user ' || u.name END AS origin
   FROM scheduler.users u
   LEFT JOIN LATERAL (
@@ -40,6 +41,11 @@ UPDATE scheduler.users SET enabled = %(enabled)s::boolean WHERE name = %(name)s:
 -- A new password.
 UPDATE scheduler.users SET password_hash = %(password_hash)s::text, password_changed_at = now() WHERE name = %(name)s::text
 
+-- name: change_password
+-- Another password of an enabled account, unless it was changed meanwhile.
+UPDATE scheduler.users SET password_hash = %(password_hash)s::text, password_changed_at = now()
+ WHERE name = %(name)s::text AND enabled AND password_hash = %(before)s::text
+
 -- name: rehash
 -- The same password with present parameters, unless it was changed meanwhile.
 UPDATE scheduler.users SET password_hash = %(password_hash)s::text WHERE name = %(name)s::text AND password_hash = %(before)s::text
@@ -70,10 +76,10 @@ INSERT INTO scheduler.user_groups (name, created_by) VALUES (%(name)s::text, %(a
 DELETE FROM scheduler.user_groups WHERE name = %(name)s::text
 
 -- name: join_group
--- A member more.
+-- A member more; one from an OpenID provider becomes one of ours.
 INSERT INTO scheduler.group_members (group_id, user_id)
 SELECT g.id, u.id FROM scheduler.user_groups g, scheduler.users u WHERE g.name = %(group)s::text AND u.name = %(user)s::text
-ON CONFLICT DO NOTHING
+ON CONFLICT (group_id, user_id) DO UPDATE SET from_provider = false WHERE group_members.from_provider
 
 -- name: leave_group
 -- A member less.
@@ -102,10 +108,6 @@ SELECT r.id, r.effect, r.role, r.job, r.labels, r.scope, r.scope_id, r.created_a
   FROM scheduler.access_rules r LEFT JOIN scheduler.users u ON u.id = r.user_id LEFT JOIN scheduler.user_groups g ON g.id = r.group_id
  WHERE (%(user)s::text = '' OR u.name = %(user)s::text) AND (%(group)s::text = '' OR g.name = %(group)s::text)
  ORDER BY r.id LIMIT 1000
-
--- name: target
--- The labels of a job's present definition.
-SELECT d.name, coalesce(d.spec -> 'labels', '{}') AS labels FROM scheduler.job_definitions d WHERE d.name = %(job)s::text
 
 -- name: put_link
 -- The newest one-time link replaces those before.

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
+from toban_domain.audit_chain import LinkText, Mark
+from toban_observability.context import CALLER
 from toban_store import queries
-from toban_store.tx import Row, Tx
+from toban_store.tx import FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
+_SEQ_AND_LENGTH, _LENGTH = struct.Struct(">qi"), struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +31,49 @@ class AdminAction:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which actions; empty values are any. `until` is not included. A `target` such as `run 7` also finds rows about several runs."""
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    address: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def run(self) -> int | None:
+        """The number of the run that `target` names."""
+        found = re.fullmatch(r"run (\d{1,18})", self.target)
+        return int(found[1]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPart:
+    """Rows that follow `previous` in the chain, packed, and its ends. `stray`: the number of a row before its beginning, None as it should be."""
+
+    previous: Mark
+    anchor: Mark
+    head: Mark
+    rows: int
+    page: bytes
+    stray: int | None
+
+    def links(self) -> list[LinkText]:
+        """The rows. Takes time for many: to be called in a thread."""
+        found, at = [], 0
+        while at < len(self.page):
+            seq, length = _SEQ_AND_LENGTH.unpack_from(self.page, at)
+            at += _SEQ_AND_LENGTH.size
+            digest, at = self.page[at : at + length], at + length
+            (length,) = _LENGTH.unpack_from(self.page, at)
+            at += _LENGTH.size
+            found.append(LinkText(seq, digest, self.page[at : at + length]))
+            at += length
+        return found
+
+
 async def note(t: Tx, action: AdminAction) -> None:
     """Write it down in the transaction that does it."""
     params = {
@@ -34,18 +83,81 @@ async def note(t: Tx, action: AdminAction) -> None:
         "before": _json(action.before),
         "after": _json(action.after),
         "reason": action.reason,
+        **caller_params(),
     }
     await t.execute(_sql.note, params)
 
 
 async def note_all(t: Tx, actions: Sequence[AdminAction]) -> None:
     """Several at once, in their order."""
-    await t.execute(_sql.note_all, {"actions": json.dumps([asdict(action) for action in actions])})
+    await t.execute(_sql.note_all, {"actions": json.dumps([asdict(action) for action in actions]), **caller_params()})
 
 
-async def page(t: Tx, *, below: int, limit: int) -> list[Row]:
-    """Actions with an id below `below`, newest first; `before` and `after` as JSON text, empty for none."""
-    return await t.fetch_all(_sql.page, {"below": below, "limit": limit})
+def caller_params() -> dict[str, str]:
+    """Where the call that this task serves comes from, for a statement that adds rows itself."""
+    caller = CALLER.get()
+    return {"address": caller.address, "service": caller.service}
+
+
+async def page(t: Tx, wanted: AuditFilter, *, start: int, limit: int, oldest_first: bool = False) -> list[Row]:
+    """Actions with an id below `start`, newest first, or above it, oldest first.
+
+    `before` and `after` are JSON text, empty for none; `seq` is 0 for a row that is not chained yet.
+    """
+    params = {**asdict(wanted), "run": wanted.run, "start": start, "limit": limit}
+    # Planned for the values: what is not asked for costs nothing.
+    return await t.fetch_all(_sql.page_of_oldest if oldest_first else _sql.page, params, prepare=False)
+
+
+async def chain(t: FencedTx, *, most: int) -> int:
+    """Chains at most `most` rows; how many. A row that commits later than one with a higher id comes after it in the chain."""
+    row = await t.fetch_one(_sql.chain, {"most": most})
+    return int(row["chained"]) if row else 0
+
+
+async def unchained(t: Tx) -> tuple[int, float]:
+    """How many rows are not chained yet, and the age of the oldest one in seconds."""
+    row = await t.fetch_one(_sql.unchained)
+    return (int(row["rows"]), float(row["seconds"])) if row else (0, 0.0)
+
+
+async def oldest_unchained(t: Tx) -> float | None:
+    """The age of the oldest row that is not chained yet, seconds; None without one."""
+    row = await t.fetch_one(_sql.oldest_unchained)
+    return None if row is None else float(row["seconds"])
+
+
+async def links(t: Tx, after: Mark, *, limit: int) -> ChainPart | None:
+    """The chained rows behind `after`, or behind the anchor where that is later. None when the ends of the chain were removed."""
+    row = await t.fetch_one(_sql.links, {"after": after.seq, "limit": limit})
+    if row is None:
+        return None
+    anchor, head = (Mark(row[f"{end}_seq"], bytes(row[f"{end}_hash"])) for end in ("anchor", "head"))
+    previous = anchor if anchor.seq > after.seq else after
+    return ChainPart(previous, anchor, head, row["rows"], bytes(row["page"] or b""), row["stray"])
+
+
+async def has_ends(t: Tx) -> bool:
+    """Whether the chain has its anchor and its head."""
+    row = await t.fetch_one(_sql.has_ends)
+    return bool(row and row["found"])
+
+
+async def verdict(t: Tx) -> int:
+    """How many problems the last verification of any leader found."""
+    row = await t.fetch_one(_sql.verdict)
+    return int(row["problems"]) if row else 0
+
+
+async def note_verdict(t: FencedTx, found: int) -> None:
+    """Keeps how many problems a verification found."""
+    await t.execute(_sql.note_verdict, {"problems": found})
+
+
+async def hash_at(t: Tx, seq: int) -> bytes | None:
+    """The hash of a chained row; None when there is no such row."""
+    row = await t.fetch_one(_sql.hash_at, {"seq": seq})
+    return None if row is None else bytes(row["hash"])
 
 
 def _json(value: Mapping[str, Any] | None) -> str | None:

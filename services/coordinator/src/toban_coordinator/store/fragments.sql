@@ -16,6 +16,19 @@
 INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)
 SELECT log_day, id, token, attempt, %(fence_epoch)s::bigint, assigned_incarnation, assigned_worker_id, dispatched_at FROM sent
 
+-- fragment: note_starts
+-- One row of the audit for the runs of a call that CTE `started` (id, job, rerun_of) has made; none without an action. Numbers of several runs
+-- are written as spans.
+INSERT INTO scheduler.admin_action_log (actor, action, target, before, after, reason, address, service)
+SELECT %(actor)s::text, %(noted)s::text, CASE s.runs WHEN 1 THEN 'run ' || s.first ELSE s.runs || ' runs' END,
+       CASE WHEN s.source IS NOT NULL THEN jsonb_build_object('run', s.source) END,
+       jsonb_build_object('jobs', s.jobs) || CASE s.runs WHEN 1 THEN '{}' ELSE jsonb_build_object('runs',
+           (SELECT string_agg(concat_ws('-', lower(r), NULLIF(upper(r) - 1, lower(r))), ',' ORDER BY r) FROM unnest(s.spans) AS r)) END,
+       %(reason)s::text, %(address)s::text, %(service)s::text
+  FROM (SELECT count(*) AS runs, min(id) AS first, range_agg(int8range(id, id, '[]')) AS spans, array_agg(DISTINCT job) AS jobs,
+               min(rerun_of) AS source FROM started) s
+ WHERE s.runs > 0 AND %(noted)s::text <> ''
+
 -- fragment: run_to_decide
 -- The columns of a live run that a decision about it reads.
 r.id, r.state::text AS state, r.token, r.assigned_incarnation::text AS incarnation, r.attempt, r.max_attempts, r.lost_count, r.max_lost,
@@ -120,3 +133,9 @@ THEN 'CONFIRMING' ELSE 'NONE' END AS continuation_state, r.continuation_check_st
 -- it, or it is of another boot and silent. A clone of its machine has another boot id, too, and registers while it lives.
 (CASE WHEN e.boot_id = %(boot_id)s::text THEN e.incarnation::text = %(previous)s::text
       ELSE greatest(e.last_heartbeat_at, e.granted_at) < now() - make_interval(secs => least(%(silent)s::double precision, e.lease_ms / 1000.0)) END)
+
+-- fragment: is_next
+-- Whether no delivery of the same run has to arrive at the target before delivery `d`. One that waits for the end of quiet hours holds none up.
+NOT EXISTS (SELECT 1 FROM scheduler.webhook_deliveries e
+             WHERE e.target_id = d.target_id AND e.run_id = d.run_id AND e.state = 'pending' AND e.id < d.id
+               AND NOT (e.postponed AND e.next_at > now()))

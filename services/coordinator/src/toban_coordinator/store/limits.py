@@ -9,6 +9,7 @@ from toban_coordinator.decide.breaker import Breaker, Signal, factor_at
 from toban_coordinator.decide.groups import GroupFacts
 from toban_coordinator.decide.limits import CurrentJob, LimitTable, Need, Usage
 from toban_domain.concurrency import ConcurrencySpec
+from toban_domain.transitions import Hold
 from toban_store import queries
 from toban_store.tx import FencedTx, Row, Tx
 
@@ -81,25 +82,24 @@ async def adopt(t: FencedTx, jobs: Collection[str]) -> None:
     await t.execute(_sql.adopt, {"jobs": list(jobs)})
 
 
-async def hold(t: FencedTx, taken: Sequence[tuple[int, int, Sequence[Need]]], drop: Collection[str]) -> None:
-    """Runs that this transaction sends, with their tokens and what they take. Clears away what ended runs took of the limits `drop`."""
-    rows = [(need, run, token) for run, token, needs in taken for need in needs]
-    runs = [row for row in rows if not row[0].window]
-    starts = [(need, token) for need, _, token in rows if need.window]
+async def hold(
+    t: FencedTx, offered: Sequence[tuple[int, Hold]], starts: Sequence[tuple[int, Need]], drop: Collection[str]
+) -> None:
+    """What offered runs take, and what counts against start rates, each with its token. Clears away what ended runs took of the limits `drop`."""
     if drop:
         await t.execute(_sql.drop_holds, {"keys": list(drop), "all": False, "limit": CLEARED})
-    if runs:
+    if offered:
         parameters = {
-            "keys": [need.key for need, _, _ in runs],
-            "ids": [run for _, run, _ in runs],
-            "tokens": [token for _, _, token in runs],
-            "weights": [need.weight for need, _, _ in runs],
+            "keys": [one.key for _, one in offered],
+            "ids": [one.run_id for _, one in offered],
+            "tokens": [token for token, _ in offered],
+            "weights": [one.weight for _, one in offered],
         }
         await t.execute(_sql.hold, parameters)
     if starts:
-        windows = {need.key: need.window for need, _ in starts}
+        windows = {need.key: need.window for _, need in starts}
         await t.execute(_sql.drop_starts, {"keys": list(windows), "windows": list(windows.values())})
-        parameters = {"keys": [need.key for need, _ in starts], "tokens": [token for _, token in starts]}
+        parameters = {"keys": [need.key for _, need in starts], "tokens": [token for token, _ in starts]}
         await t.execute(_sql.note_starts, parameters)
 
 

@@ -47,7 +47,7 @@ SELECT 'job:' || r.job_name, r.id, r.token, 1
     ON CONFLICT (key, run_id) DO UPDATE SET token = EXCLUDED.token, weight = EXCLUDED.weight WHERE h.token <> EXCLUDED.token
 
 -- name: hold
--- What runs that are sent in this transaction take, by their tokens.
+-- What runs that are offered in this transaction take, by their tokens.
 INSERT INTO scheduler.limit_holds (key, run_id, token, weight)
 SELECT * FROM unnest(%(keys)s::text[], %(ids)s::bigint[], %(tokens)s::bigint[], %(weights)s::integer[])
     ON CONFLICT (key, run_id) DO UPDATE SET token = EXCLUDED.token, weight = EXCLUDED.weight

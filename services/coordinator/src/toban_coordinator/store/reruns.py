@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from toban_coordinator.store.audit import caller_params
 from toban_domain.run import RunState
 from toban_store import queries
 from toban_store.tx import Tx
@@ -50,7 +51,7 @@ async def note(t: Tx, runs: Sequence[Repeated], *, actor: str) -> None:
 
 
 async def remark(t: Tx, run_id: int, text: str, *, actor: str, most: int) -> bool | None:
-    """Keeps a remark about a run; False when it has `most` of them, None when there is no such run."""
-    row = await t.fetch_one(_sql.remark, {"id": run_id, "text": text, "actor": actor, "most": most})
+    """Keeps a remark about a run, also in the audit; False when it has `most` of them, None when there is no such run."""
+    row = await t.fetch_one(_sql.remark, {"id": run_id, "text": text, "actor": actor, "most": most, **caller_params()})
     assert row is not None
     return bool(row["kept"]) if row["found"] else None

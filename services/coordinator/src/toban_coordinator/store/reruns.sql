@@ -27,5 +27,8 @@ WITH run AS (
     SELECT r.id, 'note', %(text)s::text, %(actor)s::text FROM run r CROSS JOIN earlier x
      WHERE x.same IS NOT TRUE AND x.notes < %(most)s::integer
     RETURNING run_id
+), noted AS (
+    INSERT INTO scheduler.admin_action_log (actor, action, target, after, address, service)
+    SELECT %(actor)s::text, 'run.note', 'run ' || m.run_id, jsonb_build_object('text', %(text)s::text), %(address)s::text, %(service)s::text FROM made m
 )
 SELECT EXISTS (SELECT 1 FROM made) OR COALESCE(x.same, false) AS kept, EXISTS (SELECT 1 FROM run) AS found FROM earlier x

@@ -23,6 +23,8 @@ ROW_TABLES: Mapping[str, str] = {
     "user_sessions": "history_retention_days",
     "api_tokens": "history_retention_days",
     "sign_in_failures": "history_retention_days",
+    "admin_action_log": "audit_retention_days",
+    "webhook_deliveries": "webhook_retention_days",
 }
 
 

@@ -155,3 +155,19 @@ WITH old AS (
        FOR UPDATE SKIP LOCKED
 )
 DELETE FROM scheduler.sign_in_failures f USING old WHERE f.key = old.key
+
+-- name: admin_action_log
+-- Forgets the oldest rows of the audit, by the one function that may; answers a row for each. The anchor keeps the rest of the chain verifiable.
+SELECT 1 FROM generate_series(1, scheduler.forget_audit(%(days)s::integer, %(limit)s::integer))
+
+-- name: webhook_deliveries
+-- Forgets deliveries, also those that no target took in all that time. What is sent once for a run stays while the run is live.
+WITH old AS (
+    SELECT d.id FROM scheduler.webhook_deliveries d
+     WHERE d.created_at < now() - make_interval(days => %(days)s::integer)
+       AND NOT (d.type IN ('job.late', 'job.long') AND EXISTS (SELECT 1 FROM scheduler.runs_live r WHERE r.id = d.run_id))
+     ORDER BY d.created_at
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.webhook_deliveries d USING old WHERE d.id = old.id

@@ -28,6 +28,12 @@ async def ended(t: Tx, ids: Sequence[int]) -> dict[int, EndedRun]:
     return {row["id"]: _ended(row) for row in rows}
 
 
+async def known(t: Tx, ids: Sequence[int]) -> dict[int, EndedRun]:
+    """The same of these runs, also while they are live."""
+    rows = await t.fetch_all(_sql.known, {"ids": list(ids)}) if ids else []
+    return {row["id"]: _ended(row) for row in rows}
+
+
 async def note_failed(t: FencedTx, failures: Sequence[tuple[int, str]]) -> None:
     """Keeps, among the events of runs, why triggers could not start their jobs."""
     given = [{"run_id": run, "message": message} for run, message in failures]

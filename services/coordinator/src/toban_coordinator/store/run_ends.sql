@@ -1,10 +1,21 @@
--- name: ended
--- Finished runs, with what triggers on their ends may know of them, and the labels of their jobs now.
-SELECT r.id, r.job_name, r.state::text AS state, r.reason, r.scope, r.scope_id, r.chain_depth, coalesce(d.spec -> 'labels', '{}') AS labels,
+-- fragment: facts
+-- What triggers and webhooks may know of a run `r`, and the labels of its job `d` now.
+r.id, r.job_name, r.state::text AS state, r.reason, r.scope, r.scope_id, r.chain_depth, coalesce(d.spec -> 'labels', '{}') AS labels,
        r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.started_at, r.finished_at, r.attempt, r.exit_code,
        r.term_signal, r.error_summary, r.last_line, r.trigger_name, r.after_run, r.rerun_of, r.result, r.payload
+
+-- name: ended
+-- Finished runs.
+SELECT {{facts}}
   FROM unnest(%(ids)s::bigint[]) AS i(id)
  CROSS JOIN LATERAL (SELECT h.* FROM scheduler.runs_history h WHERE h.id = i.id LIMIT 1) r
+  LEFT JOIN scheduler.job_definitions d ON d.id = r.definition_id
+
+-- name: known
+-- The same of runs that may be live.
+SELECT {{facts}}
+  FROM unnest(%(ids)s::bigint[]) AS i(id)
+ CROSS JOIN LATERAL (SELECT h.* FROM scheduler.job_runs h WHERE h.id = i.id LIMIT 1) r
   LEFT JOIN scheduler.job_definitions d ON d.id = r.definition_id
 
 -- name: note_failed

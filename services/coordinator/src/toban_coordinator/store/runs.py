@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from toban_coordinator.store.audit import caller_params
 from toban_domain.run import RunState
 from toban_domain.traceparent import TraceContext
 from toban_store import array_literals, queries
@@ -80,8 +81,9 @@ class Waiting:
     oldest: datetime
 
 
-async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str) -> list[Enqueued]:
-    """∅ → PENDING and a wake-up for loop `assign`, in one statement; answers in the order given.
+async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str, noted: str = "", reason: str = "") -> list[Enqueued]:
+    """∅ → PENDING and a wake-up for loop `assign`, in one statement; answers in the order given. `noted` is the action of their one row in the
+    audit, "" = none.
 
     Empty, and nothing is made, when a definition in `new` is not the current, enabled one any more: look it up again. One that repeats
     another run may be of an earlier version.
@@ -106,6 +108,9 @@ async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str) -> list[Enqueued]
             "claims": [n.claims for n in new],
             "reruns": array_literals.numbers(n.rerun_of for n in new),
             "actor": actor,
+            "noted": noted,
+            "reason": reason,
+            **caller_params(),
         },
     )
     return [Enqueued(row["id"], row["created"]) for row in rows]

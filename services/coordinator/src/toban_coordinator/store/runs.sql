@@ -34,10 +34,14 @@ WITH wanted AS MATERIALIZED (
               WHERE v.definition_id = w.definition_id AND v.version = w.version)
       FROM wanted w LEFT JOIN claimed c ON c.run_id = w.id
      WHERE (w.key IS NULL OR c.run_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM stale)
-    RETURNING id, rerun_of
+    RETURNING id, rerun_of, job_name AS job
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, to_state, message, actor)
     SELECT id, 'created', 'PENDING', COALESCE('repeats run ' || rerun_of, ''), %(actor)s::text FROM made
+), started AS (
+    SELECT id, job, rerun_of FROM made
+), noted AS (
+    {{note_starts}}
 )
 SELECT w.id, m.id IS NOT NULL AS created, (SELECT pg_notify('toban_wake', 'assign'))::text AS woken
   FROM wanted w LEFT JOIN made m ON m.id = w.id

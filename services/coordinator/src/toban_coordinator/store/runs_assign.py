@@ -11,7 +11,7 @@ from typing import Any
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.run import RunState
-from toban_domain.transitions import Placement
+from toban_domain.transitions import Hold, Placement
 from toban_store import array_literals, queries
 from toban_store.tx import Fenced, FencedTx, Row, Tx
 
@@ -179,8 +179,9 @@ async def executor_loads(t: Tx) -> list[ExecutorLoad]:
     ]
 
 
-async def place(t: Fenced, placements: Sequence[Placement]) -> dict[int, str]:
-    """PENDING or placed ahead → sent, in one statement with a fence of its own. Answers run → day of its logs, for those that moved."""
+async def place(t: Fenced, placements: Sequence[Placement], holds: Sequence[Hold] = ()) -> dict[int, str]:
+    """PENDING or placed ahead → sent, with the `holds` of those that moved, in one statement with a fence of its own. Answers run → day of its
+    logs, for those that moved."""
     if not placements:
         return {}
     rows = await t.fetch_fenced(
@@ -191,6 +192,9 @@ async def place(t: Fenced, placements: Sequence[Placement]) -> dict[int, str]:
             "incarnations": array_literals.words(p.incarnation for p in placements),
             "next_steps": array_literals.numbers(p.next_step for p in placements),
             "executors": array_literals.words({p.incarnation for p in placements}),
+            "hold_keys": [one.key for one in holds],
+            "hold_ids": [one.run_id for one in holds],
+            "hold_weights": [one.weight for one in holds],
         },
     )
     return {row["id"]: row["log_day"] for row in rows if row["id"] is not None}

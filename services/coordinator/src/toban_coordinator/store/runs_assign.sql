@@ -135,8 +135,8 @@ SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host,
  WHERE e.state <> 'off'
 
 -- name: place
--- PENDING, or ASSIGNED and not sent → ASSIGNED and sent: token, day of the logs, attempt row and event in one statement. Executors that are not
--- `on` get nothing; those that are stay locked against a fence. They are locked before the runs: `locked` waits for `takers`.
+-- PENDING, or ASSIGNED and not sent → ASSIGNED and sent: token, day of the logs, attempt row, event and what it takes of limits in one statement.
+-- Executors that are not `on` get nothing; those that are stay locked against a fence. They are locked before the runs: `locked` waits for `takers`.
 -- Brings its own fence, the first lock of all: `takers` waits for it. One row says that it held.
 WITH fence AS MATERIALIZED (
     {{fence}}
@@ -170,6 +170,11 @@ WITH fence AS MATERIALIZED (
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, metadata)
     SELECT id, 'dispatched', source::text, 'ASSIGNED', jsonb_build_object('worker_id', assigned_worker_id, 'token', token::text) FROM sent
+), hold AS (
+    INSERT INTO scheduler.limit_holds (key, run_id, token, weight)
+    SELECT h.key, s.id, s.token, h.weight
+      FROM unnest(%(hold_keys)s::text[], %(hold_ids)s::bigint[], %(hold_weights)s::integer[]) AS h(key, id, weight) JOIN sent s ON s.id = h.id
+        ON CONFLICT (key, run_id) DO UPDATE SET token = EXCLUDED.token, weight = EXCLUDED.weight
 )
 SELECT s.id, s.log_day::text AS log_day FROM fence LEFT JOIN sent s ON true
 

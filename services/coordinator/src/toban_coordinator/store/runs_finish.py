@@ -49,6 +49,14 @@ class Finished:
     seconds: float | None
 
 
+class Ended(NamedTuple):
+    """Runs that have ended, the loops that go on with what waits, and whether anything may wait for ends of runs."""
+
+    finished: list[Finished]
+    loops: set[str]
+    watched: bool
+
+
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
     """The stored form of an outcome: two outcomes are the same when these are equal."""
     stored: dict[str, Any] = {
@@ -93,16 +101,16 @@ async def mark_started(t: Tx, moves: Sequence[Started]) -> set[int]:
 
 async def finish(t: Tx, moves: Sequence[Finish]) -> list[Finished]:
     """live → terminal, into the history; wakes loop `assign` when a run waits, `resume` when one is deferred."""
-    return (await _finish(t, [_move(move, move.source.value) for move in moves]))[0] if moves else []
+    return (await _finish(t, [_move(move, move.source.value) for move in moves])).finished if moves else []
 
 
 async def finish_held(
-    t: Tx, target: RunState, ends: Sequence[HeldEnd], *, notify: bool = True
-) -> tuple[list[Finished], set[str]]:
-    """The same for attempts that their reporters hold, in whatever state, without looking at them before; and the loops that go on with what waits.
+    t: Tx, target: RunState, ends: Sequence[HeldEnd], *, notify: bool = True, unwatched: bool = False
+) -> Ended:
+    """The same for attempts that their reporters hold, in whatever state, without looking at them before.
 
-    Only for outcomes that end a run in `target` from every state in which an executor holds it. Without `notify` the caller wakes those loops
-    after the commit.
+    Only for outcomes that end a run in `target` from every state in which an executor holds it. Without `notify` the caller wakes the loops
+    after the commit. `unwatched`: ends nothing where anything waits for ends of runs, and else costs less.
     """
     moves = [
         {
@@ -119,7 +127,7 @@ async def finish_held(
         }
         for end in ends
     ]
-    return await _finish(t, moves, notify=notify) if moves else ([], set())
+    return await _finish(t, moves, notify=notify, statement=_sql.finish_unwatched if unwatched else _sql.finish)
 
 
 async def finish_claimed(t: Tx, outcomes: Sequence[tuple[AttemptKey, str, Outcome]]) -> list[Finished]:
@@ -136,7 +144,7 @@ async def finish_claimed(t: Tx, outcomes: Sequence[tuple[AttemptKey, str, Outcom
         }
         for key, worker, outcome in outcomes
     ]
-    return (await _finish(t, moves))[0] if moves else []
+    return (await _finish(t, moves)).finished if moves else []
 
 
 def _move(move: Finish, source: str) -> dict[str, Any]:
@@ -154,13 +162,15 @@ def _move(move: Finish, source: str) -> dict[str, Any]:
     }
 
 
-async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], *, notify: bool = True) -> tuple[list[Finished], set[str]]:
+async def _finish(
+    t: Tx, moves: Sequence[Mapping[str, Any]], *, notify: bool = True, statement: str = _sql.finish
+) -> Ended:
     parameters = {
         "moves": json.dumps(moves, separators=(",", ":")),
         "ids": array_literals.numbers(move["id"] for move in moves),
         "notify": notify,
     }
-    rows = await t.fetch_all(_sql.finish, parameters)
+    rows = await t.fetch_all(statement, parameters)
     await fire_ledger.skip(t, [row for row in rows if row["origin"] == "slot" and row["new_reason"] in SKIPS])
     finished = [
         Finished(
@@ -178,7 +188,8 @@ async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], *, notify: bool = T
         )
         for row in rows
     ]
-    return finished, {name for name in ("assign", "resume") if rows and rows[0][name]}
+    names = {name for name in ("assign", "resume") if rows and rows[0][name]}
+    return Ended(finished, names, watched=bool(rows and rows[0]["watched"]))
 
 
 async def release(t: Tx, moves: Sequence[Release]) -> set[int]:

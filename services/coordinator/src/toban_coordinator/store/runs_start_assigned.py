@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from toban_coordinator.store.audit import caller_params
 from toban_coordinator.store.runs import NewRun
 from toban_store import array_literals, queries
 from toban_store.tx import FencedStatement
@@ -31,9 +32,9 @@ class MadePlaced:
 
 
 async def start_assigned(
-    t: FencedStatement, new: Sequence[NewPlaced], *, actor: str, fresh_seconds: float
+    t: FencedStatement, new: Sequence[NewPlaced], *, actor: str, fresh_seconds: float, reason: str = ""
 ) -> list[MadePlaced] | None:
-    """Make and place all of `new`, in that order; None, and nothing is made, when one of them cannot be.
+    """Make and place all of `new`, in that order, with one row in the audit; None, and nothing is made, when one of them cannot be.
 
     Executors have to be `on` with a heartbeat within `fresh_seconds`. Raises FencedOut, and Unique violations of keys as DidNotHappen.
     """
@@ -56,6 +57,9 @@ async def start_assigned(
             "scopes": json.dumps([n.run.scope for n in new]),
             "scope_ids": json.dumps([n.run.scope_id for n in new]),
             "actor": actor,
+            "noted": "run.start",
+            "reason": reason,
+            **caller_params(),
             "fresh_seconds": fresh_seconds,
         },
     )

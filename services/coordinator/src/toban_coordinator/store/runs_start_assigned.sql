@@ -46,7 +46,7 @@ WITH fence AS MATERIALIZED (
            'toban-log:' || i.id, %(actor)s::text, i.token, (now() AT TIME ZONE 'UTC')::date, %(fence_epoch)s::bigint, i.incarnation, i.worker_id,
            now(), now(), i.scope, i.scope_id
       FROM input i
-    RETURNING id, token, attempt, log_day, dispatched_at, assigned_incarnation, assigned_worker_id
+    RETURNING id, token, attempt, log_day, dispatched_at, assigned_incarnation, assigned_worker_id, job_name
 ), attempt AS (
     {{attempts_of_sent}}
 ), event AS (
@@ -59,6 +59,10 @@ WITH fence AS MATERIALIZED (
             (interval '1 microsecond', 'dispatched', 'PENDING', 'ASSIGNED', '',
              jsonb_build_object('worker_id', s.assigned_worker_id, 'token', s.token::text)))
           AS e(later, type, from_state, to_state, actor, metadata)
+), started AS (
+    SELECT id, job_name AS job, NULL::bigint AS rerun_of FROM sent
+), noted AS (
+    {{note_starts}}
 )
 SELECT i.id, i.ord, s.log_day::text AS log_day
   FROM fence LEFT JOIN (input i JOIN sent s ON s.id = i.id) ON true

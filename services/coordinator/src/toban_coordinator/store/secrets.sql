@@ -7,8 +7,10 @@ SELECT s.name, s.key_id, s.nonce, s.ciphertext, s.jobs FROM scheduler.secrets s 
 SELECT s.name FROM scheduler.secrets s ORDER BY s.name LIMIT 5000
 
 -- name: stored
--- Every secret without its value, or the one called `name`, with the current definitions that use it.
-SELECT s.name, s.key_id, s.jobs, s.version, s.created_at, s.updated_at, s.updated_by, COALESCE(u.jobs, '{}') AS used_by
+-- Every secret without its value, or the one called `name`, with the current definitions, the webhook and the hook that use it.
+SELECT s.name, s.key_id, s.jobs, s.version, s.created_at, s.updated_at, s.updated_by,
+       COALESCE(u.jobs, '{}') || ARRAY(SELECT 'webhook/' || w.name FROM scheduler.webhook_targets w WHERE w.secret = s.name)
+       || ARRAY(SELECT 'hook/' || h.name FROM scheduler.hooks h WHERE h.secret = s.name) AS used_by
   FROM scheduler.secrets s
   LEFT JOIN (
        SELECT jsonb_path_query(d.spec, '$.secrets[*].name') #>> '{}' AS secret, array_agg(DISTINCT d.name ORDER BY d.name) AS jobs

@@ -52,10 +52,30 @@ async def revoke_sessions(t: Tx, user: str) -> int:
     return await t.execute(_sql.revoke_sessions, {"user": user})
 
 
+async def good_sessions(t: Tx, user: str, *, current: bytes, idle: timedelta) -> list[Row]:
+    """Those of an account that are good, the newest first; the one with the hash `current` is marked."""
+    parameters = {"user": user, "current": current, "seconds": idle.total_seconds()}
+    return await t.fetch_all(_sql.good_sessions, parameters)
+
+
+async def end_session(t: Tx, session_id: int, *, user: str) -> bool:
+    """False: the account has no such session that is good."""
+    return await t.execute(_sql.end_session, {"id": session_id, "user": user}) == 1
+
+
 async def add_token(
-    t: Tx, *, user: str, name: str, secret_hash: bytes, role: Role, selector: Selector, actor: str, lasts: timedelta
+    t: Tx,
+    *,
+    user: str,
+    name: str,
+    secret_hash: bytes,
+    role: Role,
+    selector: Selector,
+    actor: str,
+    lasts: timedelta,
+    maker: int | None = None,
 ) -> Row | None:
-    """Its id and end; None: there is no such account."""
+    """Its id and end, not after that of the token `maker`; None: there is no such account."""
     parameters = {
         "user": user,
         "name": name,
@@ -63,6 +83,7 @@ async def add_token(
         "role": role.value,
         "actor": actor,
         "seconds": lasts.total_seconds(),
+        "maker": maker,
     }
     return await t.fetch_one(_sql.insert_token, parameters | selector_columns(selector))
 
@@ -77,9 +98,15 @@ async def touch_token(t: Tx, token_id: int, *, address: str) -> None:
     await t.execute(_sql.touch_token, {"id": token_id, "address": address, "seconds": TOUCH_SECONDS})
 
 
-async def revoke_token(t: Tx, token_id: int) -> Row | None:
-    """Its name and user; None: it was not good any more, or there is none."""
-    return await t.fetch_one(_sql.revoke_token, {"id": token_id})
+async def revoke_token(t: Tx, token_id: int, *, user: str = "") -> Row | None:
+    """Its name and user; None: it was not good any more, is of another account than `user`, or there is none."""
+    return await t.fetch_one(_sql.revoke_token, {"id": token_id, "user": user})
+
+
+async def count_tokens(t: Tx, user: str) -> int:
+    """How many tokens of an account are good."""
+    row = await t.fetch_one(_sql.count_tokens, {"user": user})
+    return 0 if row is None else int(row["good"])
 
 
 async def tokens(t: Tx, user: str = "") -> list[Row]:

@@ -25,11 +25,29 @@ UPDATE scheduler.user_sessions SET revoked_at = now() WHERE secret_hash = %(secr
 UPDATE scheduler.user_sessions s SET revoked_at = now()
   FROM scheduler.users u WHERE u.id = s.user_id AND u.name = %(user)s::text AND s.revoked_at IS NULL AND s.ends_at > now()
 
+-- name: good_sessions
+-- Sessions of an account that are good.
+SELECT s.id, s.address, s.user_agent, s.created_at, s.last_used_at, s.ends_at, s.secret_hash = %(current)s::bytea AS current
+  FROM scheduler.user_sessions s JOIN scheduler.users u ON u.id = s.user_id
+ WHERE u.name = %(user)s::text AND s.revoked_at IS NULL AND s.ends_at > now()
+   AND s.last_used_at > now() - make_interval(secs => %(seconds)s::double precision)
+ ORDER BY s.created_at DESC LIMIT 200
+
+-- name: end_session
+-- good → revoked, one session of an account.
+UPDATE scheduler.user_sessions s SET revoked_at = now()
+  FROM scheduler.users u WHERE s.id = %(id)s::bigint AND u.id = s.user_id AND u.name = %(user)s::text AND s.revoked_at IS NULL
+
+-- name: count_tokens
+-- How many tokens of an account are good.
+SELECT count(*) AS good FROM scheduler.api_tokens k JOIN scheduler.users u ON u.id = k.user_id
+ WHERE u.name = %(user)s::text AND k.revoked_at IS NULL AND k.ends_at > now()
+
 -- name: insert_token
 -- An API token of an account.
 INSERT INTO scheduler.api_tokens (user_id, name, secret_hash, role, job, labels, scope, scope_id, created_by, ends_at)
 SELECT u.id, %(name)s::text, %(secret_hash)s::bytea, %(role)s::text, %(job)s::text, %(labels)s::jsonb, %(scope)s::text, %(scope_id)s::text, %(actor)s::text,
-       now() + make_interval(secs => %(seconds)s::double precision)
+       least(now() + make_interval(secs => %(seconds)s::double precision), (SELECT m.ends_at FROM scheduler.api_tokens m WHERE m.id = %(maker)s::bigint))
   FROM scheduler.users u WHERE u.name = %(user)s::text
 RETURNING id, ends_at
 
@@ -47,7 +65,7 @@ UPDATE scheduler.api_tokens SET last_used_at = now(), last_used_from = %(address
 -- name: revoke_token
 -- good → revoked.
 UPDATE scheduler.api_tokens k SET revoked_at = now() FROM scheduler.users u
- WHERE k.id = %(id)s::bigint AND u.id = k.user_id AND k.revoked_at IS NULL
+ WHERE k.id = %(id)s::bigint AND u.id = k.user_id AND k.revoked_at IS NULL AND (%(user)s::text = '' OR u.name = %(user)s::text)
 RETURNING k.name, u.name AS user
 
 -- name: tokens

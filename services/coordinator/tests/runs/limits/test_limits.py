@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from toban_store.errors import TooLong
+from toban_coordinator.loops import assign
+from toban_domain.errors import ErrorCode
+from toban_store.errors import OutcomeUnknown, Refused, TooLong
+from toban_store.sessions import FENCED_MOST_MS
+from toban_store.tx import FencedTx, fenced_tx
 
 
 async def ready(world: Any, make: Any, slots: int = 100, **concurrency: Any) -> None:
@@ -291,3 +296,103 @@ async def test_a_run_that_no_executor_takes_keeps_its_slot_for_a_moment_only(
     await world.sql("UPDATE scheduler.runs_live SET resumed_at = resumed_at - interval '6 seconds'")
     await limited.turns()
     assert await world.state(second) == "ASSIGNED"
+
+
+class LateCommit:
+    """A fenced_tx that sends its COMMIT only when `release` is set: its caller hears before that the outcome is unknown."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+        self.over: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def __call__(self, *args: Any, **options: Any) -> AsyncIterator[FencedTx]:
+        if self.over is not None:
+            async with fenced_tx(*args, **options) as t:
+                yield t
+            return
+        inner = fenced_tx(*args, **options)
+        t = await inner.__aenter__()
+        yield t
+        # PostgreSQL would end it before the test has come to its commit.
+        await t.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+        async def commit() -> None:
+            await self.release.wait()
+            await inner.__aexit__(None, None, None)
+
+        self.over = asyncio.create_task(commit())
+        raise OutcomeUnknown(ErrorCode.UNAVAILABLE, "the connection is lost")
+
+
+async def test_a_commit_of_unknown_outcome_is_counted_before_the_next_run_starts(
+    world: Any, make: Any, limited: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready(world, make, limit=1)
+    [warm] = await world.start()
+    await limited.turns()
+    await limited.end(warm)
+    [first] = await world.start()
+    late = LateCommit()
+    world.pool.group.pace.milliseconds = FENCED_MOST_MS
+    monkeypatch.setattr(assign, "fenced_tx", late)
+    with pytest.raises(OutcomeUnknown):
+        await world.turn("assign")
+    assert await world.state(first) == "PENDING"
+    [second] = await world.start()
+    await world.sql("UPDATE scheduler.runs_live SET priority = 10 WHERE id = %(id)s", id=second)
+    turn = asyncio.create_task(world.turn("assign"))
+    # On a machine so slow that it does not fit into its bound, it comes again after the commit.
+    while not turn.done() and not await world.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+        pass
+    late.release.set()
+    with suppress(TooLong):
+        await turn
+    assert late.over is not None
+    await late.over
+    assert await limited.live() == [first]
+    await limited.turns(2)
+    assert await world.state(second) == "DEFERRED"
+
+
+async def test_every_part_of_a_turn_counts_after_a_commit_of_unknown_outcome(
+    world: Any, make: Any, limited: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that PostgreSQL refuses splits the turn; its last part comes after a commit with a known outcome."""
+    await ready(world, make, limit=2)
+    await world.apply(make.job("plain"))
+    [warm] = await world.start()
+    await limited.turns()
+    await limited.end(warm)
+    [first] = await world.start()
+    late = LateCommit()
+    world.pool.group.pace.milliseconds = FENCED_MOST_MS
+    monkeypatch.setattr(assign, "fenced_tx", late)
+    with pytest.raises(OutcomeUnknown):
+        await world.turn("assign")
+    runs = [*(await world.start("plain")), *(await world.start(count=2)), *(await world.start("plain"))]
+    bad, second, third, _ = runs
+    # In this order: the bad one with the second, and the third in another part.
+    for priority, run in zip((10, 9, 8, 7), runs, strict=True):
+        await world.sql("UPDATE scheduler.runs_live SET priority = %(p)s WHERE id = %(id)s", p=priority, id=run)
+    place = assign.runs_assign.place
+
+    async def refusing(t: Any, placements: Any, *more: Any) -> dict[int, str]:
+        if bad in {one.run_id for one in placements}:
+            raise Refused("refused", sqlstate="22000")
+        return await place(t, placements, *more)
+
+    monkeypatch.setattr(assign.runs_assign, "place", refusing)
+    turn = asyncio.create_task(world.turn("assign"))
+    while not turn.done() and not await world.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+        pass
+    late.release.set()
+    with suppress(TooLong):
+        await turn
+    assert late.over is not None
+    await late.over
+    assert {*await limited.live(job_name="hello")} <= {first, second}, "no more than two at a time"
+    for _ in range(3):
+        with suppress(TooLong):
+            await limited.turns()
+    assert await limited.live(job_name="hello") == [first, second] and await world.state(third) == "DEFERRED"

@@ -13,8 +13,8 @@ from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.secret import SecretFile
 from toban_domain.settings import Settings
-from toban_executor.adapters.program_lookup import python_step_command
-from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepEnd, StepOrder
+from toban_executor.adapters.step_commands import step_order
+from toban_executor.decide.models import CancelOrder, LogRules, Report, StartOrder, StepEnd
 from toban_executor.decide.outcome import at, step_result
 from toban_executor.ports.coordinator import (
     ContinuationAnswer,
@@ -55,21 +55,7 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
         key=key_from_pb(message.key),
         attempt=message.attempt,
         job_name=message.job_name,
-        steps=tuple(
-            StepOrder(
-                type=step.type or "command",
-                argv=python_step_command(step.callable, step.python_path, allow_shell=message.allow_shell)
-                if step.type == "python"
-                else tuple(step.argv),
-                timeout_seconds=step.timeout_seconds,
-                callable=step.callable,
-                id=step.id,
-                # Earlier coordinators refuse steps that are not cancelable.
-                cancelable=step.cancelable,
-                heartbeat_seconds=step.heartbeat_seconds,
-            )
-            for step in message.steps
-        ),
+        steps=tuple(step_order(step, allow_shell=message.allow_shell) for step in message.steps),
         payload_json=message.payload_json or "{}",
         env=dict(message.env),
         timeout_seconds=message.timeout_seconds,

@@ -27,6 +27,7 @@ from toban_executor.decide.guard_types import (
 )
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
+from toban_executor.decide.warm import WarmNote, choose_slot, wanted_keys
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.message_spool import name_of
 from toban_executor.guard.protocol import MAX_MESSAGE, ReceiveBuffer, Report, decode_report, encode_command
@@ -43,6 +44,13 @@ A guard keeps no more than that, and what the executor has received and not writ
 
 _log = get_logger(__name__)
 _restarts = metrics.counter("toban_executor_guard_restarts_total", "Slot supervisors that died and were replaced.")
+_zygotes = metrics.gauge("toban_executor_zygotes", "Zygotes: processes that warm steps fork from.")
+_forks = metrics.counter("toban_executor_zygote_forks_total", "Steps that were forked from a zygote.")
+_zygote_ends = metrics.counter(
+    "toban_executor_zygote_ends_total",
+    "Zygotes that ended, by reason: idle, memory, forks, code (files changed), failed (imports), replaced, silent, threads (left by a fork), killed.",
+    ("reason",),
+)
 
 
 class GuardClient:
@@ -55,6 +63,8 @@ class GuardClient:
         self._free = list(range(len(guards.slots)))
         self._busy: dict[int, StartOrder] = {}
         self._slot_of: dict[AttemptKey, int] = {}
+        # Keys of the zygotes of slots that have some.
+        self._zygotes: dict[int, tuple[str, ...]] = {}
         self._listener: GuardListener | None = None
         self._hold = False
         self._receive_buffer = ReceiveBuffer()
@@ -109,7 +119,9 @@ class GuardClient:
         freeze_max: float,
     ) -> None:
         """Give an attempt to a free slot; what cannot be sent ends at once with the reason."""
-        slot = self._free.pop()
+        # The keys of zygotes are digests: not made where no slot has one.
+        slot = choose_slot(self._free, self._zygotes, wanted_keys(order, env) if self._zygotes else [])
+        self._free.remove(slot)
         self._busy[slot], self._slot_of[order.key] = order, slot
         command = Spawn(
             order=order,
@@ -295,6 +307,9 @@ class GuardClient:
             # Not numbered: no later incarnation needs it.
             self._listener.freeze_turned(report)
             return
+        if isinstance(report, WarmNote):
+            self._note_zygotes(slot, report)
+            return
         if isinstance(report, JobNote):
             if report.key in self._slot_of:
                 self._listener.noted(report)
@@ -314,6 +329,15 @@ class GuardClient:
         else:
             self._ended(slot, report)
 
+    def _note_zygotes(self, slot: int, note: WarmNote) -> None:
+        self._zygotes.pop(slot, None)
+        if note.keys:
+            self._zygotes[slot] = note.keys
+        _zygotes.set(sum(map(len, self._zygotes.values())))
+        _forks.inc(note.forks)
+        for reason, count in note.ended.items():
+            _zygote_ends.labels(reason).inc(count)
+
     def _ended(self, slot: int, end: AttemptEnd) -> None:
         assert self._listener is not None
         self._busy.pop(slot, None)
@@ -325,9 +349,10 @@ class GuardClient:
     def _lost(self, slot: int, losses: int) -> None:
         """The slot supervisor died and its tree was killed. Its successor obeys what is sent after this answer."""
         _restarts.inc()
-        _log.error("guard of a slot died and was replaced", slot=slot)
+        _log.error("slot supervisor died and was replaced; its job was killed", slot=slot)
         # As the successor numbers its reports.
         self._received[slot] = losses << 32
+        self._note_zygotes(slot, WarmNote())
         if not self._command(slot, Reset(losses)):
             self._disconnected(slot)
         self._held[slot] = False
@@ -344,7 +369,7 @@ class GuardClient:
         self._listener.supervisor_gone()
 
     def _disconnected(self, slot: int) -> None:
-        _log.error("the guards have ended", slot=slot)
+        _log.error("slot supervisor ended without a successor; this incarnation is over", slot=slot)
         asyncio.get_running_loop().remove_reader(self._guards.slots[slot].fileno())
         assert self._listener is not None
         # First: whatever happens to the jobs, this incarnation is over.

@@ -5,7 +5,7 @@ import signal
 from toban_executor.guard import cgroup
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.clock import boottime, pause
-from toban_executor.guard.freezer import TreeFreezer
+from toban_executor.guard.freezer import LOOK_SECONDS, TreeFreezer
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.process_tree import (
     children,
@@ -38,6 +38,8 @@ class LeaseEnforcer:
         self._abandoned_end: float | None = None
         # Slots that were frozen from here, each with what was stopped.
         self._freezers: dict[int, TreeFreezer] = {}
+        # Slots whose containers were frozen from here.
+        self._frozen_containers: set[int] = set()
         # Slots whose processes have refused signals.
         self._refusing: set[int] = set()
 
@@ -49,7 +51,8 @@ class LeaseEnforcer:
         if supervisor is None:
             return False
         freezer = self._freezers.setdefault(slot, TreeFreezer(root=supervisor, cgroup=None))
-        return freezer.freeze()
+        still = self._freeze_containers(slot)
+        return freezer.freeze() and still
 
     def has_frozen(self, slot: int) -> bool:
         """Whether the tree of the slot was frozen from here, or a freeze was tried."""
@@ -63,16 +66,22 @@ class LeaseEnforcer:
         """Let go on what was stopped from here; False when nothing was."""
         freezer = self._freezers.pop(slot, None)
         if freezer is not None:
+            if slot in self._frozen_containers and (group := self._group(slot)):
+                group.containers.set_frozen(False)
+            self._frozen_containers.discard(slot)
             freezer.thaw()
         return freezer is not None
 
     def forget(self, slot: int) -> None:
         """The attempt of the slot has ended."""
         self._freezers.pop(slot, None)
+        self._frozen_containers.discard(slot)
         self._refusing.discard(slot)
 
     def kill(self, slot: int) -> None:
         """SIGKILL to the tree of the slot, and to what a slot supervisor that died has left."""
+        if group := self._group(slot):
+            group.containers.kill()
         supervisor = self._supervisors().get(slot)
         if supervisor is not None and (refused := signal_tree(supervisor, (signal.SIGKILL,))):
             killed = self._kill_group(slot)
@@ -122,6 +131,19 @@ class LeaseEnforcer:
         group = self._group(slot)
         try:
             return group is not None and group.is_frozen
+        except OSError:
+            return False
+
+    def _freeze_containers(self, slot: int) -> bool:
+        """Stop the containers of the slot; True when none of them runs."""
+        group = self._group(slot)
+        try:
+            if group is None:
+                return True
+            # Also without a process: the engine may be about to start one.
+            if not group.containers.is_frozen:
+                self._frozen_containers.add(slot)
+            return group.containers.freeze(LOOK_SECONDS)
         except OSError:
             return False
 

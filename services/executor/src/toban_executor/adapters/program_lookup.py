@@ -1,21 +1,15 @@
-"""Which file a step executes: programs on the executor's own PATH, its allow-list, and the command of a `type: python` step."""
+"""Which file a step executes: programs on the executor's own PATH, and its allow-list."""
 
 import os
 import shutil
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_executor.adapters import python_step_runner
 from toban_executor.decide.environment import DEFAULT_PATH
 from toban_executor.decide.programs import AllowList, parse_allow_list
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)
-
-_PYTHON_FLAGS = ("-I", "-S")
-"""No PYTHON* variables, no site-packages: the job sees the standard library and its python_path, and starts in less time."""
 
 
 def load_allow_list(path: Path | None) -> AllowList:
@@ -45,12 +39,3 @@ class ProgramFinder:
             if len(self._known) < 1000:
                 self._known[name] = known
         return known
-
-
-def python_step_command(callable_name: str, folders: Sequence[str], *, allow_shell: bool) -> tuple[str, ...]:
-    """The argv that calls `callable_name` ("package.module:function") with the payload, in the executor's own interpreter.
-
-    Without `allow_shell` it calls only what its own module defines.
-    """
-    origin = python_step_runner.ANY if allow_shell else python_step_runner.OWN
-    return (sys.executable, *_PYTHON_FLAGS, python_step_runner.__file__, origin, callable_name, *folders)

@@ -1,7 +1,7 @@
 """The program of a step `type: python`: imports a callable and calls it with the payload.
 
 Run as a file by the executor's interpreter, isolated and without site-packages (``-I -S``), so that it starts fast and a job sees nothing
-of the executor's own packages. Standard library only, and as little of it as possible.
+of the executor's own packages; or by the interpreter that the step names. Standard library only, and as little of it as possible.
 
 Usage: python -I -S python_step_runner.py own|any MODULE:FUNCTION [FOLDER ...]    (folders go before sys.path; the payload is in TOBAN_PAYLOAD_FILE)
 
@@ -85,9 +85,9 @@ def _layers(found: object) -> list[object]:
 
 def read_payload() -> dict[str, Any]:
     """The payload as a dictionary."""
-    with open(os.environ["TOBAN_PAYLOAD_FILE"], encoding="utf-8") as file:  # noqa: PTH123 (pathlib costs milliseconds)
+    with open(os.environ["TOBAN_PAYLOAD_FILE"], "rb", buffering=0) as file:  # noqa: PTH123 (pathlib costs milliseconds)
         text = file.read()
-    if text.strip() in ("", "{}"):
+    if text.strip() in (b"", b"{}"):
         return {}
     import json
 
@@ -95,14 +95,22 @@ def read_payload() -> dict[str, Any]:
     return payload
 
 
-def main(whose: str, target: str, folders: list[str]) -> int:
+def prepare(arguments: list[str]) -> None:
+    """In a zygote (warm_zygote.py): import what its forks need. `arguments` are the folders, ``--``, and the modules."""
+    split = arguments.index("--")
+    sys.path[:0] = arguments[:split]
+    for name in arguments[split + 1 :]:
+        __import__(name)
+
+
+def main(whose: str, target: str, *folders: str) -> int:
     """Exit code of the step."""
     sys.argv = [target]
-    sys.path[:0] = folders
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     # A pipe is block buffered: lines and progress markers would come late.
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     try:
-        function = load(target, folders, own=whose != ANY)
+        function = load(target, list(folders), own=whose != ANY)
         payload = read_payload()
         result: Any = _call(function, payload)
         if hasattr(result, "cr_await"):
@@ -164,4 +172,7 @@ def _print_error(line: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    if sys.path[0] == os.path.dirname(__file__):  # noqa: PTH120 (pathlib costs milliseconds)
+        # It is no place for modules of the job.
+        del sys.path[0]
+    sys.exit(main(*sys.argv[1:]))

@@ -216,6 +216,7 @@ class AttemptManager:
         lease, launcher = self.lease, self._launcher
         assert lease.deadline is not None
         self._collector.opened(order.key, order.ticket)
+        self._reporter.opened(order)
         order = self._spans.begin(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.models import Report
+from toban_executor.decide.models import Report, StartOrder
 from toban_executor.ports.coordinator import Gateway
 from toban_executor.ports.journal import Journal, JournalContents
 from toban_observability import metrics
@@ -36,7 +36,7 @@ class OutcomeReporter:
 
     A start that was not sent yet is dropped when its outcome arrives, which implies it. An outcome that is refused is
     quarantined: kept, and sent again by `resend`, until a coordinator gives it a final answer. A call after one with several reports is sent
-    at once when `enough` of them wait.
+    at once when `enough` of them wait. With `hold` the outcome of an attempt with a kubernetes step waits, after a call of it, for `release`.
     """
 
     def __init__(
@@ -50,20 +50,49 @@ class OutcomeReporter:
         self._enough = enough
         self._clock = clock
         self._busy = False
+        # Gets outcomes, which then wait; None: none does. Those of earlier processes are `inherited`: their steps are not known.
+        self.hold: Callable[[Report], None] | None = None
+        self.holds_inherited = False
+        self._to_hold = set[AttemptKey]()
+        self._held: dict[AttemptKey, Report] = {}
         self._waiting: dict[tuple[AttemptKey, int], Report] = {}
         self._quarantined: dict[tuple[AttemptKey, int], tuple[Report, str]] = {}
 
     def restore(self, contents: JournalContents) -> None:
         """Reports of an earlier process that were not answered, or refused."""
-        self._waiting.update({(report.key, report.seq): report for report in contents.reports})
+        for report in contents.reports:
+            if self.holds_inherited and report.outcome is not None:
+                self._hold(report)
+            else:
+                self._waiting[report.key, report.seq] = report
         for report, message in contents.quarantined:
             self._quarantined[report.key, report.seq] = report, message
         self.resend()
+
+    def opened(self, order: StartOrder) -> None:
+        """The attempt begins."""
+        if self.hold is not None and any(step.type == "kubernetes" for step in order.steps):
+            self._to_hold.add(order.key)
 
     def add(self, report: Report) -> None:
         """Report this as soon as the present call has ended."""
         if report.outcome is not None:
             self._waiting.pop((report.key, 1), None)
+            if report.key in self._to_hold:
+                self._to_hold.discard(report.key)
+                self._hold(report)
+                return
+        self._waiting[(report.key, report.seq)] = report
+        self._wake()
+
+    def _hold(self, report: Report) -> None:
+        assert self.hold is not None
+        self._held[report.key] = report
+        self.hold(report)
+
+    def release(self, key: AttemptKey) -> None:
+        """An outcome that was held may be reported."""
+        report = self._held.pop(key)
         self._waiting[(report.key, report.seq)] = report
         self._wake()
 
@@ -87,16 +116,17 @@ class OutcomeReporter:
     @property
     def pending(self) -> int:
         """Number of reports that are not answered yet."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held)
 
     @property
     def unanswered(self) -> list[AttemptKey]:
         """Attempts whose outcome has no answer yet."""
-        return [
+        sent = [
             report.key
             for place, report in self._waiting.items()
             if report.outcome is not None and place not in self._quarantined
         ]
+        return [*self._held, *sent]
 
     @property
     def quarantined(self) -> dict[AttemptKey, str]:

@@ -9,6 +9,8 @@ from toban_executor.decide.models import StartOrder
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+_OWN = ("HOME", "LANG", "TRACEPARENT")
+_LOCAL = ("TOBAN_CGROUP", "TOBAN_SOCKET", "TOBAN_PAYLOAD_FILE", "TOBAN_LEASE_FD", "TOBAN_INCARNATION")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -31,6 +33,20 @@ def job_environment(order: StartOrder, *, incarnation: str, home: str, now: date
     if order.traceparent:
         env["TRACEPARENT"] = order.traceparent
     return env
+
+
+def own_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """For a program of the executor itself: without the variables of the definition, some of which change what a program does."""
+    return {name: value for name, value in env.items() if name in _OWN or name.startswith("TOBAN_")}
+
+
+def portable_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Of a program of the executor itself, for what it starts elsewhere: neither paths nor descriptors of the executor."""
+    return {
+        name: value
+        for name, value in env.items()
+        if name == "TRACEPARENT" or (name.startswith("TOBAN_") and name not in _LOCAL)
+    }
 
 
 def parameters(payload_json: str) -> dict[str, str]:

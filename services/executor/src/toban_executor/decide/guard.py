@@ -60,9 +60,6 @@ from toban_executor.decide.models import AttemptEnd
 from toban_executor.decide.slot_state import Attempt, SlotState
 from toban_fencing.executor_lease import Instant
 
-REPORT_START_AFTER = 0.05
-"""Seconds: the end of a shorter attempt implies its start, which halves the reports and the writes for short jobs."""
-
 CLOCK_CHECK = 0.2
 """Seconds between ticks while an attempt runs, so that a jump of the wall clock is noticed."""
 
@@ -73,6 +70,7 @@ WAIT_REPORTED_AFTER = 1.0
 """Seconds of held output after which the log of the job records that it has waited."""
 
 _LEASE_REASON = "the lease was not renewed in time"
+_UNKNOWN_REASON = "its processes have ended, and the end of its main process is not known"
 _LEASE_CAUSES = ("lease", "executor_gone")
 
 Step = tuple[SlotState, tuple[Effect, ...]]
@@ -119,9 +117,7 @@ def next_due(state: SlotState, now: Instant) -> float:
         # What has passed was acted on; from then on the rounds of SIGKILL set the pace.
         if left > 0 or attempt.undecided:
             due = min(due, now.boot + left)
-    if not attempt.start_reported:
-        due = min(due, attempt.started.boot + REPORT_START_AFTER)
-    return max(now.boot, due)
+    return max(now.boot, min(due, guard_steps.start_due(attempt)))
 
 
 # ---------------------------------------------------------------- commands
@@ -206,8 +202,7 @@ def _on_executor_closed(state: SlotState, now: Instant) -> Step:
 def _on_tick(state: SlotState, attempt: Attempt, event: Tick, now: Instant) -> Step:
     effects: tuple[Effect, ...] = ()
     # On a busy machine this tick may come late, together with the end of a short attempt.
-    start_due = now.boot >= attempt.started.boot + REPORT_START_AFTER and not event.child_exited
-    if start_due and not attempt.start_reported:
+    if now.boot >= guard_steps.start_due(attempt) and not event.child_exited:
         attempt = attempt._replace(start_reported=True)
         effects = (ReportStart(guard_steps.start_of(attempt)),)
     if attempt.suspended and not guard_freeze.is_over(attempt, now):
@@ -301,6 +296,8 @@ def _next_step(state: SlotState, attempt: Attempt, now: Instant) -> Step:
 
 
 def _on_tree_checked(state: SlotState, attempt: Attempt, event: TreeChecked, now: Instant) -> Step:
+    if event.pid:
+        attempt = attempt._replace(pid=event.pid)
     if not event.unreachable or attempt.unreachable_reported:
         return _on_tree(state, attempt, event, now)
     report = ProcessesUnreachable(key=attempt.spawn.order.key, processes=event.unreachable)
@@ -332,6 +329,8 @@ def _on_empty(state: SlotState, attempt: Attempt, now: Instant) -> Step:
         if attempt.continues or now.seconds_until(attempt.deadline) > 0:
             return _next_step(state, attempt, now)
         attempt = attempt._replace(cause="lease", reason=_LEASE_REASON)
+    if attempt.main is None and not attempt.cause:
+        attempt = attempt._replace(cause="unknown_end", reason=_UNKNOWN_REASON)
     thaw = () if attempt.frozen_since is None else (ThawTree(),)
     state, effects = _finish(state, attempt, now)
     return state, (*thaw, DrainOutput(), *effects)
@@ -348,7 +347,7 @@ def _finish(state: SlotState, attempt: Attempt, now: Instant) -> Step:
         signal=main.signal if main else None,
         step=attempt.step,
         steps=len(order.steps),
-        started_ns=guard_steps.ns(attempt.started.wall) if attempt.pid else 0,
+        started_ns=guard_steps.ns(attempt.started.wall) if guard_steps.began(attempt) else 0,
         finished_ns=guard_steps.ns(attempt.main_ended_wall or now.wall),
         step_ends=guard_steps.ends(attempt, now),
     )

@@ -42,9 +42,9 @@ def requested(attempt: Attempt, command: Cancel, now: Instant) -> tuple[Attempt,
 def ended_by_cancel(attempt: Attempt) -> Attempt:
     """The tree is empty: with the cause of its end when that is the cancel."""
     main, cancel = attempt.main, attempt.cancel
-    if cancel is None or attempt.cause or main is None:
+    if cancel is None or attempt.cause:
         return attempt
-    if main.exit_code == 0 and attempt.step + 1 >= len(attempt.spawn.order.steps):
+    if main is not None and main.exit_code == 0 and attempt.step + 1 >= len(attempt.spawn.order.steps):
         return attempt
     return attempt._replace(cause="cancel", reason=cancel.reason)
 

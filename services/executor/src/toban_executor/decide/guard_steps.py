@@ -9,6 +9,9 @@ from toban_executor.decide.models import StepEnd
 from toban_executor.decide.slot_state import Attempt
 from toban_fencing.executor_lease import Instant
 
+REPORT_START_AFTER = 0.05
+"""Seconds: the end of a shorter attempt implies its start, which halves the reports and the writes for short jobs."""
+
 
 def begin(spawn: Spawn, now: Instant) -> Attempt:
     """The attempt of this order, at its first step."""
@@ -36,15 +39,18 @@ def following(attempt: Attempt, now: Instant) -> Attempt:
         step_started_wall=now.wall,
         step_ends=ends(attempt, now),
         main=None,
+        pid=0,
         kill_at=math.inf,
     )
 
 
 def ends(attempt: Attempt, now: Instant) -> tuple[StepEnd, ...]:
-    """Those that have ended, with the one that ends now; a job of one step has none of its own."""
-    if len(attempt.spawn.order.steps) == 1 or not attempt.pid:
-        return ()
+    """Those that have ended, with the one that ends now if it has begun; a job of one step has none of its own."""
     main = attempt.main
+    if len(attempt.spawn.order.steps) == 1:
+        return ()
+    if not attempt.pid and main is None:
+        return attempt.step_ends
     end = StepEnd(
         step=attempt.step,
         started_ns=ns(attempt.step_started_wall),
@@ -53,6 +59,20 @@ def ends(attempt: Attempt, now: Instant) -> tuple[StepEnd, ...]:
         signal=main.signal if main else None,
     )
     return (*attempt.step_ends, end)
+
+
+def may_start(attempt: Attempt, now: Instant) -> bool:
+    """Whether a process may be started for the step that the attempt is at: nothing ends it, and it has a lease."""
+    if not attempt.undecided or attempt.suspended:
+        return False
+    return attempt.continues or now.seconds_until(attempt.deadline) > 0
+
+
+def lease_left(attempt: Attempt | None, now: Instant) -> float | None:
+    """Seconds for which what the attempt has started elsewhere may go on, by the lease; None: it continues without one. 0 once it is ended."""
+    if attempt is None or not attempt.undecided:
+        return 0.0
+    return None if attempt.continues else max(0.0, now.seconds_until(attempt.deadline))
 
 
 def timeout(attempt: Attempt) -> float:
@@ -76,6 +96,18 @@ def timeout_reason(attempt: Attempt) -> str:
     if attempt.attempt_timeout_at <= attempt.step_timeout_at:
         return f"ran longer than timeout_seconds = {order.timeout_seconds:g}"
     return f"step {attempt.step + 1} ran longer than its timeout_seconds = {step.timeout_seconds:g}"
+
+
+def start_due(attempt: Attempt) -> float:
+    """When its start is to be reported, CLOCK_BOOTTIME: not before its process is there, which a zygote may have yet to fork."""
+    if attempt.start_reported or not attempt.pid:
+        return math.inf
+    return attempt.started.boot + REPORT_START_AFTER
+
+
+def began(attempt: Attempt) -> bool:
+    """Whether a process of it has run."""
+    return bool(attempt.pid or attempt.step_ends) or attempt.main is not None
 
 
 def start_of(attempt: Attempt) -> AttemptStart:

@@ -115,7 +115,7 @@ class Received(NamedTuple):
 
 
 class StepStarted(NamedTuple):
-    """Answer to StartStep: the main process runs."""
+    """Answer to StartStep: the main process runs; 0 = a zygote has yet to fork it."""
 
     pid: int
 
@@ -144,12 +144,13 @@ class TreeChecked(NamedTuple):
     """Ended children were collected, for CheckTree or because the kernel signalled an end.
 
     `main` is the end of the step's main process when it was among them; `empty`: no process is left. `unreachable` processes
-    refused the last signals (EPERM): they run with rights that the guard has not.
+    refused the last signals (EPERM): they run with rights that the guard has not. `pid` is the step's process where that was learned now.
     """
 
     empty: bool
     main: ProcessEnd | None = None
     unreachable: int = 0
+    pid: int = 0
 
 
 class TreeSignal(Enum):

@@ -1,7 +1,7 @@
 """What a job says on TOBAN_SOCKET: one JSON object a line, each answered by one line (docs/jobs.md).
 
     {"op": "progress", "percentage": 40, "summary": "half way", "done": 4, "total": 10, "eta_seconds": 90}
-    {"op": "heartbeat"}   {"op": "cancelled"}   {"op": "checkpoint"}
+    {"op": "heartbeat"}   {"op": "cancelled"}   {"op": "lease"}   {"op": "checkpoint"}
     {"op": "checkpoint", "value": …}   {"op": "output", "value": …}   {"op": "log_ref", "value": "s3://bucket/key"}
 
 Values are JSON of at most 32 KiB. Markers on stdout are the short form: ``::heartbeat::``, ``::output {…}::``, ``::log_ref URI::``.
@@ -23,7 +23,7 @@ MAX_LINE = 128 * 1024
 """Bytes of one request. A value of 32 KiB may be several times as long while its characters are escaped."""
 
 MAX_LOG_REF = 1024
-_OPS = ("progress", "heartbeat", "cancelled", "checkpoint", "output", "log_ref")
+_OPS = ("progress", "heartbeat", "cancelled", "lease", "checkpoint", "output", "log_ref")
 _MARKERS = (b"::heartbeat::", b"::output ", b"::log_ref ")
 
 

@@ -11,9 +11,11 @@ from toban_domain.secret import SecretFile
 
 
 class StepOrder(NamedTuple):
-    """One step of an attempt. `timeout_seconds` 0 = none of its own. Of the type python `argv` is the command that calls `callable`.
+    """One step of an attempt. `timeout_seconds` 0 = none of its own. Of the types python and django `argv` calls `callable`, or runs `command`.
 
     `heartbeat_seconds`: how long the job may be silent on its socket, 0 = for ever. Not `cancelable`: a cancel waits for the end of the step.
+    `warm_argv` starts the zygote that the step forks from, and `warm_call` is what the fork does; without them the step starts `argv`.
+    `stdin` is for a program of the executor itself (http, container, kubernetes), which gets no variable of the definition: it may hold secrets.
     """
 
     type: str
@@ -23,6 +25,10 @@ class StepOrder(NamedTuple):
     id: str = ""
     cancelable: bool = True
     heartbeat_seconds: int = 0
+    warm_argv: tuple[str, ...] = ()
+    warm_call: tuple[str, ...] = ()
+    command: str = ""
+    stdin: str = ""
 
 
 class LogRules(NamedTuple):
@@ -94,7 +100,7 @@ class StepEnd(NamedTuple):
 class AttemptEnd(NamedTuple):
     """The end of an attempt, as its guard reports it. Times are Unix nanoseconds, 0 = not known.
 
-    An empty `cause` means that it ended by itself, `pid` 0 that no process was started. `redacted` values were masked
+    An empty `cause` means that it ended by itself, `pid` 0 that its last step has had no process. `redacted` values were masked
     in its output; `left_out` is what the limits cost: rate or budget → (lines, bytes). `result_json` and `log_ref` are what the job has set;
     `step_ends` are the steps of a job that has more than one.
     """

@@ -67,9 +67,9 @@ def _verdict(end: AttemptEnd) -> tuple[OutcomeKind, Reason, str]:
         return kind, reason, end.reason
     if end.signal is not None:
         return OutcomeKind.FAILED, Reason.SIGNAL, f"killed by {_SIGNALS.get(end.signal, 'signal')} ({end.signal})"
-    if end.exit_code:
-        return OutcomeKind.FAILED, Reason.EXIT_CODE, f"exit code {end.exit_code}"
-    return OutcomeKind.SUCCEEDED, Reason.NONE, ""
+    if end.exit_code == 0:
+        return OutcomeKind.SUCCEEDED, Reason.NONE, ""
+    return OutcomeKind.FAILED, Reason.EXIT_CODE, f"exit code {end.exit_code}"
 
 
 def at(nanoseconds: int) -> datetime:

@@ -1,13 +1,20 @@
 """Which programs an executor starts: by the local allow-list, and shells only where both sides permit them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from toban_domain.shell_detection import callable_reason, shell_reason
+from toban_domain.job import GUARDED_STEPS
+from toban_domain.shell_detection import callable_reason, django_reason, shell_reason
 from toban_executor.decide.models import StartOrder, StepOrder
 from toban_fencing.order_book import Unfit
 
-SUPPORTED_STEPS = ("command", "python")
+SUPPORTED_STEPS = ("command", "python", "django", "http", "container", "kubernetes")
+OWN_PROGRAMS = ("http", "container", "kubernetes")
+"""Steps that a program of the executor itself carries out."""
+NOT_HERE = "STEP_NOT_HERE"
+"""Refusal for what this executor is set up for: the run goes to another one. A leader of an earlier version may not know where it belongs."""
+_NEEDED = {"container": "SCHEDULER_CONTAINER_ENGINE", "kubernetes": "SCHEDULER_KUBERNETES_API"}
+_RIGHTS = {"container": "the socket of a container engine", "kubernetes": "a token for a cluster"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,23 +56,45 @@ def why_shell(argv: Sequence[str], real_name: str = "") -> str:
     return reason or (shell_reason([real_name, *argv[1:]]) if real_name else "")
 
 
+def _what(step: StepOrder, real: str) -> tuple[str, str]:
+    """What the step runs, and why that counts as shell."""
+    if step.type == "python":
+        return f"callable {step.callable!r}", callable_reason(step.callable) or why_shell(step.argv, real)
+    if step.type == "django":
+        return f"command {step.command!r}", django_reason(step.command) or why_shell(step.argv, real)
+    return f"program {step.argv[0]!r}", why_shell(step.argv, real)
+
+
 class ProgramRules:
     """Judges the steps of an order. `resolve` gives the file that a name means on the executor's PATH ("" = none) and the
-    file behind its links."""
+    file behind its links. `guarded` are the types of GUARDED_STEPS that run here; with one the executor starts no program of a definition,
+    since that could open the engine's socket, or read the token for the cluster."""
 
-    def __init__(self, *, allowed: AllowList, resolve: Callable[[str], tuple[str, str]]) -> None:
+    def __init__(
+        self, *, allowed: AllowList, resolve: Callable[[str], tuple[str, str]], guarded: Collection[str] = ()
+    ) -> None:
         self._allowed = allowed
         self._resolve = resolve
+        self._guarded = guarded
 
     def unfit(self, order: StartOrder) -> Unfit | None:
-        """Why this order can never run here, or None."""
+        """Why this order can never run here, or None. NOT_HERE is about this executor, every other refusal about the job."""
         if not order.steps:
             return Unfit("UNSUPPORTED_STEP", "the order has no step")
         # Steps before the first one were done by earlier dispatches, here or elsewhere.
         for number, step in enumerate(order.steps[order.first_step :], start=order.first_step + 1):
             if step.type not in SUPPORTED_STEPS:
-                known = " and ".join(map(repr, SUPPORTED_STEPS))
+                known = ", ".join(map(repr, SUPPORTED_STEPS))
                 return Unfit("UNSUPPORTED_STEP", f"step {number} has type {step.type!r}; this executor runs {known}")
+            if step.type in GUARDED_STEPS and step.type not in self._guarded:
+                message = f"step {number} has type {step.type!r}; this executor has no {_NEEDED[step.type]}"
+                return Unfit(NOT_HERE, message)
+            if self._guarded and step.type not in OWN_PROGRAMS:
+                rights = " and ".join(_RIGHTS[kind] for kind in self._guarded)
+                message = (
+                    f"step {number} has type {step.type!r}; this executor has {rights}, which such a job could use"
+                )
+                return Unfit(NOT_HERE, message)
             if not step.argv or not step.argv[0]:
                 return Unfit("UNSUPPORTED_STEP", f"step {number} has no program: argv is empty")
             if message := self._forbidden(step, order.allow_shell):
@@ -73,11 +102,13 @@ class ProgramRules:
         return None
 
     def _forbidden(self, step: StepOrder, allow_shell: bool) -> str:
+        if step.type in OWN_PROGRAMS:
+            return ""
         name = step.argv[0]
         found, real = self._resolve(name)
-        python = step.type == "python"
-        what = f"callable {step.callable!r}" if python else f"program {name!r}"
-        if reason := callable_reason(step.callable) if python else why_shell(step.argv, real):
+        python = step.type != "command"
+        what, reason = _what(step, real)
+        if reason:
             if not allow_shell:
                 return f"{what} is a shell command ({reason}): set allow_shell in the definition"
             if not self._allowed.shell:
@@ -88,7 +119,7 @@ class ProgramRules:
             # Under any name in the list: the same interpreter can do the same.
             if real and any(self._resolve(entry)[1] == real for entry in self._allowed.programs):
                 return ""
-            return f"python steps need the interpreter {name!r} in this executor's allow-list"
+            return f"{step.type} steps need the interpreter {name!r} in this executor's allow-list"
         return f"{what} is not in this executor's allow-list"
 
     def program(self, name: str) -> str:

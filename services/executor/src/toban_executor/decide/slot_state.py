@@ -23,6 +23,7 @@ class Attempt(NamedTuple):
     step: int = 0
     step_started_wall: float = 0.0
     step_ends: tuple[StepEnd, ...] = ()
+    # The process of the step; 0 = not there yet.
     pid: int = 0
     start_reported: bool = False
     # End of the step's main process; what it left behind may still run.

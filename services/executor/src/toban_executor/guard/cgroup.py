@@ -5,15 +5,124 @@ steps out into ``home``, writes ``cgroup.kill`` (atomic, also against fork bombs
 """
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
+from toban_executor.guard.clock import boottime, pause
+from toban_executor.guard.spawn import SpawnError
+
+_CONTAINERS = "-containers"
+
+
+class ContainerGroup:
+    """The cgroup of the containers of one slot, next to that of its processes; in it each step has one of its own, named token-step.
+
+    The step's group is closed (frozen) at its end and stays so: a container that the engine starts late does not run, not beside the next
+    step either. The program of the step, else the executor, removes the group after the engine has removed the container.
+    The slot's group freezes and kills all of them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # Of the step that may have a container, or had the last one.
+        self._step: Path | None = None
+        self._is_open = False
+
+    def open(self, name: str) -> Path:
+        """The group for the container of a step, which may run. Raises OSError."""
+        self.path.mkdir(exist_ok=True)
+        # What has come late into the groups of earlier steps.
+        self.kill()
+        self._step = self.path / name
+        self._step.mkdir()
+        self._is_open = True
+        self.set_frozen(False)
+        return self._step
+
+    def is_over(self) -> bool:
+        """The step is over: whether nothing of its container is left. What the engine has begun to start comes frozen into the group."""
+        if self._step is None:
+            return True
+        try:
+            if self._is_open:
+                _freeze(self._step, True)
+                self.set_frozen(True)
+                self._is_open = False
+            if b"populated 1" in _events(self._step):
+                return False
+        except OSError:
+            return False
+        self._step = None
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL to every process of every container. Frozen first: one that the engine is about to start does not run."""
+        self._is_open = False
+        with contextlib.suppress(OSError):
+            self.set_frozen(True)
+            for step in _groups(self.path):
+                _freeze(step, True)
+            (self.path / "cgroup.kill").write_text("1")
+
+    def set_frozen(self, on: bool) -> None:
+        """Stop the containers, or let those go on whose step is not over."""
+        _freeze(self.path, on)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether `set_frozen` is in force."""
+        try:
+            return (self.path / "cgroup.freeze").read_bytes().strip() == b"1"
+        except OSError:
+            return False
+
+    def freeze(self, seconds: float) -> bool:
+        """Stop the containers; whether none of them runs within so many seconds. Raises OSError."""
+        self.set_frozen(True)
+        end = boottime() + seconds
+        while not self.is_still:
+            if boottime() > end:
+                return False
+            pause(0.001)
+        return True
+
+    def thaw(self) -> None:
+        """Let them go on, unless the step is over."""
+        if self._is_open:
+            self.set_frozen(False)
+
+    @property
+    def is_populated(self) -> bool:
+        """Whether a process of a container is left."""
+        return b"populated 1" in _events(self.path)
+
+    @property
+    def is_still(self) -> bool:
+        """Whether no process of a container runs: none is left, or all are frozen."""
+        events = _events(self.path)
+        return not events or b"populated 0" in events or b"frozen 1" in events
+
+
+def _freeze(group: Path, on: bool) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        (group / "cgroup.freeze").write_text("1" if on else "0")
+
+
+def _events(group: Path) -> bytes:
+    """Empty without the group: no step has had a container, or it was removed with its container. Raises OSError."""
+    try:
+        return (group / "cgroup.events").read_bytes()
+    except FileNotFoundError:
+        return b""
+
 
 class SlotCgroup:
-    """The cgroup of one slot and the home next to it."""
+    """The cgroup of one slot, the home next to it, and that of its containers."""
 
     def __init__(self, *, base: Path, slot: int) -> None:
         self.path = base / f"slot-{slot}"
+        self.containers = ContainerGroup(base / f"slot-{slot}{_CONTAINERS}")
         self._home = base / "home"
         self._outside = False
 
@@ -33,6 +142,7 @@ class SlotCgroup:
 
     def kill(self) -> None:
         """SIGKILL to every process of the slot but the caller, which must be the slot's supervisor."""
+        self.containers.kill()
         with contextlib.suppress(OSError):
             self._leave()
             try:
@@ -43,6 +153,7 @@ class SlotCgroup:
 
     def kill_from_outside(self) -> bool:
         """SIGKILL to every process of the slot, its supervisor as well; False when there is no such group, or the kernel refuses."""
+        self.containers.kill()
         try:
             (self.path / "cgroup.kill").write_text("1")
         except OSError:
@@ -51,12 +162,15 @@ class SlotCgroup:
 
     def freeze(self) -> bool:
         """Stop every process of the slot but the caller; True when the kernel shows that all are stopped. Raises OSError."""
+        self.containers.set_frozen(True)
         self._leave()
         self._set_frozen(True)
         return self.is_frozen
 
     def thaw(self) -> None:
         """Let them run again; the caller is in the group again."""
+        with contextlib.suppress(OSError):
+            self.containers.thaw()
         if self._outside:
             with contextlib.suppress(OSError):
                 self._set_frozen(False)
@@ -66,7 +180,7 @@ class SlotCgroup:
     @property
     def is_frozen(self) -> bool:
         """Whether no process of the slot runs."""
-        return b"frozen 1" in (self.path / "cgroup.events").read_bytes()
+        return b"frozen 1" in (self.path / "cgroup.events").read_bytes() and self.containers.is_still
 
     def has(self, pid: int) -> bool:
         """Whether a process is in the slot's group, or in one below it."""
@@ -88,6 +202,31 @@ class SlotCgroup:
 
 def _enter(group: Path) -> None:
     (group / "cgroup.procs").write_text("0")
+
+
+def container_group(group: SlotCgroup | None, name: str) -> str:
+    """The cgroup for the container of the step `name` of the slot, ready for it. Raises SpawnError."""
+    if group is None:
+        raise SpawnError(
+            "container steps need a cgroup of version 2 that the executor may write to (docs/container-steps.md)"
+        )
+    try:
+        return str(group.containers.open(name))
+    except OSError as error:
+        raise SpawnError(f"cgroup '{group.containers.path}': {os.strerror(error.errno or 0)}") from None
+
+
+def step_groups(base: Path) -> list[tuple[int, Path]]:
+    """The groups of steps with containers that are still there, each with the token of its attempt."""
+    return [(int(group.name.partition("-")[0]), group) for group in base.glob(f"slot-*{_CONTAINERS}/*-*/")]
+
+
+def remove_tree(group: Path) -> None:
+    """Remove a group with those below it; quietly leaves what still has processes."""
+    for one in _groups(group):
+        remove_tree(one)
+    with contextlib.suppress(OSError):
+        group.rmdir()
 
 
 def find_base(
@@ -114,11 +253,38 @@ def find_base(
     return base if os.access(base, os.W_OK) else None
 
 
+def why_unusable(mounts: Path = Path("/proc/mounts"), own: Path = Path("/proc/self/cgroup")) -> str:
+    """Path and reason when this process cannot make groups that guards could kill and freeze; empty = it can."""
+    base = find_base(f"toban-probe-{os.getpid()}", mounts, own, make=False)
+    if base is None:
+        return f"{mounts} and {own} show no cgroup of version 2"
+    try:
+        base.mkdir(exist_ok=True)
+        try:
+            files = [base / name for name in ("cgroup.kill", "cgroup.freeze", "cgroup.procs")]
+            # Who moves a process writes into both groups.
+            for file in (*files, base.parent / "cgroup.procs"):
+                if not file.exists():
+                    return f"{base.parent} gives no {file.name} to groups in it, which Linux 5.14 has"
+                if not os.access(file, os.W_OK):
+                    return f"{file}: {os.strerror(errno.EACCES)}"
+        finally:
+            base.rmdir()
+    except OSError as error:
+        return f"{base}: {os.strerror(error.errno or 0)}"
+    return ""
+
+
 def kill_all(base: Path) -> None:
     """SIGKILL to everything in all slots below `base`; for the groups of an incarnation that is over."""
     for group in _groups(base):
-        with contextlib.suppress(OSError):
-            (group / "cgroup.kill").write_text("1")
+        kill_group(group)
+
+
+def kill_group(group: Path) -> None:
+    """SIGKILL to everything in it and below."""
+    with contextlib.suppress(OSError):
+        (group / "cgroup.kill").write_text("1")
 
 
 def identity(group: Path) -> str:
@@ -156,11 +322,13 @@ def is_empty(base: Path, *, group_id: str, root_id: str, root: Path | None) -> b
     return identity(base) == group_id and "populated 0" in events
 
 
-def remove(base: Path) -> None:
-    """Remove the groups; quietly leaves what still has processes."""
-    for group in [*_groups(base), base]:
-        with contextlib.suppress(OSError):
-            group.rmdir()
+def remove(base: Path, *, containers: bool = True) -> None:
+    """Remove the groups; quietly leaves what still has processes. Without `containers` those stay, frozen: an engine would make them again."""
+    for group in _groups(base):
+        if containers or not group.name.endswith(_CONTAINERS):
+            remove_tree(group)
+    with contextlib.suppress(OSError):
+        base.rmdir()
 
 
 def _groups(base: Path) -> list[Path]:

@@ -5,9 +5,11 @@ import socket
 from collections import deque
 from pathlib import Path
 
+from toban_executor.decide.guard_types import JobNote
+from toban_executor.decide.warm import WarmNote
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
-from toban_executor.guard.protocol import ReceiveBuffer
+from toban_executor.guard.protocol import ReceiveBuffer, encode_report
 
 _HIGH = 256 * 1024
 """Bytes waiting for the executor above which the job's pipes are left alone: the job then waits in its write."""
@@ -76,10 +78,13 @@ class Channel:
             self._queue.append(data)
             self._queued_bytes += len(data)
 
-    def offer(self, data: bytes) -> None:
-        """As `send_unnumbered`, but left out while the executor does not keep up: for what a later message replaces."""
-        if not self.congested:
-            self.send_unnumbered(data)
+    def send_note(self, note: JobNote | WarmNote) -> None:
+        """As `send_unnumbered`, but progress and steps are left out while the executor does not keep up: a later note replaces them.
+
+        A checkpoint is waited for, one at a time, and what a note of zygotes counts is in no other one.
+        """
+        if isinstance(note, WarmNote) or note.kind == "checkpoint" or not self.congested:
+            self.send_unnumbered(encode_report(note))
 
     def flush(self) -> None:
         """Send what waits, as far as there is room."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.clock import boottime, pause
-from toban_executor.guard.process_tree import children, descendants
+from toban_executor.guard.process_tree import children, descendants, is_there
 
 LOOK_SECONDS = 0.05
 """How long one call of `freeze` may try; the caller repeats it."""
@@ -18,6 +18,7 @@ _LEAST_LOOKS = 10
 _PAUSE = 0.001
 _VFORK_SECONDS = 0.01
 _DEAD = frozenset(b"ZX")
+_NOT_SHOWN = ord("?")
 _NOT_RUNNING = frozenset(b"Tt") | _DEAD
 
 
@@ -40,7 +41,7 @@ class TreeFreezer:
             running, ended = self._look()
             for pid in running:
                 self._stop(pid)
-            clean = 0 if running or ended - ended_before else clean + 1
+            clean = 0 if running or ended - ended_before or self._containers_run() else clean + 1
             ended_before = ended
             if clean == CLEAN_LOOKS:
                 return True
@@ -60,6 +61,12 @@ class TreeFreezer:
             elif not (states <= _NOT_RUNNING or (group_frozen and self._cgroup is not None and self._cgroup.has(pid))):
                 running.append(pid)
         return running, ended
+
+    def _containers_run(self) -> bool:
+        try:
+            return self._cgroup is not None and not self._cgroup.containers.is_still
+        except OSError:
+            return True
 
     @property
     def has_stopped(self) -> bool:
@@ -106,11 +113,11 @@ class TreeFreezer:
 
 
 def thread_states(pid: int) -> set[int]:
-    """The letters of the states of its threads; empty when the process is gone."""
+    """The letters of the states of its threads; empty when the process is gone, "?" for one that /proc does not show: it may run."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 (names only)
     except OSError:
-        return set()
+        return {_NOT_SHOWN} if is_there(pid) else set()
     return {_state(pid, thread) for thread in threads}
 
 

@@ -33,6 +33,7 @@ from toban_executor.decide.guard_set import (
     decide,
 )
 from toban_executor.decide.guard_types import SlotLost
+from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import cgroup, guard_state, message_spool, witness
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
@@ -69,9 +70,11 @@ class GuardSupervisor:
         credentials: int,
         slots: list[socket.socket],
         job_files: int,
+        warm: WarmLimits,
     ) -> None:
         self._incarnation = incarnation
         self._job_files = job_files
+        self._warm = warm
         self._folder = state_dir / "guards"
         self._work = state_dir / "work"
         self._payloads = self._work
@@ -179,6 +182,7 @@ class GuardSupervisor:
                 socket=self._payloads / f"job-{slot}.sock",
             ),
             group=SlotCgroup(base=self._cgroup, slot=slot) if self._cgroup else None,
+            warm=self._warm,
             losses=losses,
         )
 
@@ -207,7 +211,7 @@ class GuardSupervisor:
     def _kill_orphans(self, _effect: KillOrphans) -> None:
         while True:
             orphans = [pid for pid in children(os.getpid()) if pid not in self._children]
-            if not orphans and (self._children or _has_no_child()):
+            if not orphans and not self._containers_left() and (self._children or _has_no_child()):
                 return
             for pid in orphans:
                 signal_tree(pid, (signal.SIGKILL,))
@@ -216,6 +220,18 @@ class GuardSupervisor:
             with contextlib.suppress(ChildProcessError):
                 for pid in orphans:
                     os.waitpid(pid, os.WNOHANG)
+
+    def _containers_left(self) -> bool:
+        """Kill the containers of slots without a supervisor; whether some are left."""
+        left = False
+        if self._cgroup is None:
+            return left
+        for slot in set(range(len(self._slots))).difference(self._children.values()):
+            containers = SlotCgroup(base=self._cgroup, slot=slot).containers
+            containers.kill()
+            with contextlib.suppress(OSError):
+                left = left or containers.is_populated
+        return left
 
     def _close_slots(self, _effect: CloseSlots) -> None:
         for sock in self._slots:
@@ -235,7 +251,8 @@ class GuardSupervisor:
 
     def _record_empty(self, _effect: RecordEmpty) -> None:
         if self._cgroup is not None:
-            cgroup.remove(self._cgroup)
+            # An engine that is asked to start a container may still do so: it comes into a group that is frozen.
+            cgroup.remove(self._cgroup, containers=False)
         shutil.rmtree(payload_home(self._incarnation), ignore_errors=True)
         guard_state.write(self._folder, replace(self._guard_state, empty=True))
         self._finished = True

@@ -25,7 +25,8 @@ MAX_WAITING = 64
 
 
 class JobSession:
-    """One attempt. `send` gets notes for the executor, `redact` masks what the log masks, `redact_secrets` the values of secrets alone."""
+    """One attempt. `send` gets notes for the executor, `redact` masks what the log masks, `redact_secrets` the values of secrets alone.
+    `lease_left` gives the seconds that are left of the lease, None for a job that continues without one."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class JobSession:
         redact: Callable[[str], str],
         redact_secrets: Callable[[str], str],
         now_ns: Callable[[], int],
+        lease_left: Callable[[], float | None],
     ) -> None:
         self._key = order.key
         self.result_expected = order.result_expected
@@ -45,6 +47,7 @@ class JobSession:
         self._redact = redact
         self._redact_secrets = redact_secrets
         self._now_ns = now_ns
+        self._lease_left = lease_left
         self._cancelled = False
         self.result_json = ""
         self.log_ref = ""
@@ -58,12 +61,14 @@ class JobSession:
 
     def serve(self, connection: Connection, line: bytes) -> None:
         """Carry out one request and answer it."""
-        self.spoke = True
         try:
             request = parse(line, self._now())
         except ProtocolError as error:
+            self.spoke = True
             self._socket.send(connection, refusal(str(error), cancelled=self._cancelled))
             return
+        # Programs of the executor ask for the lease, whatever becomes of what they have started.
+        self.spoke = self.spoke or request.op != "lease"
         if request.op == "checkpoint" and request.value is not None:
             self._waiting = [one for one in self._waiting if one[1].sock.fileno() >= 0]
             if len(self._waiting) >= MAX_WAITING:
@@ -76,6 +81,8 @@ class JobSession:
         more: dict[str, object] = {}
         if request.op == "checkpoint":
             more["value"] = json.loads(self._earlier) if self._earlier else None
+        elif request.op == "lease":
+            more["lease_seconds"] = self._lease_left()
         self._apply(request)
         self._socket.send(connection, answer(cancelled=self._cancelled, **more))
 

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import witness
 from toban_executor.guard.protocol import socket_pair
 from toban_runtime.open_files import open_files
@@ -36,10 +37,13 @@ class GuardSet:
             sock.close()
 
 
-def start_guards(*, incarnation: str, state_dir: Path, slots: int, job_files: int = 0) -> GuardSet:
+def start_guards(
+    *, incarnation: str, state_dir: Path, slots: int, job_files: int = 0, warm: WarmLimits | None = None
+) -> GuardSet:
     """Start the guard supervisor with one process a slot and wait until they are there.
 
-    Jobs may have `job_files` files open (0 = as many as this process). Raises RuntimeError when the guard does not come up (its error is on stderr),
+    `warm` are the limits of zygotes. Jobs may have `job_files` files open (0 = as many as this process).
+    Raises RuntimeError when the guard does not come up (its error is on stderr),
     OSError when this machine has not enough for it. Nothing of it is left then.
     """
     with contextlib.ExitStack() as undo:
@@ -53,7 +57,7 @@ def start_guards(*, incarnation: str, state_dir: Path, slots: int, job_files: in
         undo.callback(os.close, credentials)
         fds = [control_far.fileno(), credentials, *(end.fileno() for end in far)]
         files = str(job_files or open_files())
-        arguments = [incarnation, str(state_dir), files, ",".join(map(str, fds))]
+        arguments = [incarnation, str(state_dir), files, (warm or WarmLimits()).encode(), ",".join(map(str, fds))]
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "toban_executor.guard", *arguments],
             pass_fds=fds,

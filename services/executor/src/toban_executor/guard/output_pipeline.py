@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from toban_executor.decide.log_block import STDOUT, SYSTEM, LogBlock
 from toban_executor.decide.log_limits import Limiter, LogLimits
-from toban_executor.decide.models import LogRules
+from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder
 from toban_executor.decide.redact import MIN_BYTES, Redactor, byte_patterns, masked, patterns, secret_values
+from toban_executor.guard.clock import boottime, wall_ns
 from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
 
 
@@ -83,6 +84,16 @@ class OutputPipeline:
         """The attempt is over: what is still due."""
         return self._limiter.finish()
 
+    def complete(self, end: AttemptEnd) -> AttemptEnd:
+        """The end of the attempt, with what became of its output."""
+        return end._replace(
+            reason=self.redact(end.reason),
+            last_seq=self.numbering.last_seq,
+            last_line=self.numbering.last_line,
+            redacted=self.redacted,
+            left_out=self.left_out,
+        )
+
     def redact(self, text: str) -> str:
         """A text about the attempt with the secret values masked."""
         return masked(text, self._forms) if self._forms else text
@@ -100,6 +111,18 @@ class OutputPipeline:
     def left_out(self) -> Mapping[str, tuple[int, int]]:
         """What was left out for good: reason → (lines, bytes)."""
         return self._limiter.left
+
+
+def pipeline_of(order: StartOrder, *, env: Mapping[str, str]) -> OutputPipeline:
+    """For an attempt: its rules, with the values of its secrets masked."""
+    return OutputPipeline(
+        order.logs,
+        env=env,
+        payload_json=order.payload_json,
+        secrets=[secret.value for secret in order.secrets],
+        now=boottime,
+        now_ns=wall_ns,
+    )
 
 
 class OutputStream:

@@ -1,4 +1,4 @@
-"""Pipes of a guard: those of its jobs, and the one that shows that a child has ended."""
+"""Pipes of a guard: those of its jobs, their input, and the one that shows that a child has ended."""
 
 import os
 import select
@@ -19,6 +19,16 @@ def open_pipe() -> tuple[int, int]:
     read, write = os.pipe()
     os.set_blocking(read, False)
     return read, write
+
+
+def input_file(text: str) -> int:
+    """A file in memory with this text, to be read from its beginning."""
+    fd = os.memfd_create("input", os.MFD_CLOEXEC)
+    data = memoryview(text.encode())
+    while data:
+        data = data[os.write(fd, data) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
 
 
 def readable(pipes: Iterable[int]) -> bool:

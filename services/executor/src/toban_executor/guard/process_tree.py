@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -46,17 +46,34 @@ def start_time(pid: int) -> int:
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+def is_there(pid: int) -> bool:
+    """Whether there is such a process, also one that /proc does not show (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def children(pid: int) -> list[int]:
     """Direct children of all threads of `pid`; empty when it has ended."""
+    return threads_and_children(pid)[1]
+
+
+def threads_and_children(pid: int) -> tuple[int, list[int]]:
+    """How many threads `pid` has, and direct children of all of them. No thread: it has ended, or /proc does not show it."""
     found: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 (names only)
     except OSError:
-        return found
+        return 0, found
     for thread in threads:
-        with contextlib.suppress(OSError):
-            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split())
-    return found
+        # Not pathlib, which costs more than the kernel does.
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
+            found += map(int, file.read().split())
+    return len(threads), found
 
 
 def descendants(pid: int) -> list[int]:
@@ -70,10 +87,12 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def signal_tree(pid: int, signals: tuple[int, ...]) -> list[int]:
-    """Send each of `signals` to everything below `pid`; returns the living processes that refused one (EPERM)."""
+def signal_tree(pid: int, signals: tuple[int, ...], *, but: Collection[int] = ()) -> list[int]:
+    """Send each of `signals` to everything below `pid`, `but` some; returns the living processes that refused one (EPERM)."""
     refused = set()
     for member in descendants(pid):
+        if member in but:
+            continue
         for number in signals:
             try:
                 os.kill(member, number)

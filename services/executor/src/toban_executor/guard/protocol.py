@@ -34,12 +34,13 @@ from toban_executor.decide.guard_types import (
 )
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder, StepEnd, StepOrder
+from toban_executor.decide.warm import WarmNote
 from toban_fencing.executor_lease import Instant
 
 MAX_MESSAGE = 320 * 1024
 """Bytes. An order whose message is larger is refused; a payload and a checkpoint of 32 KiB each, in any script, take at most half of it."""
 
-Report = AttemptStart | AttemptEnd | FreezeTurn | JobNote | ProcessesUnreachable | SlotLost | LogBlock
+Report = AttemptStart | AttemptEnd | FreezeTurn | JobNote | ProcessesUnreachable | SlotLost | WarmNote | LogBlock
 """What a guard sends."""
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -202,7 +203,9 @@ _COMMANDS: Mapping[str, Callable[..., Command]] = {
 # ---- guard to executor
 
 
-def encode_report(report: AttemptStart | AttemptEnd | FreezeTurn | JobNote | ProcessesUnreachable | SlotLost) -> bytes:
+def encode_report(
+    report: AttemptStart | AttemptEnd | FreezeTurn | JobNote | ProcessesUnreachable | SlotLost | WarmNote,
+) -> bytes:
     """One report; blocks of output have their own form."""
     match report:
         case AttemptEnd():
@@ -219,6 +222,8 @@ def encode_report(report: AttemptStart | AttemptEnd | FreezeTurn | JobNote | Pro
             return _json({"t": "unreachable", "run": key.run_id, "token": key.token, "processes": processes})
         case SlotLost(slot=slot, losses=losses):
             return _json({"t": "lost", "slot": slot, "losses": losses})
+        case WarmNote(keys=keys, forks=forks, ended=ended):
+            return _json({"t": "warm", "keys": keys, "forks": forks, "ended": dict(ended)})
 
 
 def encode_block(block: LogBlock) -> bytes:
@@ -247,6 +252,8 @@ def decode_report(data: bytes) -> Report:
             return ProcessesUnreachable(key=_key(body), processes=int(body["processes"]))
         case "lost":
             return SlotLost(slot=int(body["slot"]), losses=int(body["losses"]))
+        case "warm":
+            return WarmNote(keys=tuple(body["keys"]), forks=int(body["forks"]), ended=body["ended"])
         case kind:
             raise ValueError(f"unknown report {kind!r}")
 

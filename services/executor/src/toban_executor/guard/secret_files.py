@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from toban_domain.secret import SecretFile
+from toban_domain.secret import SECRETS_FOLDER, SecretFile
 from toban_executor.guard.spawn import SpawnError
 
 MEMORY = ("tmpfs", "ramfs")
@@ -44,7 +44,7 @@ class SecretFiles:
         if not secrets:
             return {}
         paths = {secret.file_env: str(self._folder / secret.file) for secret in secrets if secret.file_env}
-        return {**paths, "TOBAN_SECRETS_DIR": str(self._folder)}
+        return {**paths, SECRETS_FOLDER: str(self._folder)}
 
     def clear(self) -> None:
         """Remove them; the attempt's processes are gone."""

@@ -15,11 +15,19 @@ from toban_executor.guard.output_pipeline import OutputPipeline
 
 
 class SlotJob:
-    """`send` gets notes for the executor."""
+    """`send` gets notes for the executor; `lease_left` is that of JobSession."""
 
-    def __init__(self, *, path: Path, poll: select.poll, send: Callable[[JobNote], None]) -> None:
+    def __init__(
+        self,
+        *,
+        path: Path,
+        poll: select.poll,
+        send: Callable[[JobNote], None],
+        lease_left: Callable[[], float | None],
+    ) -> None:
         self._socket = JobSocket(path=path, poll=poll, now=boottime)
         self._send = send
+        self._lease_left = lease_left
         self._session: JobSession | None = None
         self._output: OutputPipeline | None = None
         # Numbers of the first lines of the steps that were started.
@@ -54,6 +62,7 @@ class SlotJob:
             redact=output.redact,
             redact_secrets=output.redact_secrets,
             now_ns=wall_ns,
+            lease_left=self._lease_left,
         )
         output.read_marker = self._session.read_marker
 

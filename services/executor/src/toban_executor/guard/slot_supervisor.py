@@ -1,18 +1,19 @@
 """Parent and subreaper of the attempts of one slot, one at a time: carries out what `decide/guard.py` decides.
 
-A single-threaded loop over poll. Everything that descends from this process belongs to the one attempt in the slot, so ``waitpid`` without any
-child left is the proof of an empty tree.
+A single-threaded loop over poll. Everything that descends from this process belongs to the one attempt in the slot, but for idle zygotes, so
+``waitpid`` without any child left is the proof of an empty tree (guard/zygotes.py: the proof with zygotes).
 """
 
 import math
 import os
 import select
-import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from toban_domain.outcome import AttemptKey
+from toban_executor.decide.environment import own_environment
 from toban_executor.decide.guard import decide, next_due
+from toban_executor.decide.guard_steps import lease_left, may_start
 from toban_executor.decide.guard_types import (
     CheckTree,
     CloseLeasePipe,
@@ -22,7 +23,6 @@ from toban_executor.decide.guard_types import (
     ExecutorClosed,
     FreezeChecked,
     FreezeTree,
-    JobNote,
     JobSpoke,
     NotifyCancel,
     PauseOutput,
@@ -42,23 +42,25 @@ from toban_executor.decide.guard_types import (
     ThawTree,
     Tick,
     TreeChecked,
-    TreeSignal,
     TreeSignaled,
 )
 from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.decide.models import StartOrder
 from toban_executor.decide.slot_state import SlotState
+from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
-from toban_executor.guard.clock import boottime, instant, wall_ns
+from toban_executor.guard.clock import boottime, instant
 from toban_executor.guard.freezer import TreeFreezer
-from toban_executor.guard.output_pipeline import OutputPipeline, OutputStream
+from toban_executor.guard.job_tree import JobTree, StepProcess
+from toban_executor.guard.output_pipeline import OutputStream, pipeline_of
 from toban_executor.guard.pipes import open_pipe, readable, signal_pipe
-from toban_executor.guard.process_tree import keep_within_reach, signal_tree
+from toban_executor.guard.process_tree import keep_within_reach
 from toban_executor.guard.protocol import decode_command, encode_block, encode_report
 from toban_executor.guard.slot_job import SlotJob
-from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter, find_program, process_end, start_process
+from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter
 from toban_executor.guard.work_dir import WorkDir
+from toban_executor.guard.zygotes import Zygotes
 
 _READ = 64 * 1024
 
@@ -67,21 +69,24 @@ class SlotSupervisor:
     """The process of one slot. `losses`: how many before it have died."""
 
     def __init__(
-        self, *, channel: Channel, incarnation: str, work_dir: WorkDir, cgroup: SlotCgroup | None, losses: int = 0
+        self,
+        *,
+        channel: Channel,
+        incarnation: str,
+        work_dir: WorkDir,
+        cgroup: SlotCgroup | None,
+        warm: WarmLimits,
+        losses: int = 0,
     ) -> None:
         self._channel = channel
         self._work_dir = work_dir
-        self._cgroup = cgroup
         self._freezer = TreeFreezer(root=os.getpid(), cgroup=cgroup)
         self._state = SlotState(incarnation=incarnation, unreset_losses=losses)
         self._stopped = False
         # CLOCK_BOOTTIME of the next tick.
         self._due = math.inf
-        self._main_pid = 0
-        # Processes that refused the last signals.
-        self._unreachable = 0
         # Of the attempt in the slot; the pipes are registered with poll unless paused.
-        self._no_output = _pipeline(StartOrder(key=AttemptKey(0, 0)), env={})
+        self._no_output = pipeline_of(StartOrder(key=AttemptKey(0, 0)), env={})
         self._output = self._no_output
         self._pipes: dict[int, OutputStream] = {}
         self._paused = False
@@ -91,7 +96,11 @@ class SlotSupervisor:
         self._signals = signal_pipe()
         self._poll = select.poll()
         self._poll.register(self._signals, select.POLLIN)
-        self._job = SlotJob(path=work_dir.socket, poll=self._poll, send=self._send_note)
+        self._job = SlotJob(path=work_dir.socket, poll=self._poll, send=channel.send_note, lease_left=self._lease_left)
+        zygotes = Zygotes(limits=warm, poll=self._poll, send=channel.send_note)
+        self._tree = JobTree(
+            cgroup=cgroup, zygotes=zygotes, tell=self._tell, may_start=self._may_start, suspended=self._suspended
+        )
         self._channel_events = select.POLLIN
         self._poll.register(channel.fileno(), select.POLLIN)
         self._actions: dict[type, Callable[[Any], Event | None]] = {
@@ -122,10 +131,9 @@ class SlotSupervisor:
         """
         while not self._stopped:
             self._turn()
+        self._tree.close()
         self._channel.spool()
         return not self._state.unreset_losses
-
-    # ---- the loop
 
     def _turn(self) -> None:
         if self._channel.closed and not self._state.executor_closed:
@@ -134,7 +142,7 @@ class SlotSupervisor:
             return
         self._update_poll()
         child_exited = False
-        due = min(self._due, self._job.due)
+        due = min(self._due, self._job.due) if self._state.attempt else min(self._job.due, self._tree.due)
         timeout = None if due == math.inf else max(0.0, due - boottime()) * 1000 + 0.5
         for fd, _event in self._poll.poll(timeout):
             if fd == self._signals:
@@ -144,6 +152,8 @@ class SlotSupervisor:
                 self._read_pipe(fd)
             elif self._job.owns(fd):
                 self._job.ready(fd)
+            elif self._tree.owns(fd):
+                child_exited |= not self._restarted(self._tree.zygote_ready(fd))
             else:
                 self._channel.flush()
                 self._receive()
@@ -153,9 +163,16 @@ class SlotSupervisor:
                 self._handle(JobSpoke())
             # The tick first: an attempt that has passed its deadline or timeout ends by that, also when its exit is seen in this turn.
             if boottime() >= self._due:
+                if not self._suspended():
+                    self._tree.tick()
                 self._handle(Tick(child_exited))
             if child_exited and self._state.attempt is not None:
                 self._handle(self._check_tree())
+            if self._tree.lost and self._state.attempt is not None:
+                self._restarted(self._tree.restart())
+                self._handle(self._check_tree())
+        elif child_exited or boottime() >= self._tree.due:
+            self._tree.idle()
 
     def _handle(self, event: Event) -> None:
         """Decide, carry out, and arm the timer of the next tick."""
@@ -168,6 +185,27 @@ class SlotSupervisor:
             for effect in effects:
                 next_event = self._actions[type(effect)](effect)
         self._due = next_due(self._state, now)
+
+    def _may_start(self) -> bool:
+        return self._state.attempt is not None and may_start(self._state.attempt, instant())
+
+    def _lease_left(self) -> float | None:
+        return lease_left(self._state.attempt, instant())
+
+    def _suspended(self) -> bool:
+        return self._state.attempt is not None and self._state.attempt.suspended
+
+    def _restarted(self, event: StepStarted | StepNotStarted | None) -> bool:
+        """Whether a zygote has forked, or the step was started in its place, or could not be."""
+        if isinstance(event, StepNotStarted):
+            self._drain_output(DrainOutput())
+        if event is not None:
+            self._handle(event)
+        return event is not None
+
+    def _tell(self, text: str) -> None:
+        # It may quote an exception of failed imports, with a secret in it.
+        self._send_blocks(self._output.system_line(self._output.redact(text)))
 
     def _update_poll(self) -> None:
         channel = self._channel
@@ -198,48 +236,46 @@ class SlotSupervisor:
             if start.step == start.spawn.order.first_step:
                 self._prepare(start.spawn)
             self._job.begin_step()
-            self._main_pid = self._spawn(start.spawn, start.step)
+            pid = self._spawn(start.spawn, start.step)
         except SpawnError as error:
             return StepNotStarted(str(error))
         if len(start.spawn.order.steps) > 1 and self._state.attempt is not None:
             self._job.note_steps(self._state.attempt)
-        return StepStarted(self._main_pid)
+        return StepStarted(pid)
 
     def _prepare(self, spawn: Spawn) -> None:
         order = spawn.order
-        self._unreachable = 0
-        self._output = _pipeline(order, env=spawn.env)
+        self._tree.begin()
+        self._output = pipeline_of(order, env=spawn.env)
         self._job.begin(order, self._output)
         self._work_dir.prepare(order.payload_json, order.secrets)
         self._send_blocks(self._output.opening())
 
     def _spawn(self, spawn: Spawn, number: int) -> int:
         step = spawn.order.steps[number]
-        env = {**spawn.env, **self._work_dir.environment(spawn.order.secrets)}
+        secrets = () if step.stdin else spawn.order.secrets
+        env = own_environment(spawn.env) if step.stdin else {**spawn.env, **self._work_dir.environment(secrets)}
         env["TOBAN_PAYLOAD_FILE"] = self._work_dir.payload
         env["TOBAN_LEASE_FD"] = str(LEASE_FD)
         if self._job.path:
             env["TOBAN_SOCKET"] = self._job.path
-        enter(spawn.order.working_dir or self._work_dir.directory)
-        program = spawn.programs[number] or find_program(step.argv[0], env.get("PATH", ""))
         out, err = open_pipe(), open_pipe()
+        process = StepProcess(
+            step=step,
+            name=f"{spawn.order.key.token}-{step.id}",
+            program=spawn.programs[number],
+            env=env,
+            secrets=secrets,
+            working_dir=spawn.order.working_dir,
+            work_dir=spawn.order.working_dir or self._work_dir.directory,
+            fds=(self._null, out[1], err[1], self._lease_pipe[0]),
+        )
         try:
-            pid = start_process(
-                program=program,
-                argv=step.argv,
-                env=env,
-                stdin=self._null,
-                stdout=out[1],
-                stderr=err[1],
-                lease=self._lease_pipe[0],
-            )
+            pid = self._tree.start(process)
         except SpawnError:
             os.close(out[0])
             os.close(err[0])
             raise
-        finally:
-            os.close(out[1])
-            os.close(err[1])
         for (fd, _), stream in ((out, STDOUT), (err, STDERR)):
             self._pipes[fd] = self._output.stream(stream)
             if not self._paused:
@@ -247,14 +283,7 @@ class SlotSupervisor:
         return pid
 
     def _signal_tree(self, effect: SignalTree) -> TreeSignaled:
-        if effect.signal is TreeSignal.TERMINATE:
-            refused = signal_tree(os.getpid(), (signal.SIGTERM, signal.SIGCONT))
-        else:
-            if self._cgroup is not None:
-                self._cgroup.kill()
-            refused = signal_tree(os.getpid(), (signal.SIGKILL,))
-        # The kernel kills a cgroup whatever the rights of its processes.
-        self._unreachable = 0 if self._cgroup is not None else len(refused)
+        self._tree.signal(effect.signal)
         return TreeSignaled(effect.signal)
 
     def _freeze_tree(self, _effect: FreezeTree) -> FreezeChecked:
@@ -262,18 +291,10 @@ class SlotSupervisor:
 
     def _thaw_tree(self, _effect: ThawTree) -> None:
         self._freezer.thaw()
+        self._tree.thawed()
 
     def _check_tree(self, _effect: CheckTree | None = None) -> TreeChecked:
-        main = None
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return TreeChecked(main=main, empty=True, unreachable=self._unreachable)
-            if pid == 0:
-                return TreeChecked(main=main, empty=False, unreachable=self._unreachable)
-            if pid == self._main_pid:
-                main = process_end(status)
+        return self._tree.check()
 
     def _close_lease_pipe(self, _effect: CloseLeasePipe) -> None:
         """Every process of the job sees the end of the pipe; the next job gets a new one."""
@@ -314,17 +335,10 @@ class SlotSupervisor:
 
     def _report_end(self, report: ReportEnd) -> None:
         enter("/")
+        self._tree.ended()
         self._work_dir.clear()
-        output = self._output
-        self._send_blocks(output.finish())
-        end = report.end._replace(
-            reason=output.redact(report.end.reason),
-            last_seq=output.numbering.last_seq,
-            last_line=output.numbering.last_line,
-            redacted=output.redacted,
-            left_out=output.left_out,
-        )
-        end = self._job.finish(end)
+        self._send_blocks(self._output.finish())
+        end = self._job.finish(self._output.complete(report.end))
         self._channel.send(encode_report(end), ticket=report.ticket)
         # It holds the values to redact.
         self._output = self._no_output
@@ -334,11 +348,6 @@ class SlotSupervisor:
 
     def _refuse(self, refusal: Refuse) -> None:
         self._channel.send(encode_report(refusal.end))
-
-    def _send_note(self, note: JobNote) -> None:
-        # A checkpoint is waited for, one at a time; of the other notes the last one counts.
-        send = self._channel.send_unnumbered if note.kind == "checkpoint" else self._channel.offer
-        send(encode_report(note))
 
     def _stop(self, _effect: Stop) -> None:
         self._stopped = True
@@ -368,24 +377,21 @@ class SlotSupervisor:
             self._channel.send(encode_block(block))
 
 
-def _pipeline(order: StartOrder, *, env: Mapping[str, str]) -> OutputPipeline:
-    return OutputPipeline(
-        order.logs,
-        env=env,
-        payload_json=order.payload_json,
-        secrets=[secret.value for secret in order.secrets],
-        now=boottime,
-        now_ns=wall_ns,
-    )
-
-
-def serve(*, channel: Channel, incarnation: str, work_dir: WorkDir, group: SlotCgroup | None, losses: int = 0) -> bool:
+def serve(
+    *,
+    channel: Channel,
+    incarnation: str,
+    work_dir: WorkDir,
+    group: SlotCgroup | None,
+    warm: WarmLimits,
+    losses: int = 0,
+) -> bool:
     """Body of a slot supervisor's process, already its own child subreaper. Returns what `SlotSupervisor.run` does."""
     entered = group is not None and group.prepare()
     cgroup = group if entered else None
     if cgroup is None:
         keep_within_reach()
     supervisor = SlotSupervisor(
-        channel=channel, incarnation=incarnation, work_dir=work_dir, cgroup=cgroup, losses=losses
+        channel=channel, incarnation=incarnation, work_dir=work_dir, cgroup=cgroup, warm=warm, losses=losses
     )
     return supervisor.run()

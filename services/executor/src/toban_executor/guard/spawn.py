@@ -82,6 +82,15 @@ def start_process(
         raise SpawnError(_why(program, error)) from None
 
 
+def start_zygote(*, argv: tuple[str, ...], env: Mapping[str, str], sock: int) -> int:
+    """Start a zygote (guard/zygotes.py) without output, with its socket as descriptor 3; returns its pid. Raises SpawnError."""
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return start_process(program=argv[0], argv=argv, env=env, stdin=null, stdout=null, stderr=null, lease=sock)
+    finally:
+        os.close(null)
+
+
 def process_end(status: int) -> ProcessEnd:
     """What `waitpid` says of the end of a process."""
     if os.WIFSIGNALED(status):

@@ -1,5 +1,6 @@
 """Wires and runs one incarnation of the executor. `toban_executor.__main__` starts the guards before it imports this."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from toban_domain.version import VERSION
@@ -20,11 +21,14 @@ def main(config: "ExecutorConfig", prepared: Prepared) -> tuple[int, bool]:
     again = False
 
     # Here, because a witness imports this package too, and is to start fast.
+    from toban_executor.main.own_steps import own_steps
     from toban_executor.main.wiring import build
 
     async def run(stop: Stop) -> None:
         nonlocal again
-        again = await build(config, prepared).run(stop)
+        # It asks an engine or a cluster: the signal to stop is seen meanwhile.
+        own = await asyncio.to_thread(own_steps, config, prepared, stopped=stop.is_set)
+        again = await build(own).run(stop)
 
     code = run_service(run)
     tracing.shutdown()

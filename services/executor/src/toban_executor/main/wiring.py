@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from toban_domain.settings import SETTINGS, Settings
+from toban_executor.adapters.container_steps import LEFT_SECONDS
 from toban_executor.adapters.coordinator_client import CoordinatorClient
 from toban_executor.adapters.crash_recovery import recover_messages
 from toban_executor.adapters.guard_client import GuardClient
@@ -24,12 +25,15 @@ from toban_executor.app.recovery import Recovery
 from toban_executor.app.registration import Registration
 from toban_executor.app.shutdown import Shutdown
 from toban_executor.config import ExecutorConfig
+from toban_executor.decide.models import StartOrder
 from toban_executor.decide.programs import ProgramRules
 from toban_executor.guard.witness import WitnessCredentials, fill
 from toban_executor.loops.continuation import Continuation
 from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
 from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
 from toban_executor.loops.log_shipper import QUARANTINE_SECONDS, LogShipper, Quarantine
+from toban_executor.loops.remote_ends import RemoteEnds
+from toban_executor.main.own_steps import OwnSteps
 from toban_executor.ports.coordinator import Identity, Registered
 from toban_executor.ports.guards import Prepared
 from toban_executor.server import WorkerService, add_to_server
@@ -51,6 +55,9 @@ _settings_version = metrics.gauge("toban_executor_settings_version", "Version of
 
 # The longest wait between two tries to register.
 MAX_REGISTER_DELAY_SECONDS = SETTINGS["executor_lease_seconds"].default / 2
+
+
+_Complete = Callable[[StartOrder], StartOrder]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +93,9 @@ class _Outside:
     archivers: ArchiverClient
 
 
-def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = None) -> Incarnation:
-    """Everything of one incarnation; call it on the event loop. Raises TobanError for a bad journal, certificate or allow-list."""
-    make = make or Factories()
+def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
+    """Everything of one incarnation; call it on the event loop. Raises TobanError for a bad journal, certificate, allow-list or setting."""
+    config, prepared, make = own.config, own.prepared, make or Factories()
     clock, outside = make.clock, _connect(config, prepared, make)
     journal, guards, gateway = outside.journal, outside.guards, outside.gateway
     # The objects below wake the loops that run them, so each loop is made first and looks its object up at its first turn.
@@ -135,17 +142,29 @@ def build(config: ExecutorConfig, prepared: Prepared, make: Factories | None = N
     return Incarnation(
         config=config,
         prepared=prepared,
-        connections=_connections(config, outside, attempts, health, make),
+        connections=_connections(config, outside, attempts, own.complete, health, make),
         use_cases=_use_cases(config, prepared, outside, attempts, collector, make),
         loops=Loops(
-            always=[collect, ship, quarantine, Loop("errors", health.sample_errors, SAMPLE_SECONDS, clock)],
-            leased=[reports, heartbeats, *_lease_loops(gateway, attempts, clock)],
+            always=[collect, ship, quarantine, *_care(own, attempts, health, clock)],
+            leased=[reports, heartbeats, *_remote_loops(own, reporter, clock), *_lease_loops(gateway, attempts, clock)],
             settings=settings,
             heartbeat=heartbeat,
             wake_heartbeat=heartbeats.wake,
         ),
         clock=clock,
     )
+
+
+def _care(own: OwnSteps, attempts: AttemptManager, health: Health, clock: Clock) -> list[Loop]:
+    """What runs whatever the lease is, beside the logs."""
+    loops = [Loop("errors", health.sample_errors, SAMPLE_SECONDS, clock)]
+    if own.config.container_engine is not None:
+
+        def live() -> list[int]:
+            return [key.token for key, _state in attempts.book.live]
+
+        loops.append(Loop("containers", lambda: own.containers.remove_left(live), LEFT_SECONDS, clock))
+    return loops
 
 
 def _lease_loops(gateway: CoordinatorClient, attempts: AttemptManager, clock: Clock) -> list[Loop]:
@@ -156,6 +175,16 @@ def _lease_loops(gateway: CoordinatorClient, attempts: AttemptManager, clock: Cl
         Loop("continuation", continuation.run_once, continuation.wait_seconds, clock),
         Loop("lease", watchdog.run_once, WATCHDOG_SECONDS, clock),
     ]
+
+
+def _remote_loops(own: OwnSteps, reporter: OutcomeReporter, clock: Clock) -> list[Loop]:
+    """What holds outcomes until the pods of their attempts have ended."""
+    if own.kubernetes is None:
+        return []
+    loop = Loop("remote_ends", lambda: ends.run_once(), 1.0, clock)
+    ends = RemoteEnds(cluster=own.kubernetes, release=reporter.release, wake=loop.wake, clock=clock)
+    reporter.hold, reporter.holds_inherited = ends.hold, own.leftovers
+    return [loop]
 
 
 def _connect(config: ExecutorConfig, prepared: Prepared, make: Factories) -> _Outside:
@@ -187,7 +216,15 @@ def _attempt_manager(
     wake_heartbeat: Callable[[], None],
     clock: Clock,
 ) -> AttemptManager:
-    rules = ProgramRules(allowed=load_allow_list(config.allow_list), resolve=ProgramFinder())
+    rules = ProgramRules(
+        allowed=load_allow_list(config.allow_list),
+        resolve=ProgramFinder(),
+        guarded=[
+            one
+            for one, there in (("container", config.container_engine), ("kubernetes", config.kubernetes_api))
+            if there
+        ],
+    )
     book = OrderBook(
         incarnation=prepared.guards.incarnation,
         slots=len(prepared.guards.slots),
@@ -223,7 +260,12 @@ def _machine(config: ExecutorConfig, prepared: Prepared, tls: TlsFiles, shipper:
 
 
 def _connections(
-    config: ExecutorConfig, outside: _Outside, attempts: AttemptManager, health: Health, make: Factories
+    config: ExecutorConfig,
+    outside: _Outside,
+    attempts: AttemptManager,
+    complete: _Complete,
+    health: Health,
+    make: Factories,
 ) -> Connections:
     server = make.server(
         tls=outside.tls,
@@ -231,7 +273,7 @@ def _connections(
         clock=make.clock,
         shared_identity=config.tls_shared_identity,
     )
-    server.add(add_to_server, WorkerService(attempts=attempts))
+    server.add(add_to_server, WorkerService(attempts=attempts, complete=complete))
     return Connections(
         server=server,
         admin=make.admin(config.admin_host, config.admin_port, health.document),
@@ -287,6 +329,9 @@ def _use_cases(
 def _arm_witness(
     config: ExecutorConfig, prepared: Prepared, identity: Identity, registered: Registered
 ) -> Callable[[int], None]:
+    if config.kubernetes_api:
+        # Guards see no pods, so they attest no death: the next process does, or the lease ends.
+        return lambda _nonce: None
     credentials = WitnessCredentials(
         incarnation=identity.incarnation,
         key=registered.incarnation_key,

@@ -21,6 +21,7 @@ from toban_executor.app.outcome_reporter import OutcomeReporter
 from toban_executor.app.witness import Witness
 from toban_executor.guard.witness import OUTCOMES_ONLY, WITNESS_FD, WitnessCredentials, read
 from toban_executor.loops.log_shipper import LogShipper
+from toban_observability.context import bind_log_context
 from toban_observability.logs import get_logger, setup_logging
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import SystemClock
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"toban_executor witness is started by the guards of an executor, not by hand: {error}\n")
         return os.EX_USAGE
     setup_logging("executor", credentials.log_format, credentials.log_level, sys.stderr)
+    # In every line: a machine can have several executors, and so several witnesses.
+    bind_log_context(incarnation=credentials.incarnation)
     seconds = credentials.lease_seconds + BEYOND_LEASE_SECONDS
     signal.setitimer(signal.ITIMER_REAL, seconds + HANG_SECONDS)
     state = StateDir(Path(credentials.state_dir))

@@ -43,13 +43,19 @@ class LogReading:
         """
         reader = (RawReader if request.raw else RunReader)(deps=self._deps, request=request)
         reported: dict[int, int] = {}
+        clock, sent_at, sent_to = self._deps.clock, self._deps.clock.monotonic(), (0, 0)
         async for part in self._expired(request, reported):
             yield part
         with self._followers.follow(request.run_id) as event:
             while True:
                 event.clear()
-                async for part in drop_empty_responses(reader.available(), self._deps.clock):
+                async for part in drop_empty_responses(reader.available(), clock):
+                    sent_at, sent_to = clock.monotonic(), (part.token, part.read_to)
                     yield part
+                # Lines that the selection left out: a follower that opens its stream again need not have them read again.
+                if clock.monotonic() - sent_at >= EMPTY_PART_SECONDS and (reader.token, reader.read_to) > sent_to:
+                    sent_at, sent_to = clock.monotonic(), (reader.token, reader.read_to)
+                    yield ReadPart(token=reader.token, read_to=reader.read_to)
                 if reader.at_end or reader.done or not request.follow:
                     break
                 if self._followers.stopping:

@@ -28,6 +28,8 @@ class RawReader:
         """With follow: every attempt so far is read to its sealed end."""
         self.done = False
         """Nothing more will be given."""
+        self.read_to = 0
+        """Bytes have no line to continue after."""
 
     async def available(self) -> AsyncIterator[ReadPart]:
         """The text that is stored now and was not sent yet. Raises TobanError when a source does not answer."""

@@ -36,7 +36,8 @@ class ReadRequest:
 class ReadPart:
     """A part of the answer, of one attempt: lines, or with raw `data` that begins at `byte_offset`. An empty one shows that reading goes on.
 
-    `expired_lines` left the archive; `at_end`: every attempt so far is read to its sealed end.
+    `expired_lines` left the archive; `at_end`: every attempt so far is read to its sealed end; `read_to`: with follow, every line up to this
+    one was read, wanted or not.
     """
 
     token: int
@@ -45,6 +46,7 @@ class ReadPart:
     byte_offset: int = 0
     expired_lines: int = 0
     at_end: bool = False
+    read_to: int = 0
 
 
 class SearchPosition(NamedTuple):

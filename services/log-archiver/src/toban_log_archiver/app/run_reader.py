@@ -53,10 +53,19 @@ class RunReader:
         last = self._live.get(rows[-1].place.token) if rows else None
         self.at_end = last is not None and attempt_selection.is_end(rows[-1], read_to=last.read_to)
 
+    @property
+    def read_to(self) -> int:
+        """With follow: up to which line the attempt `token` was read."""
+        return self._read_to(self.token)
+
+    def _read_to(self, token: int) -> int:
+        live = self._live.get(token)
+        return 0 if live is None else live.read_to
+
     def _cut(self, part: ReadPart) -> ReadPart:
         """Counts the lines down to the end of a head."""
         if self._head_left:
-            part = replace(part, lines=part.lines[: self._head_left])
+            part = replace(part, lines=part.lines[: self._head_left], read_to=0)
             self._head_left -= len(part.lines)
             self.done = self._head_left == 0
         return part
@@ -75,7 +84,7 @@ class RunReader:
                 first = attempt_selection.first_seq(self._request, token)
                 batches = self._stored_lines(row, first, self._end).batches()
             async for lines in batches:
-                yield ReadPart(token=token, lines=lines)
+                yield ReadPart(token=token, lines=lines, read_to=self._read_to(token))
 
     async def _tail(self, rows: Sequence[TokenRow]) -> AsyncIterator[ReadPart]:
         """The last lines over all wanted attempts, read backwards until there are enough."""

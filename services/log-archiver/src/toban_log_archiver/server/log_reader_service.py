@@ -47,6 +47,7 @@ def _read_part(part: ReadPart) -> pb.ReadLogResponse:
         byte_offset=part.byte_offset,
         expired_lines=part.expired_lines,
         at_end=part.at_end,
+        read_to=part.read_to,
     )
     for line in part.lines:
         fill_line(response.lines.add(), line)

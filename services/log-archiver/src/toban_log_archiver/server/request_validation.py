@@ -18,7 +18,7 @@ MAX_RUNS = 1000
 MAX_HITS = 10_000
 DEFAULT_HITS = 1000
 # With raw, these may be given besides run and token; bytes can be counted in whole streams only.
-_RAW_FIELDS = frozenset({"run_id", "token", "follow", "streams", "raw", "byte_from", "byte_to"})
+_RAW_FIELDS = frozenset({"run_id", "token", "follow", "streams", "raw", "byte_from", "byte_to", "ticket"})
 _ALONE = (("tail", "head"), ("tail", "after"), ("from_seq", "after"), ("token", "tokens"), ("to_seq", "follow"))
 
 

@@ -1,0 +1,54 @@
+"""`toban user link` and `unlink`: who an account is at an OpenID provider."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from toban_cli.access_options import UserName
+from toban_cli.options import AuditReason, Format, Output
+from toban_cli.output import show_done
+
+Issuer = Annotated[
+    str,
+    typer.Option(
+        "--issuer", metavar="URL", help="Issuer of the OpenID provider; without it the one of the coordinators."
+    ),
+]
+Subject = Annotated[
+    str, typer.Option("--subject", metavar="SUB", help="`sub` of the person there.", show_default=False)
+]
+
+
+def link(
+    user: UserName, subject: Subject, issuer: Issuer = "", reason: AuditReason = "", output: Output = Format.TABLE
+) -> None:
+    """Let a person of the OpenID provider sign in to an account. The page that refuses the person shows the subject.
+
+    Examples:
+    toban user link bob --subject 8f3c2a
+    """
+    from toban_proto.v1.coordinator_pb2 import LinkUserRequest
+
+    request = LinkUserRequest(name=user, issuer=issuer, subject=subject, reason=reason)
+    _change("LinkUser", request, f"user {user} is linked to subject {subject}", output)
+
+
+def unlink(user: UserName, issuer: Issuer = "", reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+    """Unlink an account from the OpenID provider: its sessions end, and the roles from there are removed.
+
+    Examples:
+    toban user unlink bob --reason "left the company"
+    """
+    from toban_proto.v1.coordinator_pb2 import UnlinkUserRequest
+
+    _change("UnlinkUser", UnlinkUserRequest(name=user, issuer=issuer, reason=reason), f"user {user} unlinked", output)
+
+
+def _change(method: str, request: Any, line: str, output: Format) -> None:
+    from toban_cli.client import connect
+
+    with connect() as client:
+        answer = client.accounts(method, request)
+    show_done(output, answer, line, name=lambda _: request.name)

@@ -1,0 +1,162 @@
+"""Sites that this person uses, by name: ~/.config/toban/contexts.toml, a file of mode 0600 because it holds API tokens."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from toban_domain.errors import ErrorCode, TobanError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_OTHERS = 0o077
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """`url` is the address of a site. `token_id` is the number of a token that `toban login` made; 0 = it was given."""
+
+    url: str
+    token: str = field(default="", repr=False)
+    token_id: int = 0
+    user: str = ""
+    ca_file: str = ""
+    """PEM certificates of the CA of the site; "" = those that the system trusts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """All contexts, and the name of the one that commands use."""
+
+    current: str = ""
+    named: Mapping[str, Context] = field(default_factory=dict)
+
+    def get(self, name: str) -> Context:
+        """Raises NOT_FOUND with the known names."""
+        if name not in self.named:
+            known = f"there are {', '.join(sorted(self.named))}" if self.named else "`toban login URL` makes one"
+            raise TobanError(ErrorCode.NOT_FOUND, f"there is no context {name!r}; {known}")
+        return self.named[name]
+
+    def with_one(self, name: str, context: Context, *, current: bool) -> Contexts:
+        """With this context in place of one of that name."""
+        named = {**self.named, name: context}
+        return replace(self, named=named, current=name if current else self.current)
+
+    def without(self, name: str) -> Contexts:
+        """Without a context. Raises NOT_FOUND."""
+        self.get(name)
+        named = {other: context for other, context in self.named.items() if other != name}
+        return Contexts(named=named, current="" if self.current == name else self.current)
+
+
+class ContextFile:
+    """contexts.toml of the person whose environment this is."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        given = environ.get("XDG_CONFIG_HOME", "")
+        home = Path(given) if given.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
+        self.path = home / "toban" / "contexts.toml"
+
+    def load(self) -> Contexts:
+        """Raises CONFIG_INVALID for a file that others can read, that belongs to another user, or that is damaged."""
+        import tomllib
+
+        try:
+            with self.path.open("rb") as opened:
+                self._check_owner(os.fstat(opened.fileno()))
+                found = tomllib.load(opened)
+            return _contexts(found)
+        except FileNotFoundError:
+            return Contexts()
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            message = f"{self.path} cannot be read ({error}); correct it, or delete it and `toban login URL` again"
+            raise TobanError(ErrorCode.CONFIG_INVALID, message) from None
+
+    @contextmanager
+    def change(self) -> Iterator[list[Contexts]]:
+        """The contexts as the one item of a list; what it holds at the end is stored, unless an error ends the block."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = os.open(self.path.parent, os.O_RDONLY)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            held = [self.load()]
+            yield held
+            self._store(held[0])
+        finally:
+            os.close(folder)
+
+    def _store(self, contexts: Contexts) -> None:
+        # What a link names is replaced, not the link.
+        target = self.path.resolve()
+        try:
+            # Of mode 0600 from the start.
+            descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".contexts-")
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+                    opened.write(_toml(contexts))
+                    opened.flush()
+                    os.fsync(opened.fileno())
+                Path(name).replace(target)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _check_owner(self, facts: os.stat_result) -> None:
+        if facts.st_mode & _OTHERS:
+            raise TobanError(
+                ErrorCode.CONFIG_INVALID,
+                f"{self.path} holds API tokens and other users can open it (mode {facts.st_mode & 0o777:04o}); "
+                f"run `chmod 600 {self.path}`, and revoke tokens that others may have read",
+            )
+        if facts.st_uid != os.geteuid():
+            message = f"{self.path} belongs to another user (uid {facts.st_uid}); use your own file"
+            raise TobanError(ErrorCode.CONFIG_INVALID, message)
+
+    def _unwritable(self, error: OSError) -> TobanError:
+        message = f"{self.path} cannot be written ({error.strerror}); make its folder writable, or set XDG_CONFIG_HOME"
+        return TobanError(ErrorCode.CONFIG_INVALID, message)
+
+
+def check_name(name: str) -> str:
+    """The name. Raises INVALID_ARGUMENT for one that a context cannot have."""
+    if not _NAME.fullmatch(name):
+        message = f"{name[:64]!r} is no name of a context; use up to 64 letters, digits, '.', '_' and '-'"
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+    return name
+
+
+def _contexts(found: Mapping[str, Any]) -> Contexts:
+    named = {}
+    for name, given in found.get("contexts", {}).items():
+        if not all(isinstance(value, int if key == "token_id" else str) for key, value in given.items()):
+            raise TypeError(f"context {name} has a value of another type")
+        named[name] = Context(**given)
+    return Contexts(current=str(found.get("current", "")), named=named)
+
+
+def _toml(contexts: Contexts) -> str:
+    """Texts of JSON are texts of TOML, but for DEL."""
+    lines = ["# Written by `toban login` and `toban context`. It holds API tokens: keep it to yourself."]
+    lines += [f"current = {_text(contexts.current)}"] if contexts.current else []
+    for name, context in sorted(contexts.named.items()):
+        values = {key: value for key, value in asdict(context).items() if value}
+        lines += ["", f"[contexts.{_text(name)}]"]
+        lines += [f"{key} = {value if isinstance(value, int) else _text(value)}" for key, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    return json.dumps(value).replace("\x7f", "\\u007f")

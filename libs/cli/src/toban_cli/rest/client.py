@@ -1,0 +1,155 @@
+"""The calls of the commands over REST: the interface of `toban_cli.client.Client`, with the same messages and the same errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message_factory import GetMessageClass
+
+from toban_cli.proto_json import from_plain, given
+from toban_cli.rest.http import API, Http
+from toban_cli.rest.problems import name_sources, read_json
+from toban_cli.rest.routes import Route, route_for
+from toban_domain.errors import ErrorCode, TobanError
+from toban_observability import tracing
+
+if TYPE_CHECKING:
+    from toban_cli.client import Client
+    from toban_cli.rest.site import Site
+
+CALL_SECONDS = 10.0
+# Service → the method of a client for its calls.
+_CALLS = {
+    "JobReader": "read",
+    "JobControl": "control",
+    "Operations": "operate",
+    "Accounts": "accounts",
+    "Webhooks": "webhooks",
+    "Hooks": "hooks",
+}
+
+
+class RestClient:
+    """`direct` makes a client over gRPC for what has no route, where the configuration names coordinators; None = there is none."""
+
+    def __init__(self, site: Site, direct: Callable[[], Client] | None = None) -> None:
+        self.site = site
+        self.token = site.token
+        self.http = Http(site)
+        self._open_direct = direct
+        self._direct: Client | None = None
+        self.can_describe = direct is not None
+        """`describe_log` is at hand."""
+
+    def read(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to JobReader."""
+        return self._call("JobReader", method, request, timeout)
+
+    def control(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to JobControl."""
+        return self._call("JobControl", method, request, timeout)
+
+    def operate(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to Operations."""
+        return self._call("Operations", method, request, timeout)
+
+    def accounts(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to Accounts."""
+        return self._call("Accounts", method, request, timeout)
+
+    def webhooks(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to Webhooks."""
+        return self._call("Webhooks", method, request, timeout)
+
+    def hooks(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """A call to Hooks."""
+        return self._call("Hooks", method, request, timeout)
+
+    def log(self, request: Any) -> Iterator[Any]:
+        """Lines of a run."""
+        from toban_cli.rest.logs import read_lines
+
+        return read_lines(self, request)
+
+    def attend(self, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
+        """The run in its terminal state; its output is shown meanwhile."""
+        from toban_cli.rest.attend import attend
+
+        return attend(self, run_id, show_log=show_log, query=query, printer=printer)
+
+    def search_log(self, request: Any) -> Iterator[Any]:
+        """Lines of many runs."""
+        return self.direct("LogReader.Search").search_log(request)
+
+    def describe_log(self, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """What is stored of a run's output."""
+        return self.direct("LogReader.Describe").describe_log(request, timeout=timeout)
+
+    def archive(self, method: str, request: Any) -> Any:
+        """A call to LogArchive."""
+        return self.direct(f"LogArchive.{method}").archive(method, request)
+
+    def archive_stream(self, method: str, request: Any) -> Iterator[Any]:
+        """What LogArchive does, as it does it."""
+        return self.direct(f"LogArchive.{method}").archive_stream(method, request)
+
+    def direct(self, method: str, reason: str = "") -> Client:
+        """A client over gRPC for a method without a route. Raises UNIMPLEMENTED where no coordinator is configured."""
+        if self._open_direct is None:
+            reason = reason or str(route_for(method, {}))
+            message = (
+                f"this needs `toban --direct` on a machine with the certificate of admin-cli, because {reason}; "
+                f"the commands here go to {self.site.url}"
+            )
+            raise TobanError(ErrorCode.UNIMPLEMENTED, message)
+        if self._direct is None:
+            self._direct = self._open_direct()
+        return self._direct
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self.http.close()
+        if self._direct is not None:
+            self._direct.close()
+
+    def _call(self, service: str, method: str, request: Any, timeout: float) -> Any:
+        name, fields = f"{service}.{method}", given(request)
+        route = route_for(name, fields)
+        if isinstance(route, str):
+            return getattr(self.direct(name, route), _CALLS[service])(method, request, timeout=timeout)
+        try:
+            found = self._ask(route, fields, timeout)
+        except TobanError as error:
+            sources = [one.get("source", "") for one in fields.get("manifests", [])]
+            raise name_sources(error, sources) if sources else error from None
+        # A method stands in the file of its request.
+        described = request.DESCRIPTOR.file.services_by_name[service].methods_by_name[method]
+        return self._read_message(GetMessageClass(described.output_type)(), found)
+
+    def _ask(self, route: Route, fields: dict[str, Any], timeout: float) -> dict[str, Any]:
+        sent = route.send(fields)
+        headers = {**sent.headers, **dict(tracing.headers())}
+        body = sent.encoded()
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        reply = self.http.send(
+            route.verb,
+            f"{API}{sent.path}",
+            query=sent.query,
+            body=body,
+            headers=headers,
+            timeout=timeout,
+            repeatable=route.repeatable,
+        )
+        found = read_json(reply, self.site)
+        return {route.inside: [found]} if route.inside else found
+
+    def _read_message(self, message: Any, found: Any) -> Any:
+        """Fills a message with JSON of the site. Raises INTERNAL for JSON of another form."""
+        try:
+            return from_plain(message, found)
+        except (ValueError, TypeError, AttributeError) as error:
+            message = f"the answer of {self.site.url} has an unexpected form ({json.dumps(str(error))}); is its version another one?"
+            raise TobanError(ErrorCode.INTERNAL, message) from None

@@ -1,0 +1,44 @@
+"""Serves a WSGI application on a port of its own, with a thread for each connection: a stream holds one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+
+class _Threads(WSGIServer):
+    """A thread a connection."""
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread."""
+        threading.Thread(target=self._serve, args=(request, client_address), daemon=True).start()
+
+    def _serve(self, request: Any, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
+        finally:
+            self.shutdown_request(request)
+
+
+class _Quiet(WSGIRequestHandler):
+    """Writes no log."""
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def serving(app: Any, on_stop: Callable[[], None]) -> Iterator[str]:
+    """The address of `app` within the block; `on_stop` ends its streams."""
+    with make_server("127.0.0.1", 0, app, server_class=_Threads, handler_class=_Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            on_stop()
+            server.shutdown()
+            thread.join()

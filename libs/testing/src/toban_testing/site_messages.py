@@ -1,0 +1,131 @@
+"""What a coordinator and a log-archiver send to the site, with values that a test may set."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import logs_pb2
+from toban_runtime.clock import SystemClock
+from toban_transport.convert import timestamp_to_pb
+
+EPOCH = (1 << 51) | (1 << 27)
+TOKEN = EPOCH + 1
+NOW = SystemClock().wall()
+
+
+def stamp(seconds_ago: float = 0.0, at: datetime | None = None) -> Any:
+    """A time some seconds before the start of the tests."""
+    return timestamp_to_pb((at or NOW) - timedelta(seconds=seconds_ago))
+
+
+def line(seq: int, text: str = "", *, stream: Any = 1, partial: bool = False) -> logs_pb2.LogLine:
+    """A line of output."""
+    nanos = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * 10**9
+    return logs_pb2.LogLine(
+        seq=seq, at_unix_nanos=nanos, stream=stream, text=(text or f"line {seq}").encode(), partial=partial
+    )
+
+
+def run(number: int = 1, state: str = "RUNNING", **given: Any) -> pb.Run:
+    """A run on executor-1 with one attempt."""
+    values: dict[str, Any] = {
+        "job": "hello",
+        "definition_version": 3,
+        "origin": "slot",
+        "schedule": "hello-often",
+        "attempt": 1,
+        "max_attempts": 3,
+        "token": TOKEN,
+        "executor": "executor-1",
+        "payload_json": '{"name": "world"}',
+        "scheduled_for": stamp(30),
+        "started_at": stamp(29),
+        "attempts": [pb.Attempt(token=TOKEN, attempt=1, state=state, executor="executor-1", dispatched_at=stamp(30))],
+        "events": [pb.RunEvent(at=stamp(30), type="created", to_state="PENDING", actor="leader")],
+    }
+    return pb.Run(id=number, state=state, **(values | given))
+
+
+def audit_entry(**given: Any) -> pb.AuditEntry:
+    """What a person behind the site did."""
+    values: dict[str, Any] = {
+        "id": 4,
+        "at": stamp(30),
+        "actor": "user ada",
+        "action": "drain",
+        "target": "executor 5 (host-a)",
+        "before_json": '{"drained": false}',
+        "after_json": '{"drained": true}',
+        "reason": "wrong input",
+        "address": "203.0.113.7",
+        "service": "admin-web",
+    }
+    return pb.AuditEntry(**(values | given))
+
+
+def cluster_message(**given: Any) -> pb.Cluster:
+    """A healthy cluster of two coordinators and one executor."""
+    values: dict[str, Any] = {
+        "epoch": EPOCH,
+        "leader_worker_id": 1,
+        "leader_address": "127.0.0.1:5000",
+        "leader_since": stamp(3600),
+        "last_beat_at": stamp(0.2),
+        "server_time": stamp(),
+        "settled": True,
+        "coordinators": [
+            pb.Member(worker_id=1, node_id="a", address="127.0.0.1:5000", role="leader", status="ok"),
+            pb.Member(worker_id=2, node_id="b", address="127.0.0.1:5001", role="subleader", status="ok"),
+        ],
+        "executors": [executor_message()],
+        "health_json": '{"status": "warning", "checks": {"redis": {"status": "warning", "value": false}}}',
+        "running": 4,
+        "pending": 5,
+    }
+    return pb.Cluster(**(values | given))
+
+
+def executor_message(**given: Any) -> pb.Executor:
+    """An executor that accepts runs."""
+    values: dict[str, Any] = {
+        "worker_id": 3,
+        "node_id": "executor-1",
+        "address": "127.0.0.1:6000",
+        "state": "on",
+        "slots": 16,
+        "running": 4,
+        "labels": {"zone": "north"},
+        "last_heartbeat_at": stamp(1),
+    }
+    return pb.Executor(**(values | given))
+
+
+def schedule_message(**given: Any) -> pb.Schedule:
+    """A schedule that fires every five seconds."""
+    values: dict[str, Any] = {
+        "name": "hello-often",
+        "job": "hello",
+        "enabled": True,
+        "status": "active",
+        "spec_json": '{"name": "hello-often", "interval_seconds": 5}',
+        "timezone": "UTC",
+        "rule": "every 5 seconds",
+        "next_run_at": stamp(-60),
+    }
+    return pb.Schedule(**(values | given))
+
+
+def job_message(**given: Any) -> pb.Job:
+    """A job with a schedule and a last run."""
+    values: dict[str, Any] = {
+        "name": "hello",
+        "version": 3,
+        "enabled": True,
+        "description": "Says hello",
+        "spec_json": '{"name": "hello", "steps": []}',
+        "schedules": [schedule_message()],
+        "last_run": run(7, "SUCCEEDED"),
+    }
+    return pb.Job(**(values | given))

@@ -1,0 +1,60 @@
+"""What answers of the API have in common. Field names are those of proto/toban_proto/v1; JSON texts are opened, unset times are null."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+BigNumber = Annotated[
+    str, BeforeValidator(str), Field(description="A number above 2^53, as text.", pattern=r"^-?[0-9]+$")
+]
+
+
+class Answer(BaseModel):
+    """An answer: every field is always there. Later versions may add fields."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Page(Answer):
+    """A page of a list."""
+
+    next_cursor: str = Field(description="Give it as `cursor` to read on; empty on the last page.")
+
+
+class Done(Answer):
+    """Nothing to tell beyond the status."""
+
+
+class Created(Answer):
+    """The number of what was made."""
+
+    id: int
+
+
+class Ended(Answer):
+    """Sessions that ended."""
+
+    ended: int
+
+
+class Problem(Answer):
+    """An error (RFC 9457)."""
+
+    type: str = Field(description="urn:toban:error: and the code.")
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong, where, and the remedy.")
+    instance: str = Field(description="The path of the request.")
+    code: str = Field(description="A stable code: docs/errors.md, and those of HTTP in docs/rest.md.")
+    request_id: str = Field(description="Also in the header X-Request-Id and in the log of the site.")
+    errors: list[Mistake] = Field(description="One for each mistake of an invalid request.")
+    context: dict[str, Any] = Field(description="Further facts, by code.")
+
+
+class Mistake(Answer):
+    """One mistake in a request."""
+
+    where: str
+    message: str

@@ -1,0 +1,205 @@
+"""Executors, the leader, settings, secrets, limits and the audit log."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from toban_admin_web.views.api.answers import Answer, Done
+from toban_admin_web.views.api.answers_cluster import (
+    AuditCheck,
+    AuditPage,
+    Cluster,
+    Diagnosis,
+    Executor,
+    Executors,
+    NewLeader,
+    RotatedSecrets,
+    Secret,
+    Secrets,
+    Setting,
+    Settings,
+)
+from toban_admin_web.views.api.answers_limits import ChangedLimit, LimitDetails, Limits
+from toban_admin_web.views.api.endpoint import MAX_CURSOR, MAX_INT32, MAX_NAME, Call, Endpoint, Input, Paged, Reason
+from toban_domain.errors import ErrorCode, TobanError
+
+_LIMIT = {"limit": "name"}
+
+
+class ExecutorsQuery(Input):
+    """Which executors."""
+
+    include_off: bool = Field(False, description="Also those that are off.")
+
+
+class AuditQuery(Paged):
+    """Which rows; empty values are any."""
+
+    actor: str = Field("", max_length=MAX_NAME, description="`user ada` includes the tokens of that user.")
+    action: str = Field("", max_length=MAX_NAME)
+    target: str = Field("", max_length=300, description="`run 7` also finds rows about several runs.")
+    address: str = Field("", max_length=45, description="IP address of the client.")
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = Field(None, description="Not included.")
+    oldest_first: bool = False
+
+
+class AuditCheckQuery(Input):
+    """Which part."""
+
+    cursor: str = Field("", max_length=MAX_CURSOR, description="`next_cursor` of the part before; empty = the oldest.")
+    known_head: str = Field("", max_length=100, description="`head` of an earlier check, which must still be there.")
+
+
+class Detach(Reason):
+    """What becomes of its jobs."""
+
+    mode: Literal["stop", "let_finish"] = Field(
+        "let_finish", description="stop ends its jobs; let_finish waits for them."
+    )
+
+
+class Demote(Reason):
+    """Which leader."""
+
+    epoch: str = Field(pattern=r"^[0-9]{1,18}$", description="That of the leader that you saw, from GET /cluster.")
+
+    def fields(self) -> dict[str, Any]:
+        """With the epoch as a number."""
+        return {"epoch": int(self.epoch), "reason": self.reason}
+
+
+class NewValue(Reason):
+    """A value of a setting."""
+
+    value: Any = Field(description="JSON of the kind that the setting has.")
+
+
+class NewLimit(Reason):
+    """The size of a limit."""
+
+    limit: int = Field(ge=-1, le=MAX_INT32, description="0 = no limit (jobs only), -1 = nothing starts.")
+
+
+class Breaker(Reason):
+    """Open: nothing starts."""
+
+    open: bool
+
+
+class Signal(Reason):
+    """How healthy the subject of a limit is."""
+
+    level: Literal["ok", "soft", "hard"] = Field(description="soft leaves 80 % of the limit, hard 50 %.")
+    ttl_seconds: int = Field(60, ge=1, le=MAX_INT32, description="How long it holds unless it is repeated.")
+
+
+class SecretValue(Reason):
+    """The value of a secret. No answer ever has it."""
+
+    value: str = Field(max_length=16384, repr=False, description="4 bytes to 16 KiB in UTF-8.")
+    jobs: list[str] = Field(default_factory=list, description="Jobs that may use it; empty = those of the secret.")
+    all_jobs: bool = Field(False, description="Every job may use it.")
+
+    def fields(self) -> dict[str, Any]:
+        """With the value as bytes."""
+        return {**self.model_dump(), "value": self.value.encode()}
+
+
+class RemoveQuery(Reason):
+    """How a secret is removed."""
+
+    force: bool = Field(False, description="Also while jobs name it: their runs fail from then on.")
+
+
+def _setting(call: Call) -> Answer:
+    wanted = call.path["name"]
+    for setting in call.ask(Settings, {}).settings:
+        if setting.name == wanted:
+            return setting
+    raise TobanError(ErrorCode.NOT_FOUND, f"there is no setting {wanted!r}; GET /api/v1/settings lists them")
+
+
+def _set_setting(call: Call) -> Answer:
+    return call.ask(Setting, {**call.path, **dict(call.body), "version": call.expected})
+
+
+def _reset_limit(call: Call) -> Answer:
+    return call.ask(ChangedLimit, {**call.fields(), "reset": True})
+
+
+def _of_executor(verb: str, summary: str, body: type[Input] = Reason) -> Endpoint:
+    route = f"POST /executors/{{worker_id}}/{verb}"
+    return Endpoint(route=route, summary=summary, body=body, body_optional=True, answer=Executor)
+
+
+ENDPOINTS = (
+    Endpoint(route="GET /executors", summary="Executors.", query=ExecutorsQuery, answer=Executors),
+    _of_executor("drain", "Sends it no further runs; its running ones continue."),
+    _of_executor("undrain", "Gives it runs again."),
+    _of_executor("detach", "Takes it out of the cluster.", Detach),
+    Endpoint(route="GET /cluster", summary="Leader, coordinators, executors and health.", answer=Cluster),
+    Endpoint(
+        route="GET /cluster/diagnosis", summary="What is wrong in the installation, with remedies.", answer=Diagnosis
+    ),
+    Endpoint(route="POST /cluster/demote", summary="Makes another coordinator lead.", body=Demote, answer=NewLeader),
+    Endpoint(route="GET /settings", summary="All settings.", answer=Settings),
+    Endpoint(route="GET /settings/{name}", summary="One setting.", answer=Setting, tagged=True, handle=_setting),
+    Endpoint(
+        route="PUT /settings/{name}",
+        summary="Changes a setting.",
+        body=NewValue,
+        answer=Setting,
+        conditional=True,
+        tagged=True,
+        handle=_set_setting,
+    ),
+    Endpoint(route="GET /limits", summary="All limits.", answer=Limits),
+    Endpoint(route="GET /limits/{limit}", summary="One limit with its runs.", answer=LimitDetails, renames=_LIMIT),
+    Endpoint(route="PUT /limits/{limit}", summary="Sets a limit.", body=NewLimit, answer=ChangedLimit, renames=_LIMIT),
+    Endpoint(
+        route="DELETE /limits/{limit}",
+        summary="Removes the stored value: the definition's counts again.",
+        query=Reason,
+        answer=ChangedLimit,
+        renames=_LIMIT,
+        handle=_reset_limit,
+    ),
+    Endpoint(
+        route="POST /limits/{limit}/breaker",
+        summary="Opens or closes a breaker.",
+        body=Breaker,
+        answer=ChangedLimit,
+        renames=_LIMIT,
+    ),
+    Endpoint(
+        route="POST /limits/{limit}/signal",
+        summary="Reports the health of what a limit protects.",
+        body=Signal,
+        answer=ChangedLimit,
+        renames=_LIMIT,
+    ),
+    Endpoint(route="GET /secrets", summary="All secrets, without their values.", answer=Secrets),
+    Endpoint(
+        route="PUT /secrets/{name}", summary="Makes a secret, or gives it a new value.", body=SecretValue, answer=Secret
+    ),
+    Endpoint(route="DELETE /secrets/{name}", summary="Removes a secret.", query=RemoveQuery, answer=Done),
+    Endpoint(
+        route="POST /secrets/rotate",
+        summary="Encrypts every secret with the first key again.",
+        body=Reason,
+        body_optional=True,
+        answer=RotatedSecrets,
+    ),
+    Endpoint(
+        route="GET /audit", summary="The audit log, newest first or oldest first.", query=AuditQuery, answer=AuditPage
+    ),
+    Endpoint(
+        route="GET /audit/verify",
+        summary="Checks the hash chain of the audit log, a part at a time.",
+        query=AuditCheckQuery,
+        answer=AuditCheck,
+    ),
+)

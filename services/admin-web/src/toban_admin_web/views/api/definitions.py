@@ -1,0 +1,205 @@
+"""Jobs, schedules and triggers: lists, single ones, and their manifests."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from toban_admin_web.views.api.answers import Answer, Done
+from toban_admin_web.views.api.answers_definitions import (
+    Applied,
+    AppliedManifests,
+    DeletedJob,
+    DeletedSchedule,
+    FirePage,
+    Job,
+    JobPage,
+    NextSlots,
+    Schedule,
+    SchedulePage,
+    Trigger,
+    TriggerPage,
+)
+from toban_admin_web.views.api.endpoint import MAX_ID, MAX_NAME, Call, Endpoint, Input, Paged, Reason
+from toban_admin_web.views.api.inputs import invalid
+from toban_domain.errors import ErrorCode, TobanError
+
+Object = Annotated[dict[str, Any], Field(description="As in a manifest file (docs/manifests.md).")]
+
+
+class Manifest(Input):
+    """One document, as in a manifest file."""
+
+    apiVersion: Literal["toban/v1"] = "toban/v1"
+    kind: str = Field(description="Job, Schedule or EventTrigger.", max_length=100)
+    metadata: Object
+    spec: Object
+    expect_version: int | None = Field(
+        None, ge=0, le=MAX_ID, description="Only while the object has this version; 0 = only if it does not exist."
+    )
+
+
+class NamedManifest(Input):
+    """The document of one object; the path has its kind and its name."""
+
+    apiVersion: Literal["toban/v1"] = "toban/v1"
+    kind: str = Field("", description="That of the path, or nothing.", max_length=100)
+    metadata: Object = Field(default_factory=dict, description="Its name is that of the path, or left out.")
+    spec: Object
+
+
+class Manifests(Input):
+    """Documents that are applied together: all or none."""
+
+    manifests: list[Manifest] = Field(min_length=1, max_length=2000)
+    dry_run: bool = Field(False, description="Checks and compares, and changes nothing.")
+
+
+class DryRun(Input):
+    """How a manifest is applied."""
+
+    dry_run: bool = Field(False, description="Checks and compares, and changes nothing.")
+
+
+class SchedulesQuery(Paged):
+    """Which schedules."""
+
+    job: str = Field("", max_length=MAX_NAME, description="Only those of this job.")
+
+
+class TriggersQuery(Paged):
+    """Which triggers."""
+
+    event_type: str = Field("", max_length=MAX_NAME, description="Only those of this type of event.")
+
+
+class SlotsQuery(Input):
+    """Which slots."""
+
+    count: int = Field(5, ge=1, le=1000)
+    after: AwareDatetime | None = Field(None, description="Slots after this time; now without it.")
+
+
+class DeleteJobQuery(Reason):
+    """What goes with the job. Without these a job with schedules, triggers or live runs is not deleted."""
+
+    with_schedules: bool = False
+    with_triggers: bool = False
+    cancel_runs: bool = False
+
+
+def _fires(call: Call) -> Answer:
+    fields = call.fields()
+    return call.ask(FirePage, {"schedule": fields["name"], "page": fields["page"]})
+
+
+def _trigger(call: Call) -> Answer:
+    # TRIGGER_NOT_FOUND when there is none; the list is empty for a person who may not see it.
+    found = call.ask(TriggerPage, call.fields()).triggers
+    if not found:
+        message = f"there is no trigger {call.path['name']!r} that you may see; GET /api/v1/triggers lists them"
+        raise TobanError(ErrorCode.TRIGGER_NOT_FOUND, message)
+    return found[0]
+
+
+def _apply(call: Call) -> Answer:
+    given = call.body.manifests
+    manifests = [
+        {
+            **_document(one.model_dump(exclude={"expect_version"}), f"manifests.{number}"),
+            "expect_version": one.expect_version,
+        }
+        for number, one in enumerate(given)
+    ]
+    return call.ask(AppliedManifests, {"manifests": manifests, "dry_run": call.body.dry_run})
+
+
+def _apply_one(kind: str) -> Any:
+    def handle(call: Call) -> tuple[Answer, int]:
+        name, given = call.path["name"], call.body.model_dump()
+        if given["kind"] not in ("", kind):
+            raise invalid("body.kind", f"is not {kind}, which the path is for")
+        if given["metadata"].get("name", name) != name:
+            raise invalid("body.metadata.name", f"is not {name}, which the path names")
+        document = {**given, "kind": kind, "metadata": {**given["metadata"], "name": name}}
+        manifest = {**_document(document, "body"), "expect_version": call.expected}
+        [applied] = call.ask(AppliedManifests, {"manifests": [manifest], "dry_run": call.query.dry_run}).applied
+        return applied, 201 if applied.action == "created" and not call.query.dry_run else 200
+
+    return handle
+
+
+def _document(given: dict[str, Any], source: str) -> dict[str, Any]:
+    return {"json": json.dumps(given, ensure_ascii=False), "source": source}
+
+
+def _applying(kind: str, path: str) -> Endpoint:
+    return Endpoint(
+        route=f"PUT /{path}/{{name}}",
+        summary=f"Creates or changes a {kind}.",
+        query=DryRun,
+        body=NamedManifest,
+        answer=Applied,
+        also=(201,),
+        conditional=True,
+        tagged=True,
+        handle=_apply_one(kind),
+    )
+
+
+ENDPOINTS = (
+    Endpoint(route="GET /jobs", summary="Jobs by name.", query=Paged, answer=JobPage),
+    Endpoint(route="GET /jobs/{name}", summary="One job with its definition.", answer=Job, tagged=True),
+    Endpoint(
+        route="DELETE /jobs/{name}",
+        summary="Deletes a job; its runs stay readable.",
+        query=DeleteJobQuery,
+        answer=DeletedJob,
+    ),
+    Endpoint(route="GET /schedules", summary="Schedules by name.", query=SchedulesQuery, answer=SchedulePage),
+    Endpoint(route="GET /schedules/{name}", summary="One schedule.", answer=Schedule, tagged=True),
+    Endpoint(
+        route="GET /schedules/{name}/next",
+        summary="Its next slots, with the rules of clock changes.",
+        query=SlotsQuery,
+        answer=NextSlots,
+    ),
+    Endpoint(
+        route="GET /schedules/{name}/fires",
+        summary="What became of its slots, newest first.",
+        query=Paged,
+        answer=FirePage,
+        handle=_fires,
+    ),
+    Endpoint(
+        route="POST /schedules/{name}/pause",
+        summary="No runs of it from now on.",
+        body=Reason,
+        body_optional=True,
+        answer=Schedule,
+    ),
+    Endpoint(
+        route="POST /schedules/{name}/resume", summary="Runs of it again, from the next slot on.", answer=Schedule
+    ),
+    Endpoint(
+        route="DELETE /schedules/{name}",
+        summary="Deletes a schedule; its ledger stays.",
+        query=Reason,
+        answer=DeletedSchedule,
+    ),
+    Endpoint(route="GET /triggers", summary="Triggers by name.", query=TriggersQuery, answer=TriggerPage),
+    Endpoint(route="GET /triggers/{name}", summary="One trigger.", answer=Trigger, tagged=True, handle=_trigger),
+    Endpoint(route="DELETE /triggers/{name}", summary="Deletes a trigger.", answer=Done),
+    Endpoint(
+        route="POST /apply",
+        summary="Applies manifests: all or none.",
+        body=Manifests,
+        answer=AppliedManifests,
+        handle=_apply,
+    ),
+    _applying("Job", "jobs"),
+    _applying("Schedule", "schedules"),
+    _applying("EventTrigger", "triggers"),
+)

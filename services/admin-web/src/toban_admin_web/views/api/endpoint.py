@@ -1,0 +1,133 @@
+"""One route of the API as a value: what it takes, what it answers, and the call of a coordinator that it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from flask import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from toban_admin_web.decide.api_rules import ROUTE_RULES
+from toban_admin_web.ports.api import Caller
+from toban_admin_web.ports.people import SignedIn
+from toban_admin_web.views.api.answers import Answer
+from toban_domain.errors import ErrorCode, TobanError
+
+MAX_ID = (1 << 63) - 1
+MAX_INT32 = (1 << 31) - 1
+MAX_CURSOR = 300
+MAX_REASON = 1000
+MAX_NAME = 300
+
+A = TypeVar("A", bound=BaseModel)
+
+
+class Input(BaseModel):
+    """A query or a body. Fields that it does not have are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def fields(self) -> dict[str, Any]:
+        """As fields of the method's request."""
+        return self.model_dump(exclude_none=True)
+
+
+class Paged(Input):
+    """The query of a list."""
+
+    limit: int = Field(50, ge=1, le=500, description="Items at most.")
+    cursor: str = Field("", max_length=MAX_CURSOR, description="`next_cursor` of the page before; empty = first page.")
+
+    def fields(self) -> dict[str, Any]:
+        """With `limit` and `cursor` as the page."""
+        others = self.model_dump(exclude_none=True, exclude={"limit", "cursor"})
+        return {**others, "page": {"limit": self.limit, "cursor": self.cursor}}
+
+
+class Reason(Input):
+    """Why; for the audit log."""
+
+    reason: str = Field("", max_length=MAX_REASON, description="Why; it is in the audit log.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request that was admitted and whose input is valid."""
+
+    endpoint: Endpoint
+    path: Mapping[str, Any]
+    query: Any
+    body: Any
+    key: str
+    """Of the header Idempotency-Key; "" without it."""
+    expected: int | None
+    """The version of the header If-Match; 0 for `If-None-Match: *`; None without them."""
+    person: SignedIn
+    caller: Caller
+
+    def condition_failed(self, error: TobanError) -> bool:
+        """Whether this error means that the request's own condition (`expected`) did not hold."""
+        return self.expected is not None and error.code in (ErrorCode.CONFLICT, ErrorCode.ALREADY_EXISTS)
+
+    def fields(self) -> dict[str, Any]:
+        """Query, body and path as fields of the method's request; what the path names stands."""
+        given = [part.fields() for part in (self.query, self.body) if part is not None]
+        return {**{name: value for part in given for name, value in part.items()}, **self.path}
+
+    def ask(self, answer: type[A], fields: dict[str, Any]) -> A:
+        """Calls the method of the route's rule."""
+        rule = ROUTE_RULES[self.endpoint.route]
+        if self.endpoint.verb == "GET":
+            return self.caller.read(rule.method, answer, fields, seconds=rule.seconds)
+        return self.caller.write(rule.method, answer, fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """`route` is a key of ROUTE_RULES. Without `handle` the answer is that of the rule's method with path, query and body as its fields."""
+
+    route: str
+    summary: str
+    answer: type[Answer] | None
+    """None: `handle` makes the whole response, with one of `content_types`."""
+    query: type[Input] | None = None
+    body: type[Input] | None = None
+    body_optional: bool = False
+    status: int = 200
+    handle: Callable[[Call], Answer | tuple[Answer, int] | Response] | None = None
+    also: tuple[int, ...] = ()
+    """Further statuses of success."""
+    content_types: tuple[str, ...] = ("application/json",)
+    idempotent: bool = False
+    """It takes the header Idempotency-Key."""
+    conditional: bool = False
+    """It takes If-Match, and If-None-Match for objects that are made."""
+    tagged: bool = False
+    """Its answer has an ETag, its version."""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    """Parameter of the path → field of the request, where they differ."""
+
+    @property
+    def verb(self) -> str:
+        """GET, POST ..."""
+        return self.route.partition(" ")[0]
+
+    @property
+    def name(self) -> str:
+        """Of the view and the operation: get_jobs_name."""
+        return re.sub(r"[^a-z]+", "_", self.route.lower()).strip("_")
+
+    @property
+    def path(self) -> str:
+        """Below PREFIX, with {parameters}."""
+        return self.route.partition(" ")[2]
+
+    def answer_to(self, call: Call) -> Any:
+        """The answer, or what `handle` makes."""
+        if self.handle is not None:
+            return self.handle(call)
+        assert self.answer is not None
+        return call.ask(self.answer, call.fields())

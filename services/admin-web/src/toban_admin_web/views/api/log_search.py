@@ -1,0 +1,143 @@
+"""Searches the output of all runs of a job: a part in each request, as far as one call of a log-archiver goes."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from flask import Response
+from pydantic import AwareDatetime, Field
+
+from toban_admin_web.decide.view_models import FoundLines, LogPlace
+from toban_admin_web.views.api.answers import Answer, BigNumber, Page
+from toban_admin_web.views.api.answers_runs import RunPage
+from toban_admin_web.views.api.endpoint import MAX_CURSOR, Call, Endpoint, Input
+from toban_admin_web.views.api.inputs import invalid
+from toban_admin_web.views.stream_response import stream_response
+from toban_admin_web.views.view_context import context, reader
+
+RUNS_PAGE = 100
+SEARCH_SECONDS = 30.0
+# Clocks of executors, which date lines, and of PostgreSQL, which dates runs, may differ by less than this.
+CLOCK = timedelta(seconds=60)
+_CURSOR = re.compile(r"([0-9]{1,18})\.([0-9]{1,19})\.([0-9]{1,18})~(.*)")
+
+
+class SearchQuery(Input):
+    """Which lines. All parts must hold."""
+
+    grep: str = Field("", max_length=1000, description="Lines that contain this text.")
+    regex: bool = Field(False, description="`grep` is an expression of RE2.")
+    stream: list[Literal["stdout", "stderr", "system"]] = Field(default_factory=list)
+    level: str = Field("", max_length=20, description="At least this level: trace, debug, info, warning, error, fatal.")
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+    limit: int = Field(200, ge=1, le=1000, description="Lines at most.")
+    cursor: str = Field("", max_length=MAX_CURSOR, description="`next_cursor` of the part before; empty = first part.")
+
+
+class FoundLine(Answer):
+    """One line."""
+
+    run_id: int
+    token: BigNumber
+    seq: int
+    at: datetime | None
+    stream: str
+    text: str
+    partial: bool = Field(description="The next line of the attempt and stream continues it.")
+
+
+class LogSearch(Page):
+    """A part of a search. It can be without a line and not be the last."""
+
+    lines: list[FoundLine]
+    runs: int = Field(description="Runs that this part searched to their end.")
+    bytes: int = Field(description="Text that this part searched.")
+    expired_attempts: int = Field(description="Attempts with deleted lines (log_retention_days_archive).")
+
+
+def _search(call: Call) -> Response:
+    def body() -> Any:
+        return iter([_part(call, call.query).model_dump_json().encode()])
+
+    return stream_response(body, "application/json")
+
+
+def _part(call: Call, query: SearchQuery) -> LogSearch:
+    # Raises JOB_NOT_FOUND and PERMISSION_DENIED.
+    job = reader().job(call.path["name"])
+    after, runs_cursor = _read_cursor(query.cursor)
+    page = call.ask(
+        RunPage,
+        {
+            "job": job.name,
+            "page": {"limit": RUNS_PAGE, "cursor": runs_cursor},
+            "active_from": query.since and query.since - CLOCK,
+            "active_until": query.until and query.until + CLOCK,
+        },
+    )
+    ids = [run.id for run in page.runs]
+    if not ids:
+        return LogSearch(lines=[], runs=0, bytes=0, expired_attempts=0, next_cursor=_further(page.next_cursor))
+    fields = {**query.model_dump(exclude={"cursor", "stream"}), "streams": query.stream}
+    found = context().logs.search(
+        ids,
+        reader().read_ticket(*ids),
+        fields,
+        after=after if after and after.run in ids else None,
+        seconds=SEARCH_SECONDS,
+    )
+    return LogSearch(
+        lines=[_line(run, line) for run, line in found.lines],
+        runs=found.runs,
+        bytes=found.bytes,
+        expired_attempts=found.expired_attempts,
+        next_cursor=_next(found, runs_cursor) if found.cut else _further(page.next_cursor),
+    )
+
+
+def _line(run: int, line: Any) -> FoundLine:
+    return FoundLine(
+        run_id=run,
+        token=line.token,
+        seq=line.seq,
+        at=line.at,
+        stream=line.stream,
+        text=line.text,
+        partial=line.partial,
+    )
+
+
+def _read_cursor(text: str) -> tuple[LogPlace | None, str]:
+    """The place in a run, and the cursor of the page of runs."""
+    if not text:
+        return None, ""
+    found = _CURSOR.fullmatch(text)
+    if found is None:
+        raise invalid("query.cursor", "is not the next_cursor of an earlier part")
+    run, token, seq = (int(found[n]) for n in (1, 2, 3))
+    if token >= 1 << 63:
+        raise invalid("query.cursor", "is not the next_cursor of an earlier part")
+    return (LogPlace(run=run, token=token, seq=seq) if run else None), found[4]
+
+
+def _next(found: FoundLines, runs_cursor: str) -> str:
+    place = found.place
+    return f"{place.run}.{place.token}.{place.seq}~{runs_cursor}" if place else f"0.0.0~{runs_cursor}"
+
+
+def _further(runs_cursor: str) -> str:
+    return f"0.0.0~{runs_cursor}" if runs_cursor else ""
+
+
+ENDPOINTS = (
+    Endpoint(
+        route="GET /jobs/{name}/logs",
+        summary="Searches the output of all runs of a job, a part at a time: the newest run first, its lines in order.",
+        query=SearchQuery,
+        answer=LogSearch,
+        handle=_search,
+    ),
+)

@@ -1,0 +1,44 @@
+"""Whose credential a request has, and the document that describes the API."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from flask import Response
+from pydantic import Field
+
+from toban_admin_web.views.api import gate
+from toban_admin_web.views.api.answers import Answer
+from toban_admin_web.views.api.endpoint import Call, Endpoint
+from toban_admin_web.views.api.openapi import as_text
+
+
+class Session(Answer):
+    """A person."""
+
+    user: str
+    role: str = Field(description="The highest of any rule of theirs, bounded by the token; empty without one.")
+    csrf_token: str = Field(
+        description="With the cookie of a session: requests that change something carry it as X-CSRF-Token."
+    )
+
+
+def _session(call: Call) -> Answer:
+    return Session(user=call.person.user, role=call.person.role, csrf_token=gate.csrf_token())
+
+
+def _openapi(_call: Call) -> Response:
+    return Response(_document(), content_type="application/json")
+
+
+@cache
+def _document() -> str:
+    from toban_admin_web.views.api.all_endpoints import ENDPOINTS as EVERY
+
+    return as_text(EVERY)
+
+
+ENDPOINTS = (
+    Endpoint(route="GET /session", summary="Whose credential this is.", answer=Session, handle=_session),
+    Endpoint(route="GET /openapi.json", summary="This document.", answer=None, handle=_openapi),
+)

@@ -1,0 +1,34 @@
+"""Responses that last: each one occupies a thread, so there is a limit of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from flask import Response
+
+from toban_admin_web.views.view_context import context
+from toban_domain.errors import ErrorCode, TobanError
+
+EVENT_STREAM = "text/event-stream"
+
+
+def stream_response(body: Callable[[], Iterator[bytes]], content_type: str) -> Response:
+    """A long response that occupies a stream slot until it ends. Raises RESOURCE_EXHAUSTED when none is free, and what `body` raises."""
+    slots = context().stream_slots
+    release = slots.acquire()
+    if release is None:
+        raise TobanError(
+            ErrorCode.RESOURCE_EXHAUSTED,
+            f"all {slots.size} streams and downloads of this replica are in use; "
+            "close a live log or wait for a download to end, or raise SCHEDULER_HTTP_THREADS",
+        )
+    try:
+        response = Response(body(), content_type=content_type)
+    except BaseException:
+        release()
+        raise
+    response.call_on_close(release)
+    if content_type == EVENT_STREAM:
+        # Disables buffering in proxies, which would delay the events.
+        response.headers["X-Accel-Buffering"] = "no"
+    return response

@@ -1,0 +1,131 @@
+"""Definitions over the API: what is asked of coordinators, versions as ETags, and errors with their places."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+
+JOB = {"spec": {"steps": [{"argv": ["/bin/true"]}]}}
+
+
+def last(api: Any) -> tuple[str, Any]:
+    method, request, _ = api.further.calls[-1]
+    return method, request
+
+
+def test_lists_are_read_page_by_page(api: Any) -> None:
+    api.further.answers["ListJobs"] = pb.ListJobsResponse(jobs=[pb.Job(name="a")], next_cursor="a")
+    found = api.get("/jobs?limit=1&cursor=0").json
+    assert (found["next_cursor"], [job["name"] for job in found["jobs"]]) == ("a", ["a"])
+    assert last(api)[1].page.limit == 1 and last(api)[1].page.cursor == "0"
+    assert api.get("/schedules?job=hello").status_code == 200 and last(api)[1].job == "hello"
+    assert api.get("/triggers?event_type=paid").status_code == 200 and last(api)[1].event_type == "paid"
+
+
+def test_a_job_has_its_version_as_its_etag(api: Any) -> None:
+    api.further.answers["GetJob"] = pb.Job(name="hello", version=3, spec_json='{"a": 1}')
+    response = api.get("/jobs/hello")
+    assert response.headers["ETag"] == '"3"' and response.json["spec"] == {"a": 1}
+    assert response.headers["Cache-Control"] == "no-store"
+    unchanged = api.get("/jobs/hello", If_None_Match='"2", W/"3"')
+    assert unchanged.status_code == 304 and unchanged.get_data() == b""
+    assert api.get("/jobs/hello", If_None_Match='"2"').status_code == 200
+
+
+def test_slots_and_fires_of_a_schedule(api: Any) -> None:
+    assert api.get("/schedules/nightly/next?count=7&after=2026-12-01T00:00:00Z").status_code == 200
+    method, request = last(api)
+    assert (method, request.name, request.count, request.after.seconds) == ("NextSlots", "nightly", 7, 1796083200)
+    assert api.get("/schedules/nightly/fires?limit=2").status_code == 200
+    assert (last(api)[1].schedule, last(api)[1].page.limit) == ("nightly", 2)
+
+
+def test_one_trigger(api: Any) -> None:
+    api.further.answers["ListTriggers"] = pb.ListTriggersResponse(triggers=[pb.Trigger(name="paid", version=2)])
+    assert api.get("/triggers/paid").headers["ETag"] == '"2"' and last(api)[1].name == "paid"
+    api.further.answers["ListTriggers"] = pb.ListTriggersResponse()
+    assert api.get("/triggers/hidden").json["code"] == "TRIGGER_NOT_FOUND"
+
+
+def test_a_manifest_is_put_at_its_name(api: Any) -> None:
+    response = api.put("/jobs/hello", JOB)
+    assert response.status_code == 201 and response.headers["ETag"] == '"1"'
+    [manifest] = last(api)[1].manifests
+    wanted = {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "hello"}, **JOB}
+    assert json.loads(manifest.json) == wanted and not manifest.HasField("expect_version")
+    api.further.answers["Apply"] = pb.ApplyResponse(applied=[pb.Applied(action="updated", version=4)])
+    assert api.put("/schedules/nightly?dry_run=true", JOB).status_code == 200
+    assert json.loads(last(api)[1].manifests[0].json)["kind"] == "Schedule" and last(api)[1].dry_run
+    assert api.put("/triggers/paid", JOB).status_code == 200
+    assert json.loads(last(api)[1].manifests[0].json)["kind"] == "EventTrigger"
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({**JOB, "kind": "Schedule"}, "body.kind"),
+        ({**JOB, "metadata": {"name": "other"}}, "body.metadata.name"),
+        ({}, "body.spec"),
+        ({**JOB, "x": 1}, "body.x"),
+    ],
+)
+def test_a_manifest_of_something_else_is_refused(api: Any, body: Any, where: str) -> None:
+    response = api.put("/jobs/hello", body)
+    assert response.status_code == 400 and response.json["errors"][0]["where"] == where
+    assert response.json["detail"].startswith(f"{where}: ") and api.further.calls == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [({"If_Match": '"3"'}, 3), ({"If_Match": 'W/"3"'}, 3), ({"If_None_Match": "*"}, 0), ({"If_Match": "*"}, None)],
+)
+def test_a_condition_is_the_expected_version(api: Any, headers: dict[str, str], expected: int | None) -> None:
+    assert api.put("/jobs/hello", JOB, **headers).status_code == 201
+    manifest = last(api)[1].manifests[0]
+    assert (manifest.expect_version if manifest.HasField("expect_version") else None) == expected
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"If_Match": "3"}, {"If_Match": ""}, {"If_None_Match": '"3"'}, {"If_Match": '"1", "2"'}],
+)
+def test_another_condition_is_refused(api: Any, headers: dict[str, str]) -> None:
+    response = api.put("/jobs/hello", JOB, **headers)
+    assert response.status_code == 400 and response.json["errors"][0]["where"].startswith("header If-")
+
+
+def test_a_condition_that_does_not_hold_is_412(api: Any) -> None:
+    api.refuse("Apply", TobanError(ErrorCode.CONFLICT, "job hello has version 4, not 3"))
+    assert api.put("/jobs/hello", JOB).status_code == 409
+    response = api.put("/jobs/hello", JOB, If_Match='"3"')
+    assert (response.status_code, response.json["status"], response.json["code"]) == (412, 412, "CONFLICT")
+
+
+def test_several_manifests_are_applied_together(api: Any) -> None:
+    document = {"kind": "Job", "metadata": {"name": "a"}, **JOB}
+    response = api.post("/apply", {"manifests": [document, document], "dry_run": True})
+    assert response.status_code == 200 and len(response.json["applied"]) == 2
+    request = last(api)[1]
+    assert request.dry_run and [one.source for one in request.manifests] == ["manifests.0", "manifests.1"]
+
+
+def test_what_goes_with_a_job_is_named(api: Any) -> None:
+    api.further.answers["DeleteJob"] = pb.DeleteJobResponse(schedules=["s"], canceled_runs=2)
+    response = api.ask("DELETE", "/jobs/hello?with_schedules=true&reason=old")
+    assert response.json == {"schedules": ["s"], "triggers": [], "canceled_runs": 2}
+    request = last(api)[1]
+    assert (request.name, request.with_schedules, request.cancel_runs, request.reason) == ("hello", True, False, "old")
+
+
+def test_schedules_are_paused_with_a_reason_and_resumed(api: Any) -> None:
+    assert api.post("/schedules/nightly/pause", {"reason": "holiday"}).status_code == 200
+    assert last(api)[0] == "PauseSchedule" and last(api)[1].reason == "holiday"
+    assert api.post("/schedules/nightly/pause").status_code == 200
+    assert api.post("/schedules/nightly/resume").status_code == 200 and last(api)[0] == "ResumeSchedule"
+    assert api.ask("DELETE", "/schedules/nightly").json == {"withdrawn_runs": 0}
+    assert api.ask("DELETE", "/triggers/paid").json == {}

@@ -1,0 +1,157 @@
+"""Webhooks: targets and deliveries for people, and the outbox for admin-web, which sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from toban_coordinator.app.operations_webhooks import TargetChange, WebhookOperations
+from toban_coordinator.app.webhook_outbox import WebhookOutbox
+from toban_coordinator.decide.webhooks import LEASE_SECONDS, TryResult, check_states
+from toban_coordinator.server.from_proto import page_from_pb
+from toban_coordinator.store.webhook_outbox import Wanted
+from toban_coordinator.store.webhooks import Filter, StoredTarget
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import webhooks_pb2 as pb
+from toban_proto.v1.webhooks_pb2_grpc import WebhookOutboxServicer, WebhooksServicer
+from toban_transport.convert import timestamp_to_pb
+from toban_transport.server import actor_of
+
+Context = Any
+
+
+class WebhooksService(WebhooksServicer):
+    """Any coordinator answers. Each change is in the audit log, in its own transaction."""
+
+    def __init__(self, *, operations: WebhookOperations, now: Callable[[], datetime]) -> None:
+        self._operations = operations
+        self._now = now
+
+    async def SetWebhook(self, request: pb.SetWebhookRequest, context: Context) -> pb.SetWebhookResponse:
+        """A new target, or one with other values."""
+        change = TargetChange(
+            name=request.name,
+            url=request.url,
+            form=request.form,
+            which=_filter(request.filter) if request.HasField("filter") else None,
+            enabled=request.enabled if request.HasField("enabled") else None,
+            secret=request.secret,
+            new_secret=request.new_secret,
+            reason=request.reason,
+        )
+        target, secret = await self._operations.set(change, actor_of(context))
+        return pb.SetWebhookResponse(webhook=self._target(target), secret=secret)
+
+    async def ListWebhooks(self, _request: pb.ListWebhooksRequest, _context: Context) -> pb.ListWebhooksResponse:
+        """Every target."""
+        return pb.ListWebhooksResponse(webhooks=[self._target(one) for one in await self._operations.list()])
+
+    async def RemoveWebhook(self, request: pb.RemoveWebhookRequest, context: Context) -> pb.RemoveWebhookResponse:
+        """Deletes a target with its URL and secret."""
+        await self._operations.remove(request.name, reason=request.reason, actor=actor_of(context))
+        return pb.RemoveWebhookResponse()
+
+    async def TestWebhook(self, request: pb.TestWebhookRequest, context: Context) -> pb.WebhookDelivery:
+        """A delivery that says nothing but that it arrives."""
+        row = await self._operations.test(request.name, reason=request.reason, actor=actor_of(context))
+        return _delivery(row)
+
+    async def ListDeliveries(self, request: pb.ListDeliveriesRequest, _context: Context) -> pb.ListDeliveriesResponse:
+        """A page of deliveries."""
+        wanted = Wanted(webhook=request.webhook, state=request.state, run_id=request.run_id, id=request.id)
+        page = await self._operations.deliveries(wanted, page_from_pb(request.page))
+        return pb.ListDeliveriesResponse(deliveries=map(_delivery, page.rows), next_cursor=page.next_cursor)
+
+    async def Redeliver(self, request: pb.RedeliverRequest, context: Context) -> pb.RedeliverResponse:
+        """Deliveries that are sent again."""
+        count = await self._operations.redeliver(
+            request.webhook, list(request.ids), reason=request.reason, actor=actor_of(context)
+        )
+        return pb.RedeliverResponse(redelivered=count)
+
+    def _target(self, one: StoredTarget) -> pb.Webhook:
+        is_open = one.open_until is not None and one.open_until > self._now()
+        return pb.Webhook(
+            name=one.name,
+            origin=one.origin,
+            form=one.form,
+            states=one.states,
+            jobs=one.jobs,
+            labels=one.labels,
+            enabled=one.enabled,
+            status=one.status,
+            failures=one.failures,
+            failing_since=timestamp_to_pb(one.failing_since),
+            last_error=one.last_error,
+            open_until=timestamp_to_pb(one.open_until) if is_open else None,
+            pending=one.pending,
+            oldest_pending_at=timestamp_to_pb(one.oldest_pending_at),
+            version=one.version,
+            updated_at=timestamp_to_pb(one.updated_at),
+            updated_by=one.updated_by,
+        )
+
+
+class WebhookOutboxService(WebhookOutboxServicer):
+    """The outbox, over gRPC."""
+
+    def __init__(self, *, outbox: WebhookOutbox) -> None:
+        self._outbox = outbox
+
+    async def ClaimDeliveries(
+        self, request: pb.ClaimDeliveriesRequest, _context: Context
+    ) -> pb.ClaimDeliveriesResponse:
+        """Deliveries for the caller alone."""
+        claim = await self._outbox.claim(request.limit)
+        requests = [
+            pb.OutgoingRequest(
+                delivery_id=one.delivery,
+                lease=claim.lease,
+                webhook=one.target,
+                url=one.url,
+                headers=one.headers,
+                body=one.body,
+                lease_ms=round(LEASE_SECONDS * 1000),
+            )
+            for one in claim.requests
+        ]
+        return pb.ClaimDeliveriesResponse(requests=requests, next_poll_ms=round(claim.next_poll_seconds * 1000))
+
+    async def ConfirmDelivery(
+        self, request: pb.ConfirmDeliveryRequest, _context: Context
+    ) -> pb.ConfirmDeliveryResponse:
+        """How a try ended."""
+        if not request.status and not request.error:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, "give the status of a response, or an error")
+        result = TryResult(
+            status=request.status,
+            error=request.error,
+            retry_after=request.retry_after_seconds,
+            permanent=request.permanent,
+        )
+        return pb.ConfirmDeliveryResponse(
+            accepted=await self._outbox.confirm(request.delivery_id, request.lease, result)
+        )
+
+
+def _filter(given: pb.WebhookFilter) -> Filter:
+    return Filter(states=check_states(given.states), jobs=sorted(set(given.jobs)), labels=dict(given.labels))
+
+
+def _delivery(row: Any) -> pb.WebhookDelivery:
+    pending = row["state"] == "pending"
+    return pb.WebhookDelivery(
+        id=row["id"],
+        webhook=row["webhook"],
+        event_id=f"evt_{row['event_id'].replace('-', '')}",
+        type=row["type"],
+        run_id=row["run_id"] or 0,
+        state=row["state"],
+        attempts=row["attempts"],
+        created_at=timestamp_to_pb(row["created_at"]),
+        next_at=timestamp_to_pb(row["next_at"]) if pending else None,
+        ended_at=timestamp_to_pb(row["ended_at"]),
+        status=row["status"] or 0,
+        error=row["error"],
+    )

@@ -1,0 +1,282 @@
+"""The processes of the attempt in a slot: how its steps start, cold or from a zygote, signals to all of it, and the proof that nothing is left."""
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from toban_domain.secret import SecretFile
+from toban_executor.decide.guard_types import ProcessEnd, StepNotStarted, StepStarted, TreeChecked, TreeSignal
+from toban_executor.decide.models import StepOrder
+from toban_executor.guard.cgroup import SlotCgroup, container_group
+from toban_executor.guard.pipes import input_file
+from toban_executor.guard.process_tree import children, signal_tree
+from toban_executor.guard.spawn import SpawnError, enter, find_program, process_end, start_process
+from toban_executor.guard.zygotes import Forked, ForkEnded, Refused, Said, WarmStart, Zygotes
+
+_KILLED = ProcessEnd(signal=signal.SIGKILL)
+
+
+class StepProcess(NamedTuple):
+    """What a step is to run. `fds`: standard input, where the step has none of its own, output and error, and the pipe of the lease; output and
+    error are closed when it runs."""
+
+    step: StepOrder
+    # Of its container's cgroup.
+    name: str
+    program: str
+    env: Mapping[str, str]
+    # Those whose paths are in `env`.
+    secrets: Sequence[SecretFile]
+    working_dir: str
+    work_dir: str
+    fds: tuple[int, int, int, int]
+
+
+class JobTree:
+    """Children of this process, and of its zygotes.
+
+    `tell` writes a line into the log of the job; `may_start`: the attempt has a lease, and nothing ends it; `suspended`: it waits for a lease.
+    """
+
+    def __init__(
+        self,
+        *,
+        cgroup: SlotCgroup | None,
+        zygotes: Zygotes,
+        tell: Callable[[str], None],
+        may_start: Callable[[], bool],
+        suspended: Callable[[], bool],
+    ) -> None:
+        self._cgroup = cgroup
+        self._zygotes = zygotes
+        self._tell = tell
+        self._may_start = may_start
+        self._suspended = suspended
+        # 0 once its end is known.
+        self._main_pid = 0
+        # The same, where a zygote named it only with its own end.
+        self._found_pid = 0
+        # Waits for its fork; its zygote has ended before, and no process of the step is there.
+        self._waiting: StepProcess | None = None
+        self.lost = False
+        self._refused: Refused | None = None
+        # A new zygote was asked once.
+        self._asked_again = False
+        # Of the main process, where this process does not reap it.
+        self._ended: ProcessEnd | None = None
+        # Processes that refused the last signals.
+        self._unreachable = 0
+
+    # ---- start
+
+    def begin(self) -> None:
+        """An attempt comes into the slot."""
+        self._unreachable = 0
+
+    def start(self, one: StepProcess) -> int:
+        """The pid of the process that a step runs in; 0 = a zygote is asked to fork it. Raises SpawnError."""
+        self._main_pid, self._found_pid, self._ended = 0, 0, None
+        self._asked_again = self.lost = False
+        if one.step.warm_argv and self._zygotes.enabled:
+            try:
+                self._ask(one)
+                return 0
+            except SpawnError as error:
+                self._tell_cold(str(error))
+        return self._start_cold(one)
+
+    def _ask(self, one: StepProcess) -> None:
+        self._zygotes.begin(WarmStart(one.step, one.env, one.secrets, one.working_dir, one.work_dir, one.fds))
+        self._waiting = one
+
+    def _start_cold(self, one: StepProcess) -> int:
+        stdin, stdout, stderr, lease = one.fds
+        env = dict(one.env)
+        try:
+            enter(one.work_dir)
+            if one.step.type == "container":
+                env["TOBAN_CGROUP"] = container_group(self._cgroup, one.name)
+            if one.step.stdin:
+                stdin = input_file(one.step.stdin)
+            self._main_pid = start_process(
+                program=one.program or find_program(one.step.argv[0], env.get("PATH", "")),
+                argv=one.step.argv,
+                env=env,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                lease=lease,
+            )
+        finally:
+            _close_output(one)
+            if stdin != one.fds[0]:
+                os.close(stdin)
+        return self._main_pid
+
+    def _tell_cold(self, reason: str) -> None:
+        self._tell(f"this step starts without its zygote: {reason}")
+
+    # ---- zygotes
+
+    def owns(self, fd: int) -> bool:
+        """Whether an event of this descriptor is for `zygote_ready`."""
+        return self._zygotes.owns(fd)
+
+    def zygote_ready(self, fd: int) -> StepStarted | StepNotStarted | None:
+        """Read what a zygote says."""
+        said = self._zygotes.read(fd)
+        return None if said is None else self._on_said(said)
+
+    def restart(self) -> StepStarted | StepNotStarted | None:
+        """The zygote has ended before it has forked."""
+        refused = self._refused or Refused("it has ended", again=False)
+        self._refused = None
+        return self._instead(refused.reason, again=refused.again)
+
+    def _on_said(self, said: Said) -> StepStarted | StepNotStarted | None:
+        if isinstance(said, ForkEnded):
+            self._ended, self._main_pid = said.end, 0
+            return None
+        if isinstance(said, Forked):
+            self._main_pid = said.pid
+            self._forget_waiting()
+            return StepStarted(said.pid)
+        return self._instead(said.reason, again=said.again)
+
+    def _instead(self, reason: str, *, again: bool) -> StepStarted | StepNotStarted | None:
+        if self._suspended():
+            # It waits for the grant.
+            self._refused, self.lost = Refused(reason, again), True
+            return None
+        one, self._waiting, self.lost = self._waiting, None, False
+        assert one is not None
+        if not self._may_start():
+            _close_output(one)
+            self._ended = _KILLED
+            return None
+        try:
+            if again and not self._asked_again:
+                self._asked_again = True
+                self._ask(one)
+                return StepStarted(0)
+        except SpawnError as error:
+            reason = str(error)
+        self._tell_cold(reason)
+        try:
+            return StepStarted(self._start_cold(one))
+        except SpawnError as error:
+            return StepNotStarted(str(error))
+
+    def _forget_waiting(self) -> None:
+        if self._waiting is not None:
+            _close_output(self._waiting)
+        self._waiting = None
+
+    # ---- signals
+
+    def signal(self, what: TreeSignal) -> None:
+        """To every process of the attempt; zygotes get SIGKILL as well, and no SIGTERM but where the step is not forked yet."""
+        if what is TreeSignal.TERMINATE:
+            self._zygotes.kill_asked()
+            refused = signal_tree(os.getpid(), (signal.SIGTERM, signal.SIGCONT), but=self._zygotes.pids)
+        else:
+            self._zygotes.kill()
+            if self._cgroup is not None:
+                self._cgroup.kill()
+            refused = signal_tree(os.getpid(), (signal.SIGKILL,))
+        # The kernel kills a cgroup whatever the rights of its processes.
+        self._unreachable = 0 if self._cgroup is not None else len(refused)
+
+    # ---- proof
+
+    def check(self) -> TreeChecked:
+        """Collect children that have ended; whether a process is left, by the kernel's word."""
+        others: dict[int, int] = {}
+        lost_zygote = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                pid, empty = 0, True
+            else:
+                empty = False
+            if pid == 0:
+                break
+            if (ended := self._zygotes.reaped(pid)) is None:
+                others[pid] = status
+            else:
+                lost_zygote |= self._zygote_ended(*ended)
+        if self._main_pid in others:
+            # Looked for only now: a zygote that has ended may have named it meanwhile.
+            self._ended, self._main_pid = process_end(others[self._main_pid]), 0
+        if lost_zygote:
+            self._judge(others=bool(others))
+        main, self._ended = self._ended, None
+        pid, self._found_pid = self._found_pid, 0
+        empty = (empty or self._zygotes.alone()) and self._waiting is None
+        if empty and self._cgroup is not None:
+            empty = self._cgroup.containers.is_over()
+        return TreeChecked(main=main, empty=empty, unreachable=self._unreachable, pid=pid)
+
+    def _zygote_ended(self, said: list[Said], left: bool) -> bool:
+        """Whether it has left the step without saying what became of it."""
+        for one in said:
+            if isinstance(one, Refused):
+                self._refused, self.lost = one, True
+            elif isinstance(started := self._on_said(one), StepStarted):
+                self._found_pid = started.pid
+        return left
+
+    def _judge(self, *, others: bool) -> None:
+        """The zygote has ended before its step. A fork of it would be a child of this process now, or `others` that have ended were it."""
+        below = set(children(os.getpid()))
+        if self._waiting is None:
+            if self._main_pid and self._main_pid not in below:
+                self._end_unknown(
+                    "the zygote of this step has ended with the only record of its exit code: the step counts as killed"
+                )
+        elif others or not below <= self._zygotes.pids:
+            self._end_unknown(
+                "the zygote of this step has ended and left processes, so the step may have begun: it is not started again"
+            )
+        else:
+            self.lost = True
+
+    def _end_unknown(self, line: str) -> None:
+        self._tell(line)
+        self._ended, self._main_pid = _KILLED, 0
+        self._forget_waiting()
+
+    # ---- between attempts
+
+    @property
+    def due(self) -> float:
+        """When `idle` is to be called, CLOCK_BOOTTIME."""
+        return self._zygotes.due
+
+    def tick(self) -> None:
+        """While an attempt runs, and is not frozen."""
+        self._zygotes.check()
+
+    def thawed(self) -> None:
+        """The processes go on."""
+        self._zygotes.thawed()
+
+    def idle(self) -> None:
+        """No attempt is in the slot: collect zygotes that have ended, and end others."""
+        self.check()
+        self._zygotes.expire()
+
+    def ended(self) -> None:
+        """The attempt in the slot is over, by `check`."""
+        self._zygotes.expire()
+
+    def close(self) -> None:
+        """This process ends."""
+        self._zygotes.close()
+
+
+def _close_output(one: StepProcess) -> None:
+    for fd in one.fds[1:3]:
+        os.close(fd)

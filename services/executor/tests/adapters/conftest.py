@@ -1,0 +1,51 @@
+"""The fake API of Kubernetes, and the image of tests with a real engine."""
+
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toban_testing.fake_kubernetes import TOKEN, FakeKubernetes
+from toban_testing.tls_proxy import server_context
+
+SOCKET = os.environ.get("TOBAN_TEST_ENGINE", "/var/run/docker.sock")
+IMAGE = "toban-test-shell:1"
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[FakeKubernetes]:
+    (tmp_path / "api").mkdir()
+    server = FakeKubernetes(server_context(tmp_path / "api"))
+    (tmp_path / "api" / "token").write_text(TOKEN)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    """An image with a shell, made of this machine's files: there is no registry."""
+    archive = io.BytesIO()
+    files = {f"bin/{name}": shutil.which(name) for name in ("sh", "sleep", "cat", "id", "ls", "touch")}
+    for path in list(files.values()):
+        assert path
+        linked = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+        files |= {word.lstrip("/"): word for word in linked.split() if word.startswith("/")}
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        # Engines differ in the mode of folders that an archive does not name.
+        for folder in sorted({str(folder) for name in files for folder in Path(name).parents} - {"."}):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+        for name, path in files.items():
+            tar.add(os.path.realpath(str(path)), name)
+    command = ["docker", "-H", f"unix://{SOCKET}", "import", "-", IMAGE]
+    subprocess.run(command, input=archive.getvalue(), check=True, capture_output=True)
+    yield IMAGE
+    subprocess.run(["docker", "-H", f"unix://{SOCKET}", "rmi", "-f", IMAGE], check=False, capture_output=True)

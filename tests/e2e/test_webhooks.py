@@ -1,0 +1,135 @@
+"""Webhooks over a whole stack: the end of a run reaches a receiver, signed, once by its id, also when the leader and the site die meanwhile."""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_stack.stack import Stack
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+
+class Receiver:
+    """A target that dedupes by id: `events` are those that it took, `refused` counts what it refused while `down`."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, tuple[dict[str, str], bytes]] = {}
+        self.down = False
+        self.refused = 0
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if receiver.down:
+                    receiver.refused += 1
+                else:
+                    receiver.events.setdefault(self.headers["webhook-id"], (dict(self.headers), body))
+                self.send_response(503 if receiver.down else 204)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def documents(self) -> list[dict[str, Any]]:
+        return [json.loads(body) for _, body in self.events.values()]
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    environment = {"SCHEDULER_WEBHOOK_ALLOW": "127.0.0.1"}
+    with running_stack(tmp_path / "home", executors=1, admin_webs=1, environment=environment) as made:
+        yield made
+
+
+@pytest.fixture
+def admin(stack: Stack) -> Iterator[AdminClient]:
+    with admin_of(stack) as made:
+        yield made
+
+
+@pytest.fixture
+def toban(stack: Stack) -> Callable[..., str]:
+    def call(*words: str, typed: str = "", code: int = 0) -> str:
+        environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
+        command = [sys.executable, "-m", "toban_cli", *words]
+        done = subprocess.run(command, input=typed, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done.stdout + done.stderr
+
+    return call
+
+
+def job(name: str, *argv: str) -> dict[str, Any]:
+    body = {"steps": [{"argv": list(argv)}], "retry": {"max_attempts": 1}}
+    return {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": body}
+
+
+def test_ends_of_runs_arrive_signed_and_once(
+    stack: Stack, admin: AdminClient, toban: Callable[..., str], receiver: Receiver
+) -> None:
+    secret = toban("webhook", "set", "pager", "--url", "-", "--state", "all", "-o", "name", typed=receiver.url).strip()
+    assert "delivered, the target responded with 204" in toban("webhook", "test", "pager")
+    admin.apply(job("good", "/bin/true"), job("bad", "/bin/false"))
+    runs = [*admin.start("good"), *admin.start("bad")]
+    admin.until(lambda: len(receiver.events) == 3, seconds=30, of="the test and two ends")
+    said = {document["data"]["run"]["id"]: document for document in receiver.documents()[1:]}
+    assert [said[run]["type"] for run in runs] == ["run.succeeded", "run.failed"]
+    assert said[runs[1]]["data"]["run"]["exit_code"] == 1
+    for headers, body in receiver.events.values():
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        made = hmac.new(base64.b64decode(secret.removeprefix("whsec_")), signed, hashlib.sha256).digest()
+        assert headers["webhook-signature"] == f"v1,{base64.b64encode(made).decode()}"
+
+    receiver.down = True
+    assert "responded with 503" in toban("webhook", "test", "pager", code=1)
+    more = [run for _ in range(3) for run in admin.start("bad")]
+    for run in more:
+        admin.until_ended(run, seconds=30)
+    admin.until(lambda: receiver.refused >= 2, seconds=20, of="a refused delivery")
+    # The ends are committed; who committed them, and who sends, are gone.
+    stack.kill(leader_name(stack, admin), signal.SIGKILL)
+    receiver.down = False
+    # The waits between tries are over, as an operator would have it after a repair.
+    sql(stack, "UPDATE scheduler.webhook_deliveries SET next_at = now() WHERE state = 'pending' AND lease IS NULL")
+    sql(stack, "UPDATE scheduler.webhook_targets SET open_until = NULL")
+
+    def arrived() -> bool:
+        found = [document["data"].get("run", {}).get("id") for document in receiver.documents()]
+        assert all(found.count(run) <= 1 for run in more)
+        return set(more) <= set(found)
+
+    admin.until(arrived, seconds=90, of="every end that was committed")
+    listed = json.loads(toban("webhook", "deliveries", "pager", "-o", "json"))
+    assert len(listed) == 7
+    assert toban("webhook", "redeliver", "pager", "--id", str(listed[-1]["id"])).startswith(
+        "pager: 1 delivery sent again"
+    )
+    toban("webhook", "rm", "pager")
+    assert "No webhooks." in toban("webhook", "list")
