@@ -1,8 +1,10 @@
 """Freezing by real guards, through the cgroup of a slot and by signals (docs/fencing.md 3.7)."""
 
 import contextlib
+import itertools
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ from toban_executor.decide.models import AttemptEnd, StepOrder
 from toban_executor.guard import cgroup, guard_state
 from toban_executor.guard.clock import boottime, pause, wall
 from toban_executor.guard.freezer import TreeFreezer, thread_states
-from toban_executor.guard.process_tree import children, descendants, slot_of, start_time
+from toban_executor.guard.process_tree import children, descendants, slot_of, start_time, walk
 from toban_fencing.executor_lease import Instant
 
 COUNTS = 'while :; do echo x >> "$OUT"; sleep 0.01; done'
@@ -169,6 +171,29 @@ def test_a_job_that_forks_and_exits_all_the_time_does_not_run_on(guard: Any, tmp
     else:
         assert "could not be frozen" in report.reason
         assert descendants(keeper(guard)) == []
+
+
+def test_a_job_that_forks_and_exits_all_the_time_is_killed(guard: Any, tmp_path: Path) -> None:
+    """Also by signals, which have to meet it: it lives for less time than a look at the processes that it has left takes."""
+    file, program = tmp_path / "out", tmp_path / "hops.py"
+    program.write_text(HOPS)
+    token = start(guard, file, f"({sys.executable} {program} &); exec sleep 60")
+    guard.send(Kill(token=token, cause="cancel", reason="asked", grace=0.0))
+    assert guard.receive(AttemptEnd).cause == "cancel"
+    assert descendants(keeper(guard)) == []
+    assert_still(file)
+
+
+def test_a_walk_begins_with_the_latest_child() -> None:
+    """Before it looks at those that have ended."""
+    ended = [subprocess.Popen(["true"]) for _ in range(3)]
+    with subprocess.Popen(["sleep", "60"]) as latest:
+        found = walk(os.getpid())
+        assert next(found) == latest.pid
+        assert [one.pid for one in reversed(ended)] == list(itertools.islice(found, 3))
+        latest.kill()
+    for one in ended:
+        one.wait()
 
 
 def test_a_process_that_others_continue_is_stopped_again(guard: Any, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.clock import boottime, pause
-from toban_executor.guard.process_tree import children, descendants, is_there
+from toban_executor.guard.process_tree import children, descendants, is_there, walk
 
 LOOK_SECONDS = 0.05
 """How long one call of `freeze` may try; the caller repeats it."""
@@ -38,9 +38,7 @@ class TreeFreezer:
         ended_before: set[int] = set()
         while True:
             looks += 1
-            running, ended = self._look()
-            for pid in running:
-                self._stop(pid)
+            running, ended = self._stop_running()
             clean = 0 if running or ended - ended_before or self._containers_run() else clean + 1
             ended_before = ended
             if clean == CLEAN_LOOKS:
@@ -50,16 +48,17 @@ class TreeFreezer:
             if running:
                 pause(_PAUSE)
 
-    def _look(self) -> tuple[list[int], set[int]]:
-        """Those that run, and those that have ended: what one of them forked at the last moment is found by the next look only."""
+    def _stop_running(self) -> tuple[bool, set[int]]:
+        """Whether something ran, and those that have ended: what one of them forked at the last moment is found by the next look only."""
         group_frozen = self._freeze_group()
-        running, ended = [], set()
-        for pid in descendants(self._root):
+        running, ended = False, set()
+        for pid in walk(self._root):
             states = thread_states(pid)
             if states <= _DEAD:
                 ended.add(pid)
             elif not (states <= _NOT_RUNNING or (group_frozen and self._cgroup is not None and self._cgroup.has(pid))):
-                running.append(pid)
+                running = True
+                self._stop(pid)
         return running, ended
 
     def _containers_run(self) -> bool:

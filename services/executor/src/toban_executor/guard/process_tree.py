@@ -4,7 +4,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -76,21 +76,29 @@ def threads_and_children(pid: int) -> tuple[int, list[int]]:
     return len(threads), found
 
 
-def descendants(pid: int) -> list[int]:
-    """Everything below `pid`, collected one by one and so not a snapshot: callers repeat it until nothing is left."""
-    found: list[int] = []
+def walk(pid: int) -> Iterator[int]:
+    """Everything below `pid`, as it is found, and so not a snapshot: callers repeat it until nothing is left.
+
+    The latest child comes first. A job that forks and exits all the time lives in its latest process, for less time than the walk over those that
+    have ended takes; so whoever sends signals does it while the walk goes on.
+    """
     todo = [pid]
     while todo:
-        below = children(todo.pop())
-        found += below
+        # The kernel lists the oldest first.
+        below = children(todo.pop())[::-1]
+        yield from below
         todo += below
-    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Everything below `pid`, by one walk."""
+    return list(walk(pid))
 
 
 def signal_tree(pid: int, signals: tuple[int, ...], *, but: Collection[int] = ()) -> list[int]:
     """Send each of `signals` to everything below `pid`, `but` some; returns the living processes that refused one (EPERM)."""
     refused = set()
-    for member in descendants(pid):
+    for member in walk(pid):
         if member in but:
             continue
         for number in signals:
