@@ -1,5 +1,6 @@
 """The session's servers: fresh databases, an own Redis database, S3, and no servers left by dead sessions."""
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -135,3 +136,17 @@ def test_servers_of_a_dead_session_are_swept() -> None:
     sweep()
     assert not processes.alive(record)
     assert not root.exists()
+
+
+def test_folders_that_come_and_go_meanwhile_are_left_alone() -> None:
+    begun = Path(tempfile.mkdtemp(prefix=PREFIX))
+    gone = begun.with_name(f"{begun.name}-gone")
+    try:
+        gone.symlink_to(begun / "nothing")
+        sweep()
+        (begun / "owner").touch()
+        sweep()
+        assert begun.exists()
+    finally:
+        gone.unlink()
+        shutil.rmtree(begun)

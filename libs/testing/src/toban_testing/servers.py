@@ -1,5 +1,6 @@
 """The servers of a test session: each starts at its first use and ends with the session."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -60,14 +61,19 @@ class SessionServers:
 
 
 def sweep() -> None:
-    """Ends the servers of sessions that crashed."""
+    """Ends the servers of sessions that crashed. Several sessions may do it at once: what another one removes meanwhile is left to it."""
     for root in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        owner = root / "owner"
-        if root.stat().st_uid != os.getuid() or not owner.exists():
-            continue
-        pid = owner.read_text().split()[0]
-        if owner.read_text() != _owner(int(pid)):
-            _remove(root)
+        with contextlib.suppress(FileNotFoundError):
+            _sweep(root)
+
+
+def _sweep(root: Path) -> None:
+    owner = root / "owner"
+    if root.stat().st_uid != os.getuid():
+        return
+    recorded = owner.read_text()
+    if recorded and recorded != _owner(int(recorded.split()[0])):
+        _remove(root)
 
 
 def _owner(pid: int) -> str:
