@@ -17,7 +17,7 @@ from toban_executor.decide.models import AttemptEnd, StepOrder
 from toban_executor.guard import cgroup, guard_state
 from toban_executor.guard.clock import boottime, pause, wall
 from toban_executor.guard.freezer import TreeFreezer, thread_states
-from toban_executor.guard.process_tree import children, descendants, slot_of, start_time, walk
+from toban_executor.guard.process_tree import children, descendants, scan_tree, slot_of, start_time
 from toban_fencing.executor_lease import Instant
 
 COUNTS = 'while :; do echo x >> "$OUT"; sleep 0.01; done'
@@ -184,11 +184,11 @@ def test_a_job_that_forks_and_exits_all_the_time_is_killed(guard: Any, tmp_path:
     assert_still(file)
 
 
-def test_a_walk_begins_with_the_latest_child() -> None:
+def test_a_scan_begins_with_the_latest_child() -> None:
     """Before it looks at those that have ended."""
     ended = [subprocess.Popen(["true"]) for _ in range(3)]
     with subprocess.Popen(["sleep", "60"]) as latest:
-        found = walk(os.getpid())
+        found = scan_tree(os.getpid())
         assert next(found) == latest.pid
         assert [one.pid for one in reversed(ended)] == list(itertools.islice(found, 3))
         latest.kill()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.clock import boottime, pause
-from toban_executor.guard.process_tree import children, descendants, is_there, walk
+from toban_executor.guard.process_tree import children, descendants, is_there, scan_tree
 
 LOOK_SECONDS = 0.05
 """How long one call of `freeze` may try; the caller repeats it."""
@@ -52,7 +52,7 @@ class TreeFreezer:
         """Whether something ran, and those that have ended: what one of them forked at the last moment is found by the next look only."""
         group_frozen = self._freeze_group()
         running, ended = False, set()
-        for pid in walk(self._root):
+        for pid in scan_tree(self._root):
             states = thread_states(pid)
             if states <= _DEAD:
                 ended.add(pid)

@@ -76,11 +76,11 @@ def threads_and_children(pid: int) -> tuple[int, list[int]]:
     return len(threads), found
 
 
-def walk(pid: int) -> Iterator[int]:
+def scan_tree(pid: int) -> Iterator[int]:
     """Everything below `pid`, as it is found, and so not a snapshot: callers repeat it until nothing is left.
 
-    The latest child comes first. A job that forks and exits all the time lives in its latest process, for less time than the walk over those that
-    have ended takes; so whoever sends signals does it while the walk goes on.
+    The latest child comes first. A job that forks and exits all the time lives in its latest process, for less time than a scan of those that
+    have ended takes. So signals are sent during the scan, not after it.
     """
     todo = [pid]
     while todo:
@@ -91,14 +91,14 @@ def walk(pid: int) -> Iterator[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Everything below `pid`, by one walk."""
-    return list(walk(pid))
+    """Everything below `pid`, by one scan."""
+    return list(scan_tree(pid))
 
 
 def signal_tree(pid: int, signals: tuple[int, ...], *, but: Collection[int] = ()) -> list[int]:
     """Send each of `signals` to everything below `pid`, `but` some; returns the living processes that refused one (EPERM)."""
     refused = set()
-    for member in walk(pid):
+    for member in scan_tree(pid):
         if member in but:
             continue
         for number in signals:
