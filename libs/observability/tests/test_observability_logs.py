@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -128,3 +130,10 @@ def test_repeated_messages_of_a_library_are_throttled() -> None:
     grants = "error connecting in 'toban/grants': gone"
     others = [grants, "error connecting in 'toban/election': gone"]
     assert logged == [*others, f"{grants} (3 similar messages suppressed)", grants]
+
+
+def test_logs_load_no_library_for_tracebacks_in_colour() -> None:
+    """They take longer than all the rest of it, and others can load them afterwards."""
+    pytest.importorskip("rich")
+    code = "import sys, toban_observability.logs as l; assert 'rich' not in sys.modules; import rich.console; l.setup_logging('x', 'console')"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

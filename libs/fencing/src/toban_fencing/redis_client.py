@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from redis.asyncio import Redis
-from redis.asyncio.cluster import ClusterNode, RedisCluster
-from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisClusterException, RedisError
-
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
+from toban_observability.optional_imports import without
 from toban_runtime.backoff import Backoff
 from toban_runtime.clock import Clock
+
+# For metrics of its own, which nothing here switches on.
+with without("opentelemetry.sdk.metrics"):
+    from redis.asyncio import Redis
+    from redis.asyncio.cluster import ClusterNode, RedisCluster
+    from redis.asyncio.retry import Retry
+    from redis.asyncio.sentinel import MasterNotFoundError, Sentinel
+    from redis.backoff import NoBackoff
+    from redis.exceptions import RedisClusterException, RedisError
 
 CALL_SECONDS = 0.3
 """Bound of every call."""

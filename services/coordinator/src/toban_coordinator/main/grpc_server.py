@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from toban_coordinator.adapters.oidc_provider import HttpsOidcProvider
 from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.breakers import BreakerOperations
@@ -197,6 +196,9 @@ def _accounts(config: CoordinatorConfig, parts: Coordinator) -> AccountsDeps:
 def _oidc(config: CoordinatorConfig, parts: Coordinator) -> OidcSignIn:
     if not config.oidc_issuer:
         return OidcSignIn(pool=parts.connections.pool, ids=parts.ids)
+    # Its library takes a tenth of a second to load.
+    from toban_coordinator.adapters.oidc_provider import HttpsOidcProvider
+
     rules = OidcRules(
         issuer=config.oidc_issuer,
         client_id=config.oidc_client_id,
