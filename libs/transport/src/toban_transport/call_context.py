@@ -87,7 +87,17 @@ def peer_spiffe_ids(context: "grpc.aio.ServicerContext[Any, Any]") -> tuple[str,
 
 def peer_service(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
     """The calling service, or `shared/<name>`; only meaningful inside a handler, which runs after authorisation."""
+    return authz.service_of(peer_name(context))
+
+
+def peer_name(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
+    """What the caller's certificate names: as `peer_service`, and `executor/<group>`."""
     return peer_spiffe_ids(context)[0].split("/", 3)[3]
+
+
+def peer_group(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
+    """The group of executors that the caller's certificate names."""
+    return authz.group_of(peer_name(context))
 
 
 def actor_of(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
