@@ -281,7 +281,7 @@ def test_executors_of_a_group_have_the_certificate_of_their_group(chart: Any) ->
 
 
 def test_executors_of_a_group_share_no_certificate(chart: Any) -> None:
-    with pytest.raises(chart.helm.HelmError, match="executor.group: a certificate that services share"):
+    with pytest.raises(chart.helm.HelmError, match=r"executor\.group: a certificate that services share"):
         chart.render({**LEAST, "executor": {"group": "pci"}, "tls": {"secretName": "one"}})
 
 
