@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from toban_executor.adapters.log_client import ArchiverClient, Packer
 from toban_executor.app.log_collector import LogCollector
 from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
 from toban_executor.loops.log_shipper import LogShipper
+from toban_proto.v1.common_pb2 import LogTicket
 from toban_runtime.clock import SystemClock
 from toban_runtime.loop import Loop
 from toban_stack.certs import TRUST_DOMAIN
@@ -42,6 +44,17 @@ MEASURED = AttemptKey((1 << 40) + 1, 1)
 JOURNAL_BYTES = 4096 << 20
 
 
+class NoKey:
+    """For tickets that ask for no key."""
+
+    metadata: tuple[tuple[str, str], ...] = ()
+    key_hash = b""
+
+    async def renew_log_tickets(self, tickets: Sequence[LogTicket]) -> list[LogTicket | None]:
+        """Never called."""
+        raise AssertionError(tickets)
+
+
 class Sender:
     """An executor's way from blocks of lines to an archiver, without guards: collector, journal, shipper."""
 
@@ -52,7 +65,7 @@ class Sender:
         self._clock = SystemClock()
         self._channels = ChannelPool(tls=TlsFiles(stack.home.tls / "executor"), trust_domain=TRUST_DOMAIN)
         self._journal = Journal(folder / "journal.sqlite3")
-        archivers = ArchiverClient(channels=self._channels, addresses=stack.log_archivers)
+        archivers = ArchiverClient(channels=self._channels, addresses=stack.log_archivers, keys=NoKey())
         self._collect = Loop("collect", lambda: self._collector.run_once(), 1.0, self._clock)
         self._ship = Loop("ship", LogShipper(journal=self._journal, archivers=archivers).run_once, 2.0, self._clock)
         guards: Any = SimpleNamespace(hold_output=self._hold, ack_offsets=dict, ack=lambda _offsets: None)

@@ -267,6 +267,24 @@ def test_a_release_holds_no_identity_of_a_service_that_it_does_not_have(example:
     assert set(certificates(example("executors-only"))) == {"scheduler-grpc-tls-executor"}
 
 
+def test_executors_of_a_group_have_the_certificate_of_their_group(chart: Any) -> None:
+    objects = chart.render({**LEAST, "executor": {"group": "pci"}})
+    found = certificates(objects)
+    assert "scheduler-grpc-tls-executor" not in found
+    assert found["scheduler-grpc-tls-executor-pci"] == (
+        ["spiffe://toban.internal/executor/pci"],
+        ["pci.executor.toban.internal"],
+    )
+    assert mounted(objects) == {name: f"scheduler-grpc-tls-{name}" for name in SERVICES} | {
+        "executor": "scheduler-grpc-tls-executor-pci"
+    }
+
+
+def test_executors_of_a_group_share_no_certificate(chart: Any) -> None:
+    with pytest.raises(chart.helm.HelmError, match=r"executor\.group: a certificate that services share"):
+        chart.render({**LEAST, "executor": {"group": "pci"}, "tls": {"secretName": "one"}})
+
+
 def test_a_shared_certificate_names_only_services_of_the_release(chart: Any) -> None:
     off = {name: {"enabled": False} for name in ("coordinator", "logArchiver", "adminWeb", "migrate")}
     elsewhere = {"coordinators": ["c.example.com:50051"], "logArchivers": ["l.example.com:50051"]}

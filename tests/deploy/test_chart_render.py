@@ -53,6 +53,8 @@ def test_objects_have_their_own_names_and_the_labels_of_the_release(example: Any
     [
         ({"coordinater": {}}, "'coordinater' not allowed"),
         ({"executor": {"replica": 3}}, "'replica' not allowed"),
+        ({"executor": {"group": "A b"}}, "/executor/group"),
+        ({"executor": {"group": "default"}}, "/executor/group"),
         ({"executor": {"autoscaling": {"keda": True}}}, "'keda' not allowed"),
         ({"executor": {"autoscaling": {"kind": "both"}}}, "'none', 'keda', 'hpa'"),
         ({"tls": {"secretNames": {"cordinator": "x"}}}, "'cordinator' not allowed"),

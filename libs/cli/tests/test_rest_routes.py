@@ -23,6 +23,7 @@ NO_COMMAND = {
     "PUT /schedules/{}": "commands use POST /apply",
     "PUT /triggers/{}": "commands use POST /apply",
     "GET /webhooks/{}": "`webhook list` names all",
+    "GET /executor-groups/{}": "`group list` names all",
     "GET /jobs/{}/logs": "it comes in parts; `job logs` reads the stream of a log-archiver",
     **dict.fromkeys(
         (

@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_transport.authz import METHOD_RULES, SERVICES, SHARED_BY, authorise, check_rules, services_of
+from toban_transport.authz import (
+    METHOD_RULES,
+    SERVICES,
+    SHARED_BY,
+    authorise,
+    check_rules,
+    executor_name,
+    group_of,
+    name_of,
+    services_of,
+)
 from toban_transport.deadline import (
     MAX_SECONDS,
     MAX_STREAM_SECONDS,
@@ -183,3 +193,27 @@ def test_deadlines_are_required_and_bounded() -> None:
 
 def test_bounds_of_deadlines_name_methods_that_exist() -> None:
     assert set(MAX_SECONDS) <= PROTO_METHODS
+
+
+@pytest.mark.parametrize("group", ["pci", "a", "a-1", "x" * 63])
+def test_the_certificate_of_a_group_is_that_of_an_executor(group: str) -> None:
+    ids = [f"spiffe://{DOMAIN}/executor/{group}"]
+    assert services_of(ids, DOMAIN) == {"executor"}
+    assert authorise("/toban_proto.v1.ExecutorGateway/Register", ids, DOMAIN) == f"executor/{group}"
+    assert (group_of(name_of(ids, DOMAIN)), executor_name(group)) == (group, f"executor/{group}")
+    with pytest.raises(TobanError):
+        authorise("/toban_proto.v1.JobReader/GetRun", ids, DOMAIN)
+
+
+@pytest.mark.parametrize("name", ["executor", "shared/all"])
+def test_a_certificate_without_a_group_is_of_the_default_one(name: str) -> None:
+    assert group_of(name) == "default" and executor_name("default") == "executor"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["executor/", "executor/default", "executor/A", "executor/a/b", "executor/a.b", "executor/-a", "coordinator/pci"],
+)
+def test_what_names_no_group_names_no_service(name: str) -> None:
+    with pytest.raises(TobanError, match="names no service of ours"):
+        services_of([f"spiffe://{DOMAIN}/{name}"], DOMAIN)

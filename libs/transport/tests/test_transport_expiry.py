@@ -110,12 +110,21 @@ def _field(name: str, value: str) -> bytes:
     return b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_an_expired_certificate_does_not_go_on_in_a_resumed_session(
-    served: Any, tls: Path, version: ssl.TLSVersion
-) -> None:
+async def test_calls_over_tls_1_2_are_refused_in_new_and_in_resumed_sessions(served: Any, tls: Path) -> None:
+    _, worker, port = served
+    client, before = Http2(tls, ssl.TLSVersion.TLSv1_2, port), refused()
+    assert not await asyncio.to_thread(client.ping)
+    assert await asyncio.to_thread(client.ping), "the session is resumed"
+    for _ in range(6000):  # they are counted after the answers have left
+        if refused() == before + 2:
+            break
+        await asyncio.sleep(0.01)
+    assert refused() == before + 2 and worker.resumed == [], "the handler did not run"
+
+
+async def test_an_expired_certificate_does_not_go_on_in_a_resumed_session(served: Any, tls: Path) -> None:
     clock, worker, port = served
-    client = Http2(tls, version, port)
+    client = Http2(tls, ssl.TLSVersion.TLSv1_3, port)
     assert not await asyncio.to_thread(client.ping)
     assert await asyncio.to_thread(client.ping), "the session is resumed"
     assert worker.resumed == [False, True]

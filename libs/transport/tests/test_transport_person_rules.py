@@ -16,7 +16,7 @@ EXPECTED = {
     # Any role, also none.
     "viewer own": "Accounts.ChangeOwnPassword Accounts.ListOwnSessions Accounts.EndOwnSession Accounts.CreateOwnToken Accounts.ListOwnTokens "
     "Accounts.RevokeOwnToken",
-    "viewer any": "JobReader.ListExecutors JobReader.GetCluster Operations.ListSettings",
+    "viewer any": "JobReader.ListExecutors JobReader.GetCluster Operations.ListSettings Operations.ListExecutorGroups",
     "viewer cluster": "JobReader.ListEvents Operations.ListLimits Operations.GetLimit Webhooks.ListWebhooks Webhooks.ListDeliveries "
     "Hooks.ListHooks",
     "operator jobs": "JobControl.StartRuns JobControl.RerunRun JobControl.CancelRun JobControl.DeclareRunLost "
@@ -31,7 +31,7 @@ EXPECTED = {
     "admin cluster": "Operations.SetSecret Operations.RemoveSecret Operations.RotateSecrets "
     "Operations.UpdateSetting Operations.ListAudit Operations.DetachExecutor Operations.DrainExecutor Operations.UndrainExecutor "
     "Operations.DemoteLeader Operations.AdoptEpoch Operations.SetLimit Operations.SetBreaker Operations.Diagnose "
-    "Operations.VerifyAudit "
+    "Operations.VerifyAudit Operations.SetExecutorGroup Operations.RemoveExecutorGroup "
     "Accounts.CreateBootstrapLink Accounts.ListUsers "
     "Accounts.AddUser Accounts.UpdateUser Accounts.DeleteUser Accounts.EndSessions Accounts.ListGroups Accounts.UpdateGroup Accounts.ListRules "
     "Accounts.AddRule Accounts.RemoveRule Accounts.May Accounts.CreateToken Accounts.ListTokens Accounts.RevokeToken "

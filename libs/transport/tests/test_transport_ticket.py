@@ -15,7 +15,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1.common_pb2 import LogTicket, LogTicketBody
 from toban_stack import certs
 from toban_transport.coordinator_signature import BARE, LOG_TICKET, SIGNED_EPOCH, sign
-from toban_transport.log_ticket import TicketSigner, TicketVerifier
+from toban_transport.log_ticket import TicketHolder, TicketSigner, TicketVerifier, check_holder
 from toban_transport.tls import TlsFiles
 
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
@@ -154,3 +154,36 @@ def test_what_the_key_signs_elsewhere_is_no_ticket(tls: Path, verifier: TicketVe
 @given(st.binary(max_size=600), st.binary(max_size=100), st.binary(max_size=600))
 def test_noise_is_refused_and_never_breaks(verifier: TicketVerifier, body: bytes, signature: bytes, der: bytes) -> None:
     refused(verifier, LogTicket(body=body, signature=signature, certificate=der))
+
+
+HOLDER = TicketHolder(key_hash=b"k" * 32, instance_hash=b"i" * 32, group="pci")
+
+
+@pytest.mark.parametrize(
+    ("presented", "why"),
+    [
+        (TicketHolder(key_hash=b"k" * 32, group="pci"), ""),
+        (TicketHolder(group="pci"), "key is not proven"),
+        (TicketHolder(key_hash=b"x" * 32, group="pci"), "key is not proven"),
+        (TicketHolder(key_hash=b"k" * 32, group="default"), "for executor group 'pci'"),
+    ],
+)
+def test_a_ticket_is_good_for_the_key_and_the_group_that_it_names(tls: Path, presented: TicketHolder, why: str) -> None:
+    signer = TicketSigner(TlsFiles(tls / "coordinator"))
+    ticket = signer.sign(run_id=7, token=2**62, incarnation="i1", log_day="2027-01-01", holder=HOLDER)
+    body = TicketVerifier(TlsFiles(tls / "log-archiver"), "toban.internal").verify(ticket, now=NOW)
+    if not why:
+        check_holder(body, presented)
+        return
+    with pytest.raises(TobanError, match=why) as caught:
+        check_holder(body, presented)
+    assert caught.value.code is ErrorCode.TICKET_INVALID
+
+
+def test_a_ticket_without_a_key_is_good_for_any_executor(tls: Path) -> None:
+    """Executors of the release before do not prove their keys."""
+    ticket = TicketSigner(TlsFiles(tls / "coordinator")).sign(
+        run_id=7, token=2**62, incarnation="i1", log_day="2027-01-01"
+    )
+    body = TicketVerifier(TlsFiles(tls / "log-archiver"), "toban.internal").verify(ticket, now=NOW)
+    check_holder(body, TicketHolder(group="pci"))

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from toban_coordinator.adapters.executors import ExecutorOrders
+from toban_coordinator.app.incarnation_keys import KnownExecutors
 from toban_coordinator.app.order_results import UndeliveredOrders
 from toban_coordinator.app.order_templates import StoredOrderTemplates
 from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
@@ -105,6 +106,7 @@ async def setting(pg_url, tls, worker):
         queue=UndeliveredOrders(pool=pool),
         templates=StoredOrderTemplates(pool=pool),
         secrets=Vault(),
+        directory=KnownExecutors(pool=pool),
     )
     yield made, term, Target(new.incarnation, row.worker_id, worker.address), pool
     await channels.close()
@@ -181,7 +183,7 @@ async def test_answers_to_cancel_and_revoke(setting):
     cancel = CancelOrder(key=AttemptKey(1, 2), mode="kill", grace_seconds=1.0)
     assert await orders.cancel(target, term, [cancel]) == {AttemptKey(1, 2): "cancelling"}
     assert await orders.revoke(target, term, [AttemptKey(3, 4)]) == {AttemptKey(3, 4): "gone"}
-    assert await orders.ping(target.address) == "me"
+    assert await orders.ping(target.incarnation, target.address) == "me"
 
 
 async def test_what_cannot_be_delivered_is_queued_or_raised(setting, free_port):
@@ -195,7 +197,7 @@ async def test_what_cannot_be_delivered_is_queued_or_raised(setting, free_port):
     with pytest.raises(TobanError) as caught:
         await orders.start(away, term, [start_order(1)], 0)
     assert caught.value.code is ErrorCode.UNAVAILABLE
-    assert await orders.ping(away.address) is None
+    assert await orders.ping(away.incarnation, away.address) is None
 
 
 async def test_starts_with_large_payloads_are_cut_into_messages_that_fit(setting, worker):

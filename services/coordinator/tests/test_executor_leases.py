@@ -7,6 +7,7 @@ import pytest
 
 from toban_coordinator.app.lease_grants import LeaseGrants
 from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
+from toban_coordinator.ports.orders import ExecutorFacts
 from toban_coordinator.store import executors, leader, queued_orders
 from toban_domain.epoch import EpochProof
 from toban_domain.errors import FencedOut
@@ -34,8 +35,9 @@ async def test_register_inserts_and_never_overwrites(pool):
     first = await executors.register(pool, made, key_hash=b"one", lease_ms=LEASE_MS)
     assert first.lease_ms == LEASE_MS
     assert await executors.register(pool, replace(made, slots=9), key_hash=b"two", lease_ms=LEASE_MS) is None
-    assert await executors.key_hash(pool, made.incarnation) == b"one"
-    assert isinstance(await executors.key_hash(pool, IDS.uuid()), EpochProof)
+    known = await executors.facts(pool, made.incarnation)
+    assert isinstance(known, ExecutorFacts) and (known.key_hash, known.group) == (b"one", "default")
+    assert isinstance(await executors.facts(pool, IDS.uuid()), EpochProof)
 
 
 async def test_the_lease_is_fixed_at_registration_by_the_setting(pool, sql):
@@ -193,7 +195,7 @@ class Probe:
         self.asked = []
         self.answer = None
 
-    async def ping(self, address):
+    async def ping(self, incarnation, address):
         self.asked.append(address)
         return self.answer
 

@@ -83,7 +83,7 @@ class NoAnswer:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def ping(self, address: str) -> str | None:
+    async def ping(self, incarnation: str, address: str) -> str | None:
         self.asked.set()
         return None
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from toban_domain.incarnation_key import key_metadata
 from toban_log_archiver.config import LogArchiverConfig
 from toban_log_archiver.main import Factories, serve
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
@@ -22,7 +23,7 @@ from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.lifecycle import Stop
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import duplex, stream, unary
-from toban_transport.log_ticket import TicketSigner
+from toban_transport.log_ticket import ANYBODY, TicketHolder, TicketSigner
 from toban_transport.read_ticket import ReadTicketSigner
 from toban_transport.tls import TlsFiles
 
@@ -65,19 +66,30 @@ class Archiver:
         self._pools.append(pool)
         return pool.get(self.address, "log-archiver")
 
-    def ticket(self, run_id: int, token: int, *, day: date = TODAY, signer: str = "coordinator") -> LogTicket:
+    def ticket(
+        self,
+        run_id: int,
+        token: int,
+        *,
+        day: date = TODAY,
+        signer: str = "coordinator",
+        holder: TicketHolder = ANYBODY,
+    ) -> LogTicket:
         return TicketSigner(TlsFiles(self.tls / signer)).sign(
-            run_id=run_id, token=token, incarnation=INCARNATION, log_day=day
+            run_id=run_id, token=token, incarnation=INCARNATION, log_day=day, holder=holder
         )
 
-    async def append(self, *requests: logs_pb2.AppendRequest) -> list[logs_pb2.AppendResponse]:
+    async def append(
+        self, *requests: logs_pb2.AppendRequest, key: str = "", caller: str = "executor"
+    ) -> list[logs_pb2.AppendResponse]:
         async def send() -> AsyncIterator[logs_pb2.AppendRequest]:
             for number, request in enumerate(requests, start=1):
                 request.request_id = number
                 yield request
 
-        stub = logs_pb2_grpc.LogIngestStub(self.channel("executor"))
-        return [answer async for answer in duplex(stub.Append, send(), timeout=60)]
+        stub = logs_pb2_grpc.LogIngestStub(self.channel(caller))
+        metadata = key_metadata(INCARNATION, key) if key else ()
+        return [answer async for answer in duplex(stub.Append, send(), timeout=60, metadata=metadata)]
 
     async def store(self, run_id: int, token: int, *chunks: logs_pb2.LogChunk, seal: int | None = None) -> None:
         """Appends with a good ticket and sees that nothing is refused."""

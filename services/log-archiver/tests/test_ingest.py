@@ -12,11 +12,14 @@ import pytest
 import zstandard
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.incarnation_key import hash_key
 from toban_observability import metrics
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import LogTicket
+from toban_stack import certs
 from toban_stack.wait import wait_until
 from toban_transport.client_calls import duplex
+from toban_transport.log_ticket import TicketHolder
 
 Request = logs_pb2.AppendRequest
 
@@ -216,3 +219,25 @@ async def test_the_admin_port_tells_health(archiver: Any) -> None:
     assert b'"status": "warning"' in document
     assert b"nothing is archived: set SCHEDULER_S3_BUCKET" in document
     assert b"toban_log_chunks_total" in (await asyncio.to_thread(get, port, "/metrics"))[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "caller", "refused"),
+    [
+        ("the key", "executor-pci", False),
+        # As a job that has read tickets in the journal of its executor would send them.
+        ("", "executor-pci", True),
+        ("another key", "executor-pci", True),
+        ("the key", "executor", True),
+        ("the key", "executor-web", True),
+    ],
+)
+async def test_a_stolen_ticket_writes_nothing(archiver: Any, pg_url: str, key: str, caller: str, refused: bool) -> None:
+    for group in ("pci", "web"):
+        certs.issue(archiver.tls / "ca", f"executor/{group}", archiver.tls / f"executor-{group}")
+    ticket = archiver.ticket(1, 10, holder=TicketHolder(key_hash=hash_key("the key"), group="pci"))
+    seal = logs_pb2.Seal(run_id=1, token=10, last_seq=1)
+    request = Request(tickets=[ticket], chunks=[archiver.chunk(1, 10, [1])], seals=[seal])
+    answers = await archiver.append(request, key=key, caller=caller)
+    assert codes(answers) == ([(1, "TICKET_INVALID"), (0, "TICKET_INVALID")] if refused else [])
+    assert (rows(pg_url, "chunks"), rows(pg_url, "tokens")) == ((0, 0) if refused else (1, 1))

@@ -3,7 +3,9 @@
 {{- $tls := .root.Values.tls -}}
 {{- /* Certificates of users are never shared, even where services share one. */ -}}
 {{- $shared := ternary $tls.secretName "" (has .component (list "coordinator" "executor" "log-archiver" "admin-web")) -}}
-{{- get $tls.secretNames .component | default $shared | default (printf "%s-%s" $tls.secretPrefix .component) -}}
+{{- $group := ternary .root.Values.executor.group "" (eq .component "executor") -}}
+{{- $own := ternary (printf "%s-%s" .component $group) .component (ne $group "") -}}
+{{- get $tls.secretNames .component | default $shared | default (printf "%s-%s" $tls.secretPrefix $own) -}}
 {{- end }}
 
 {{- define "toban.authorityName" }}{{ .Values.tls.secretPrefix }}-ca{{ end }}

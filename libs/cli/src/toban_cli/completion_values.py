@@ -46,6 +46,20 @@ def trigger_names(incomplete: str) -> list[str]:
     return _matching(fetch, incomplete)
 
 
+def executor_group_names(incomplete: str) -> list[str]:
+    """Groups of executors."""
+
+    def fetch(pb: Any, _page: Any, _read: Callable[[str, Any], Any]) -> list[str]:
+        from toban_cli.client import connect
+
+        with connect() as client:
+            request = pb.ListExecutorGroupsRequest()
+            found = client.operate("ListExecutorGroups", request, timeout=LOOKUP_TIMEOUT_SECONDS)
+        return [group.name for group in found.groups]
+
+    return _matching(fetch, incomplete)
+
+
 def run_numbers(incomplete: str) -> list[str]:
     """The latest runs."""
 

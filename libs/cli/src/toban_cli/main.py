@@ -25,6 +25,7 @@ from toban_cli.commands import (
     events,
     executors,
     explain,
+    groups,
     hooks,
     import_crontab,
     job_logs,
@@ -139,6 +140,16 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "open": limits.open_limit,
             "close": limits.close_limit,
             "signal": limits.signal_limit,
+        },
+    ),
+    "group": (
+        "Executor groups: which labels executors may have, by their certificates.",
+        {
+            "list": groups.list_groups,
+            "show": groups.show_group,
+            "add": groups.add,
+            "set": groups.set_group,
+            "rm": groups.remove,
         },
     ),
     "secret": (

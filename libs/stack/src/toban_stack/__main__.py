@@ -1,7 +1,8 @@
 """The command line of a stack on one machine. Usage: python -m toban_stack up|down|status|certs STEP
 
-COORDINATORS, EXECUTORS, LOG_ARCHIVERS and ADMIN_WEBS are the numbers of processes that `up` starts; TOBAN_HOME is the stack's
-folder (.toban in the clone by default). Exit codes: 0 for success, 1 for a failure or an unhealthy process, 2 for a wrong call.
+COORDINATORS, EXECUTORS, LOG_ARCHIVERS and ADMIN_WEBS are the numbers of processes that `up` starts, and EXECUTOR_GROUPS names
+groups, with commas between, that get one more executor each; TOBAN_HOME is the stack's folder (.toban in the clone by default).
+Exit codes: 0 for success, 1 for a failure or an unhealthy process, 2 for a wrong call.
 """
 
 import os
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from toban_domain.errors import TobanError
+from toban_domain.executor_group import check_name
 from toban_runtime.clock import SystemClock
 from toban_stack import certificate_rotation
 from toban_stack.console import columns, print_lines
@@ -26,13 +29,15 @@ def main(arguments: list[str]) -> int:
     """Runs one command; returns its exit code."""
     commands: dict[str, Callable[[], int]] = {"up": up, "down": down, "status": status}
     commands |= {f"certs {step}": partial(certificates, step) for step in certificate_rotation.STEPS}
+    if arguments[:2] == ["certs", "group"] and len(arguments) == 3:
+        commands[" ".join(arguments)] = partial(group_certificate, arguments[2])
     command = " ".join(arguments)
     if command not in commands:
-        sys.stderr.write(f"usage: python -m toban_stack {'|'.join(commands)}\n")
+        sys.stderr.write(f"usage: python -m toban_stack {'|'.join(commands)}|certs group NAME\n")
         return USAGE
     try:
         return commands[command]()
-    except (StackError, PermissionError) as error:
+    except (StackError, TobanError, PermissionError) as error:
         sys.stderr.write(f"\nmake {command} failed: {error}\n")
         return 1
     except KeyboardInterrupt:
@@ -81,6 +86,12 @@ def certificates(step: str) -> int:
     return 0
 
 
+def group_certificate(group: str) -> int:
+    """Issues a certificate for executors of a group."""
+    print_lines(certificate_rotation.add_group(home() / "tls", group))
+    return 0
+
+
 def project_root() -> Path:
     """The clone that contains this package; the working folder when the package is installed."""
     clone = Path(__file__).resolve().parents[4]
@@ -99,9 +110,15 @@ def _stack() -> Stack:
         executors=_count("EXECUTORS", 2),
         log_archivers=_count("LOG_ARCHIVERS", 1),
         admin_webs=_count("ADMIN_WEBS", 1, least=0),
+        groups=_groups(),
         supervise=Backoff(),
         on_progress=lambda line: print_lines(f"• {line}"),
     )
+
+
+def _groups() -> tuple[str, ...]:
+    named = dict.fromkeys(name.strip() for name in os.environ.get("EXECUTOR_GROUPS", "").split(",") if name.strip())
+    return tuple(check_name(name) for name in named)
 
 
 def _count(variable: str, default: int, *, least: int = 1) -> int:

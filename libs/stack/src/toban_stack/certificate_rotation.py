@@ -6,6 +6,7 @@ Services reload their files without a restart. Usage: python -m toban_stack cert
     trust-new-ca    a second authority; every service trusts both
     use-new-ca      a new key and certificate for each service, from the new authority
     drop-old-ca     every service trusts the new authority alone
+    group NAME      a key and certificate for executors of this group, in the folder executor-NAME
 """
 
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
+from toban_domain.executor_group import DEFAULT_GROUP, check_name
 from toban_stack import certs
 from toban_stack.errors import StackError
 
@@ -22,9 +24,10 @@ NEXT, OLD = "ca-next", "ca-old"
 def renew(directory: Path, *, validity: timedelta = certs.VALIDITY) -> str:
     """Issues new leaves from the authority in use. Returns a line about the change, as each step does."""
     _authority(directory)
-    for service in certs.SERVICES:
-        certs.reissue(directory / "ca", service, directory / service, validity=validity)
-    return f"{len(certs.SERVICES)} certificates renewed"
+    found = certs.identities(directory)
+    for identity in found:
+        certs.reissue(directory / "ca", identity, directory / certs.folder_of(identity), validity=validity)
+    return f"{len(found)} certificates renewed"
 
 
 def trust_new_ca(directory: Path) -> str:
@@ -43,8 +46,8 @@ def use_new_ca(directory: Path) -> str:
     """Issues leaves from the new authority, which is in use from now on; every service still trusts both."""
     if not (directory / NEXT / "ca.crt").exists():
         raise StackError(f"{directory / NEXT} does not exist: do trust-new-ca first")
-    for service in certs.SERVICES:
-        certs.reissue(directory / NEXT, service, directory / service)
+    for identity in certs.identities(directory):
+        certs.reissue(directory / NEXT, identity, directory / certs.folder_of(identity))
     (directory / "ca").rename(directory / OLD)
     (directory / NEXT).rename(directory / "ca")
     return "every service has a certificate of the new authority"
@@ -57,6 +60,18 @@ def drop_old_ca(directory: Path) -> str:
     _trust(directory, _authority(directory).read_bytes())
     shutil.rmtree(directory / OLD)
     return "every service trusts the new authority alone"
+
+
+def add_group(directory: Path, group: str) -> str:
+    """Issues a certificate for executors of a group, unless a current one exists. Raises TobanError INVALID_ARGUMENT for a bad name."""
+    if check_name(group) == DEFAULT_GROUP:
+        raise StackError(f"executors of group {group!r} use {directory / 'executor'}")
+    identity = f"executor/{group}"
+    _authority(directory)
+    if (directory / NEXT).exists() or (directory / OLD).exists():
+        raise StackError("a change of the authority is not finished; do its other steps first")
+    folder = certs.issue(directory / "ca", identity, directory / certs.folder_of(identity))
+    return f"certificate of group {group}: {folder}"
 
 
 STEPS: Mapping[str, Callable[[Path], str]] = {
@@ -75,5 +90,5 @@ def _authority(directory: Path) -> Path:
 
 
 def _trust(directory: Path, bundle: bytes) -> None:
-    for service in certs.SERVICES:
-        certs.replace_file(directory / service / "ca.crt", bundle)
+    for identity in certs.identities(directory):
+        certs.replace_file(directory / certs.folder_of(identity) / "ca.crt", bundle)

@@ -3,9 +3,11 @@
 Each service's folder has `tls.crt`, `tls.key` (mode 0600) and `ca.crt`. A certificate names its service twice:
 one URI SAN `spiffe://<trust domain>/<service>`, which servers authorise, and one DNS SAN `<service>.<trust
 domain>`, which clients pin. An IP SAN would let any service impersonate another on the same address; it has none.
+Executors of a group have `executor/<group>` and `<group>.executor.<trust domain>`, in the folder `executor-<group>`.
 """
 
 import os
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from toban_domain.executor_group import DEFAULT_GROUP, GROUP_NAME, check_name
 from toban_runtime.clock import SystemClock
 from toban_stack.stack_paths import write_private
 
@@ -91,12 +94,29 @@ def replace_file(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def make_all(directory: Path, *, trust_domain: str = TRUST_DOMAIN, now: datetime | None = None) -> Path:
-    """Makes the authority in `directory`/ca and a sub-folder for each of SERVICES; returns `directory`."""
+def make_all(
+    directory: Path, *, groups: Iterable[str] = (), trust_domain: str = TRUST_DOMAIN, now: datetime | None = None
+) -> Path:
+    """Makes the authority in `directory`/ca and a sub-folder for each of SERVICES and for each group of executors; returns `directory`.
+
+    Groups that have a folder keep it. Raises TobanError INVALID_ARGUMENT for a name that no group has.
+    """
     authority = make_ca(directory / "ca", now=now)
-    for service in SERVICES:
-        issue(authority, service, directory / service, trust_domain=trust_domain, now=now)
+    wanted = {*identities(directory), *(f"executor/{check_name(group)}" for group in groups if group != DEFAULT_GROUP)}
+    for identity in sorted(wanted):
+        issue(authority, identity, directory / folder_of(identity), trust_domain=trust_domain, now=now)
     return directory
+
+
+def folder_of(identity: str) -> str:
+    """The sub-folder with the certificate of a service, or of `executor/<group>`."""
+    return identity.replace("/", "-")
+
+
+def identities(directory: Path) -> list[str]:
+    """Every identity whose certificate belongs into `directory`: SERVICES, and the groups of executors that have a folder."""
+    groups = sorted(path.parent.name.removeprefix("executor-") for path in directory.glob("executor-*/tls.crt"))
+    return [*SERVICES, *(f"executor/{group}" for group in groups if GROUP_NAME.fullmatch(group))]
 
 
 def spiffe_id(service: str, trust_domain: str = TRUST_DOMAIN) -> str:
@@ -116,7 +136,8 @@ def _leaf(
     authority_id = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     names = [
         x509.UniformResourceIdentifier(spiffe_id(service, trust_domain)),
-        x509.DNSName(f"{service}.{trust_domain}"),
+        # executor/GROUP is GROUP.executor.
+        x509.DNSName(f"{'.'.join(reversed(service.split('/')))}.{trust_domain}"),
     ]
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     return (

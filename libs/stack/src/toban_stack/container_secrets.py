@@ -1,7 +1,8 @@
 """Certificates and secrets of a Toban in containers: made at the first start, checked and renewed at every later one.
 
 Usage: python -m toban_stack.container_secrets [STEP], where STEP is renew, trust-new-ca, use-new-ca or drop-old-ca
-(docs/operations.md); without STEP it makes what a start needs. TOBAN_KEYS (/keys) has the authority and every secret;
+(docs/operations.md); without STEP it makes what a start needs. Each folder executor-GROUP of TOBAN_HAND_OUT gets the
+certificate of this group of executors (docs/executor-groups.md). TOBAN_KEYS (/keys) has the authority and every secret;
 no service can read it. TOBAN_HAND_OUT (/hand-out) has a folder for each container (a volume of its own) with only the
 files that this container may read.
 """
@@ -9,10 +10,11 @@ files that this container may read.
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+from toban_domain.errors import TobanError
 from toban_stack import certificate_rotation, certs
 from toban_stack.errors import StackError
 from toban_stack.servers.launch import COORDINATOR_ROLE, LOG_ARCHIVER_ROLE
@@ -73,9 +75,11 @@ def make(keys: Path, hand_out: Path, *, step: str = "", now: datetime | None = N
             f"{keys} is empty, so {step} has nothing to change: start once without a step, which makes everything"
         )
     lines = [certificate_rotation.STEPS[step](keys)] if step else []
-    certs.make_all(keys, now=now)
+    groups = [path.name.removeprefix("executor-") for path in sorted(hand_out.glob("executor-*")) if path.is_dir()]
+    certs.make_all(keys, groups=groups, now=now)
     secrets = _secrets(StackPaths(keys))
-    for name, share in SHARES.items():
+    of_groups = {f"executor-{group}": replace(SHARES["executor"], identity=f"executor-{group}") for group in groups}
+    for name, share in {**SHARES, **of_groups}.items():
         files = {file: (keys / share.identity / file).read_bytes() for file in TLS_FILES if share.identity}
         files |= {file: secrets[secret].encode() for file, secret in share.secrets.items()}
         changed = [
@@ -143,7 +147,7 @@ def main(arguments: list[str]) -> int:
     hand_out = Path(os.environ.get("TOBAN_HAND_OUT", "/hand-out"))
     try:
         lines = make(keys, hand_out, step="".join(arguments))
-    except (StackError, OSError) as error:
+    except (StackError, TobanError, OSError) as error:
         sys.stderr.write(f"certificates and secrets cannot be made: {error}\n")
         return 1
     sys.stdout.write("".join(f"{line}\n" for line in lines or ["certificates and secrets: complete and valid"]))

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from toban_domain.executor_group import DEFAULT_GROUP
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.errors import ProcessFailed
 from toban_stack.ports import PortBook
@@ -61,6 +62,8 @@ class Counts:
     executors: int = 2
     log_archivers: int = 1
     admin_webs: int = 1
+    # Groups with one executor each beside those of the default group.
+    groups: tuple[str, ...] = ()
 
     def names(self) -> dict[str, str]:
         """Process name to role, in the start order."""
@@ -70,7 +73,14 @@ class Counts:
             "executor": self.executors,
             SITE: self.admin_webs,
         }
-        return {f"{role}-{n}": role for role in MODULES for n in range(1, numbers[role] + 1)}
+        return {f"{role}-{n}": role for role in MODULES for n in range(1, numbers[role] + 1)} | dict.fromkeys(
+            self.group_of, "executor"
+        )
+
+    @property
+    def group_of(self) -> dict[str, str]:
+        """The executors of groups other than the default one, by their process names."""
+        return {f"executor-{group}-1": group for group in self.groups if group != DEFAULT_GROUP}
 
 
 class Services:
@@ -94,6 +104,7 @@ class Services:
         self._launch = launch
         self._on_progress = on_progress
         self._roles = counts.names()
+        self._groups = counts.group_of
         book = PortBook(path=home.root / "ports.json", environment=environment)
         in_use = {name: records.running(name) is not None for name in self._roles}
         self._ports = {name: book.port(name, in_use=in_use[name]) for name in self._roles}
@@ -159,7 +170,7 @@ class Services:
 
     def _environment_of(self, name: str, role: str) -> dict[str, str]:
         settings = {
-            "TLS_DIR": str(self._home.tls / role),
+            "TLS_DIR": str(self._home.tls / (f"{role}-{self._groups[name]}" if name in self._groups else role)),
             "TRUST_DOMAIN": TRUST_DOMAIN,
             "NODE_ID": name,
             **self._listen_settings(name, role),

@@ -34,7 +34,8 @@ class Stack:
     """One stack with its folder.
 
     Every method may be called from any process: running processes are recorded in stack.json. `environment` may have URLs
-    of servers to use in place of own ones, and port numbers (TOBAN_PG_PORT, ...); it is os.environ by default. With
+    of servers to use in place of own ones, and port numbers (TOBAN_PG_PORT, ...); it is os.environ by default. Each of
+    `groups` has one executor with the certificate of this executor group, beside `executors` of the default one. With
     `supervise` each process that ends is started again, after these waits, until `down`.
     """
 
@@ -46,13 +47,18 @@ class Stack:
         executors: int = 2,
         log_archivers: int = 1,
         admin_webs: int = 1,
+        groups: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
         supervise: Backoff | None = None,
         on_progress: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.home = StackPaths(home.absolute())
         self._counts = Counts(
-            coordinators=coordinators, executors=executors, log_archivers=log_archivers, admin_webs=admin_webs
+            coordinators=coordinators,
+            executors=executors,
+            log_archivers=log_archivers,
+            admin_webs=admin_webs,
+            groups=groups,
         )
         self._environment = dict(os.environ if environment is None else environment)
         self._supervise = supervise
@@ -84,7 +90,7 @@ class Stack:
     def _up(self, records: StateFile, supervision: Supervision) -> None:
         supervision.start()
         with ThreadPoolExecutor(max_workers=1) as pool:
-            certificates = pool.submit(certs.make_all, self.home.tls)
+            certificates = pool.submit(certs.make_all, self.home.tls, groups=self._counts.groups)
             endpoints = self._servers(records).start()
             certificates.result()
         self._on_progress("certificates: one for each service, from a development CA")

@@ -39,6 +39,8 @@ TABLES: Mapping[str, str] = {
     "scheduler.events": "SELECT INSERT UPDATE DELETE",
     "scheduler.events_history": "SELECT INSERT",
     "scheduler.executor_drains": "SELECT INSERT UPDATE DELETE",
+    "scheduler.executor_groups": "SELECT INSERT UPDATE DELETE",
+    "scheduler.executor_instances": "SELECT INSERT UPDATE DELETE",
     "scheduler.executor_orders": "SELECT INSERT UPDATE DELETE",
     "scheduler.executors": "SELECT INSERT UPDATE DELETE",
     "scheduler.fire_ledger": "SELECT INSERT UPDATE DELETE",

@@ -26,13 +26,14 @@ def running_stack(
     executors: int = 2,
     log_archivers: int = 1,
     admin_webs: int = 0,
+    groups: tuple[str, ...] = (),
     slots: int = 16,
     environment: Mapping[str, str] | None = None,
     supervise: Backoff | None = None,
 ) -> Iterator[Stack]:
     """A ready stack; its limits are checked at the end, and it is stopped. Its logs are printed when the test failed.
 
-    `environment` is added to its processes'. What a test kills stays dead, unless `supervise` gives the waits of a supervisor.
+    Each of `groups` has one more executor, which waits until the test has made its group. `environment` is added to its processes'. What a test kills stays dead, unless `supervise` gives the waits of a supervisor.
     """
     stack = Stack(
         home=home,
@@ -40,6 +41,7 @@ def running_stack(
         executors=executors,
         log_archivers=log_archivers,
         admin_webs=admin_webs,
+        groups=groups,
         environment={"SCHEDULER_SLOTS": str(slots), **(environment or {})},
         supervise=supervise,
     )

@@ -1,6 +1,7 @@
 """Who may call what: one table of callers per method, denied by default. Pure.
 
-Callers are service names out of the SPIFFE id of a certificate: `spiffe://<trust domain>/<service>`.
+Callers are service names out of the SPIFFE id of a certificate: `spiffe://<trust domain>/<service>`, of executors also
+`spiffe://<trust domain>/executor/<group>` (docs/executor-groups.md).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.executor_group import DEFAULT_GROUP, GROUP_NAME, check_name
 
 COORDINATOR = "coordinator"
 EXECUTOR = "executor"
@@ -40,7 +42,7 @@ METHOD_RULES: Rules = {
     **_rules(
         "toban_proto.v1.ExecutorGateway",
         [EXECUTOR],
-        "Register Heartbeat Report ConfirmContinuation WatchSettings",
+        "Register Heartbeat Report ConfirmContinuation WatchSettings RenewLogTickets",
     ),
     **_rules("toban_proto.v1.ArchiveGateway", [LOG_ARCHIVER], "ListSealed WatchSettings"),
     **_rules(
@@ -59,7 +61,8 @@ METHOD_RULES: Rules = {
         "toban_proto.v1.Operations",
         _FOR_PEOPLE,
         "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader SetLimit ListLimits "
-        "GetLimit SetBreaker SignalLimit Diagnose SetSecret ListSecrets RemoveSecret RotateSecrets VerifyAudit",
+        "GetLimit SetBreaker SignalLimit Diagnose SetSecret ListSecrets RemoveSecret RotateSecrets VerifyAudit "
+        "ListExecutorGroups SetExecutorGroup RemoveExecutorGroup",
     ),
     # For emergencies, with a certificate at hand: they decide about epochs and about the first administrator.
     **_rules("toban_proto.v1.Operations", [ADMIN_CLI], "AdoptEpoch"),
@@ -105,7 +108,10 @@ METHOD_RULES: Rules = {
 
 
 def name_of(spiffe_ids: Sequence[str], trust_domain: str) -> str:
-    """What a certificate names: a service, or `shared/<name>`. Raises PERMISSION_DENIED unless it has exactly one id, of our trust domain."""
+    """What a certificate names: a service, `executor/<group>`, or `shared/<name>`.
+
+    Raises PERMISSION_DENIED unless it has exactly one id, of our trust domain.
+    """
     if len(spiffe_ids) != 1:
         raise _denied(f"the client certificate has {len(spiffe_ids)} SPIFFE ids; issue one with exactly one")
     spiffe_id = spiffe_ids[0]
@@ -113,9 +119,30 @@ def name_of(spiffe_ids: Sequence[str], trust_domain: str) -> str:
     if not spiffe_id.startswith(prefix):
         raise _denied(f"the client certificate's id {spiffe_id!r} is not of trust domain {trust_domain!r}")
     name = spiffe_id[len(prefix) :]
-    if name not in SERVICES and not is_shared(name):
+    if name not in SERVICES and not is_shared(name) and not _is_group(name):
         raise _denied(f"the client certificate's id {spiffe_id!r} names no service of ours")
     return name
+
+
+def _is_group(name: str) -> bool:
+    """Whether this is `executor/<group>`. The default group has the certificate `executor`, and no second one."""
+    first, slash, group = name.partition("/")
+    return first == EXECUTOR and bool(slash) and group != DEFAULT_GROUP and GROUP_NAME.fullmatch(group) is not None
+
+
+def service_of(name: str) -> str:
+    """The service that a name of `name_of` stands for; a shared one is returned as it is."""
+    return EXECUTOR if _is_group(name) else name
+
+
+def group_of(name: str) -> str:
+    """The group of executors that a name of `name_of` stands for. A shared certificate is one of the default group."""
+    return name.partition("/")[2] if _is_group(name) else DEFAULT_GROUP
+
+
+def executor_name(group: str) -> str:
+    """What the certificate of a group of executors names. Raises INVALID_ARGUMENT for a name that no group has."""
+    return EXECUTOR if group == DEFAULT_GROUP else f"{EXECUTOR}/{check_name(group)}"
 
 
 def is_shared(name: str) -> bool:
@@ -128,7 +155,7 @@ def services_of(spiffe_ids: Sequence[str], trust_domain: str, *, shared: bool = 
     """The services that a certificate stands for: one, or with `shared` those of SHARED_BY for a shared one. Raises PERMISSION_DENIED."""
     name = name_of(spiffe_ids, trust_domain)
     if not is_shared(name):
-        return frozenset({name})
+        return frozenset({service_of(name)})
     if not shared:
         raise _denied(
             f"the client certificate is a shared one ({name}) and this server takes none; "

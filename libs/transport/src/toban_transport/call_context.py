@@ -23,6 +23,8 @@ _shared_calls = metrics.counter(
     ("method",),
 )
 
+TLS_VERSION = "TLSv1.3"
+
 # Of the call that the current task serves.
 _actor: ContextVar[str] = ContextVar("actor", default="")
 
@@ -39,8 +41,9 @@ def admit(
 ) -> float | None:
     """Authorise the caller and bound the call: seconds to enforce here, None when the caller's own deadline is the earlier one.
 
-    Raises TobanError UNAUTHENTICATED for a certificate that has expired at `now`, PERMISSION_DENIED or DEADLINE_REQUIRED.
+    Raises TobanError UNAUTHENTICATED for TLS before 1.3 and a certificate that has expired at `now`, PERMISSION_DENIED or DEADLINE_REQUIRED.
     """
+    check_tls(context)
     left = certificate_seconds(context, now)
     name = authz.authorise(method, peer_spiffe_ids(context), trust_domain, rules, shared=shared)
     if authz.is_shared(name):
@@ -49,6 +52,15 @@ def admit(
     remaining: float | None = context.time_remaining()
     admitted = min(left, deadline.admitted_seconds(method, remaining, streaming=streaming))
     return admitted if remaining is not None and admitted < remaining else None
+
+
+def check_tls(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+    """Raises UNAUTHENTICATED for a version before 1.3: there a server signs bytes of its peer's choice with its key, and shows certificates
+    in clear. gRPC for Python has no setting for it, so it is checked with each call, where gRPC says the version."""
+    for found in context.auth_context().get("ssl_tls_version", ()):
+        version = found.decode("ascii", "replace")
+        if version != TLS_VERSION:
+            raise TobanError(ErrorCode.UNAUTHENTICATED, f"the connection has {version}; use TLS 1.3")
 
 
 def certificate_seconds(context: "grpc.aio.ServicerContext[Any, Any]", now: datetime) -> float:
@@ -87,7 +99,17 @@ def peer_spiffe_ids(context: "grpc.aio.ServicerContext[Any, Any]") -> tuple[str,
 
 def peer_service(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
     """The calling service, or `shared/<name>`; only meaningful inside a handler, which runs after authorisation."""
+    return authz.service_of(peer_name(context))
+
+
+def peer_name(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
+    """What the caller's certificate names: as `peer_service`, and `executor/<group>`."""
     return peer_spiffe_ids(context)[0].split("/", 3)[3]
+
+
+def peer_group(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
+    """The group of executors that the caller's certificate names."""
+    return authz.group_of(peer_name(context))
 
 
 def actor_of(context: "grpc.aio.ServicerContext[Any, Any]") -> str:

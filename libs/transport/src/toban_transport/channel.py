@@ -10,7 +10,7 @@ import grpc.aio
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import Clock, SystemClock
-from toban_transport.authz import SERVICES
+from toban_transport.authz import SERVICES, service_of
 from toban_transport.identity import dns_name
 from toban_transport.tls import TlsFiles, Triple
 
@@ -51,7 +51,10 @@ class ChannelPool:
         self._draining: set[asyncio.Task[None]] = set()
 
     def get(self, address: str, service: str) -> grpc.aio.Channel:
-        """The channel to `service` at `address` (host:port). Connects lazily; calls fail unless the server proves to be that service."""
+        """The channel to `service` at `address` (host:port). Connects lazily; calls fail unless the server proves to be that service.
+
+        `executor/<group>` is an executor of this group and of no other one.
+        """
         triple = self._tls.current()
         now = self._clock.monotonic()
         held = self._channels.pop((address, service), None)
@@ -118,7 +121,7 @@ def _credentials(triple: Triple) -> grpc.ChannelCredentials:
 
 
 def _options(service: str, trust_domain: str) -> list[tuple[str, Any]]:
-    if service not in SERVICES:
+    if service_of(service) not in SERVICES:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{service!r} is not a service; one of {sorted(SERVICES)}")
     return [
         ("grpc.ssl_target_name_override", dns_name(service, trust_domain)),

@@ -13,5 +13,6 @@ def spiffe_ids(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def dns_name(service: str, trust_domain: str) -> str:
-    """The one DNS name in a service's certificate, which clients pin."""
-    return f"{service}.{trust_domain}"
+    """The one DNS name in a service's certificate, which clients pin; of `executor/<group>` it is `<group>.executor.<trust domain>`."""
+    service, _, group = service.partition("/")
+    return f"{group}.{service}.{trust_domain}" if group else f"{service}.{trust_domain}"

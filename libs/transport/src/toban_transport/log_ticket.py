@@ -1,10 +1,13 @@
 """Log tickets: a coordinator's signed word that one attempt of one executor incarnation may append log lines.
 
-The signature is made with the coordinator's TLS key; the ticket carries the certificate, so that a log-archiver needs only the CA.
+The signature is made with the coordinator's TLS key; the ticket carries the certificate, so that a log-archiver needs only the CA. A ticket names
+the hash of the incarnation's key: without the key it is of no use, and the key is in no file.
 """
 
 import hashlib
+import hmac
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from cryptography import x509
@@ -22,15 +25,41 @@ CLOCK_LEEWAY = timedelta(minutes=10)
 _BARE_BYTES = 72
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketHolder:
+    """Who may present a ticket: the incarnation whose key has this hash, with a certificate of this group of executors; empty = not checked.
+
+    `instance_hash` is that of its instance's secret: the next incarnation of the instance gets a ticket of its own in place of this one.
+    """
+
+    key_hash: bytes = field(default=b"", repr=False)
+    instance_hash: bytes = field(default=b"", repr=False)
+    group: str = ""
+
+
+ANYBODY = TicketHolder()
+"""For executors of releases that do not prove their key."""
+
+
 class TicketSigner:
     """Signs with the key that the coordinator's TLS files hold now."""
 
     def __init__(self, tls: TlsFiles) -> None:
         self._tls = tls
 
-    def sign(self, *, run_id: int, token: int, incarnation: str, log_day: date | str) -> LogTicket:
+    def sign(
+        self, *, run_id: int, token: int, incarnation: str, log_day: date | str, holder: TicketHolder = ANYBODY
+    ) -> LogTicket:
         """A ticket for (run, token) on this incarnation; `log_day` is PostgreSQL's day of the dispatch."""
-        body = LogTicketBody(run_id=run_id, token=token, incarnation=incarnation, log_day=str(log_day))
+        body = LogTicketBody(
+            run_id=run_id,
+            token=token,
+            incarnation=incarnation,
+            log_day=str(log_day),
+            key_hash=holder.key_hash,
+            instance_hash=holder.instance_hash,
+            executor_group=holder.group,
+        )
         text = body.SerializeToString(deterministic=True)
         signature, certificate = sign(self._tls, LOG_TICKET, text)
         return LogTicket(body=text, signature=signature, certificate=certificate)
@@ -82,6 +111,19 @@ class TicketVerifier:
             except BadSignature as bare:
                 raise _invalid(str(bare)) from None
         return _body(ticket.body), certificate
+
+
+def check_holder(body: LogTicketBody, holder: TicketHolder) -> None:
+    """Raises TICKET_INVALID unless `holder`, with the hash of the key that it has proven, may present this ticket."""
+    if body.key_hash and not hmac.compare_digest(body.key_hash, holder.key_hash):
+        raise _invalid(
+            "its incarnation's key is not proven; an executor sends the key of its incarnation, and gets tickets of earlier "
+            "incarnations renewed by a coordinator"
+        )
+    if body.executor_group and body.executor_group != holder.group:
+        raise _invalid(
+            f"it is for executor group {body.executor_group!r}, and the caller's certificate is of group {holder.group!r}"
+        )
 
 
 def _digest(ticket: LogTicket) -> bytes:

@@ -73,6 +73,7 @@ PERSON_RULES: Mapping[str, PersonRule] = {
     # Names of secrets, for those who write definitions.
     **_rules("Operations", Action.EDIT, About.ANY, "ListSecrets"),
     **_rules("Operations", Action.OPERATE, About.CLUSTER, "SetSecret RemoveSecret RotateSecrets"),
+    **_rules("Operations", Action.VIEW, About.ANY, "ListExecutorGroups"),
     # They name runs of any job.
     **_rules("Operations", Action.VIEW, About.CLUSTER, "ListLimits GetLimit"),
     # Programs report the health of what they watch.
@@ -82,7 +83,7 @@ PERSON_RULES: Mapping[str, PersonRule] = {
         Action.OPERATE,
         About.CLUSTER,
         "UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader AdoptEpoch SetLimit SetBreaker "
-        "Diagnose VerifyAudit",
+        "Diagnose VerifyAudit SetExecutorGroup RemoveExecutorGroup",
     ),
     **_rules(
         "Accounts",

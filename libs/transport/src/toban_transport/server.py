@@ -15,7 +15,7 @@ from toban_proto.v1 import coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, w
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport.authz import METHOD_RULES, Rules, check_rules
-from toban_transport.call_context import actor_of, metadata, peer_service
+from toban_transport.call_context import actor_of, metadata, peer_group, peer_service
 from toban_transport.person_rules import check_person_rules
 from toban_transport.server_middleware import PersonCheck, Policy, wrap
 from toban_transport.shared_identity import accept
@@ -200,4 +200,4 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
-__all__ = ["GrpcServer", "actor_of", "build_server", "metadata", "peer_service"]
+__all__ = ["GrpcServer", "actor_of", "build_server", "metadata", "peer_group", "peer_service"]

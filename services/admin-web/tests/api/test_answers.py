@@ -50,6 +50,7 @@ MESSAGES = {
     "DeletedSchedule": "DeleteScheduleResponse",
     "EmittedEvent": "EmitEventResponse",
     "Executors": "ListExecutorsResponse",
+    "ExecutorGroups": "ListExecutorGroupsResponse",
     "Settings": "ListSettingsResponse",
     "Secrets": "ListSecretsResponse",
     "AuditPage": "ListAuditResponse",

@@ -17,6 +17,11 @@ from toban_runtime.ids import IdSource
 from toban_store.tx import fenced_tx
 from toban_transport.convert import key_to_pb, outcome_to_pb
 
+# A call with the certificate of the default group.
+EXECUTOR: Any = SimpleNamespace(
+    auth_context=lambda: {"peer_spiffe_id": [b"spiffe://toban.internal/executor"]}, invocation_metadata=lambda: ()
+)
+
 
 class Watched(ReportQueue):
     """Reports of a gateway, with what was attested when they came; `error` is raised instead of a commit."""
@@ -66,14 +71,14 @@ async def follow(world: Any, before: str, reports: ReportQueue, *told: pb.Attemp
     )
     signer = SimpleNamespace(sign=lambda proof: None)
     deps: Any = SimpleNamespace(sessions=ExecutorSessions(deps=sessions), signer=signer, verifier=None)
-    return await Gateway(deps=deps).Register(request, None)
+    return await Gateway(deps=deps).Register(request, EXECUTOR)
 
 
 class Verified:
     """Takes every incarnation for what it says it is."""
 
-    async def verified(self, _metadata: Any, incarnation: str) -> str:
-        return incarnation
+    async def verified(self, _metadata: Any, incarnation: str, *, group: str) -> Any:
+        return SimpleNamespace(incarnation=incarnation, group=group)
 
 
 async def running(world: Any, make: Any) -> tuple[str, int]:
@@ -126,7 +131,7 @@ async def test_results_of_orders_are_stored_although_the_heartbeat_is_refused(
     deps: Any = SimpleNamespace(pool=world.pool, reports=None, server_time=world, clock=None)
     gateway: Any = SimpleNamespace(sessions=ExecutorSessions(deps=deps), keys=Verified(), verifier=None)
     with pytest.raises(TobanError, match=defect) as refused:
-        await Gateway(deps=gateway).Heartbeat(request, SimpleNamespace(invocation_metadata=tuple))
+        await Gateway(deps=gateway).Heartbeat(request, EXECUTOR)
     assert refused.value.code is ErrorCode.INVALID_ARGUMENT
     [stored] = await world.sql("SELECT result, done_at IS NOT NULL AS done FROM scheduler.executor_orders")
     assert stored == {"result": "gone", "done": True}

@@ -145,6 +145,7 @@ def executor_columns(now: datetime) -> tuple[list[Column], list[Column]]:
         ),
     ]
     wide = [
+        Column("GROUP", lambda item: item.group or NOTHING),
         Column("VERSION", lambda item: item.version or NOTHING),
         Column("REGISTERED", lambda item: age(item.registered_at, now)),
         Column("LEASE", lambda item: f"{item.lease_ms / 1000:g}s" if item.lease_ms else NOTHING),

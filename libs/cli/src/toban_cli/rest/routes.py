@@ -105,6 +105,12 @@ def _rule(fields: Fields) -> Fields:
     return {**fields.pop("rule"), **fields}
 
 
+def _group(fields: Fields) -> Fields:
+    """Version 0 is that of a group that must not be there."""
+    made = {"version": 0} if fields.pop("create", False) else {}
+    return {**fields, **made}
+
+
 def _secret(fields: Fields) -> Fields:
     import base64
 
@@ -177,6 +183,9 @@ ROUTES: Mapping[str, Route] = {
     "Operations.SetSecret": _put("/secrets/{name}", adapt=_secret),
     "Operations.RemoveSecret": _delete("/secrets/{name}"),
     "Operations.RotateSecrets": _post("/secrets/rotate"),
+    "Operations.ListExecutorGroups": _get("/executor-groups"),
+    "Operations.SetExecutorGroup": _put("/executor-groups/{name}", version="version", adapt=_group),
+    "Operations.RemoveExecutorGroup": _delete("/executor-groups/{name}"),
     "Operations.ListAudit": _get("/audit"),
     "Operations.VerifyAudit": _get("/audit/verify"),
     "Operations.Diagnose": _get("/cluster/diagnosis"),

@@ -266,11 +266,20 @@ class LogTicketBody(_message.Message):
     TOKEN_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     LOG_DAY_FIELD_NUMBER: _builtins.int
+    KEY_HASH_FIELD_NUMBER: _builtins.int
+    INSTANCE_HASH_FIELD_NUMBER: _builtins.int
+    EXECUTOR_GROUP_FIELD_NUMBER: _builtins.int
     run_id: _builtins.int
     token: _builtins.int
     incarnation: _builtins.str
     log_day: _builtins.str
     """ISO date of the dispatch by PostgreSQL's clock: the partition key of every chunk of this token."""
+    key_hash: _builtins.bytes
+    """SHA-256 of the key of the incarnation that may present it; empty for executors of releases that do not prove their key."""
+    instance_hash: _builtins.bytes
+    """SHA-256 of the secret of the executor's instance: its next incarnation gets a ticket in place of this one (RenewLogTickets)."""
+    executor_group: _builtins.str
+    """The group of the executor; empty = not checked."""
     def __init__(
         self,
         *,
@@ -278,10 +287,13 @@ class LogTicketBody(_message.Message):
         token: _builtins.int = ...,
         incarnation: _builtins.str = ...,
         log_day: _builtins.str = ...,
+        key_hash: _builtins.bytes = ...,
+        instance_hash: _builtins.bytes = ...,
+        executor_group: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "log_day", b"log_day", "run_id", b"run_id", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["executor_group", b"executor_group", "incarnation", b"incarnation", "instance_hash", b"instance_hash", "key_hash", b"key_hash", "log_day", b"log_day", "run_id", b"run_id", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,6 +22,79 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class RenewLogTicketsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    TICKETS_FIELD_NUMBER: _builtins.int
+    incarnation: _builtins.str
+    @_builtins.property
+    def tickets(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.LogTicket]:
+        """At most 200."""
+
+    def __init__(
+        self,
+        *,
+        incarnation: _builtins.str = ...,
+        tickets: _abc.Iterable[_common_pb2.LogTicket] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "tickets", b"tickets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewLogTicketsRequest: _TypeAlias = RenewLogTicketsRequest  # noqa: Y015
+
+@_typing.final
+class RenewLogTicketsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tickets(self) -> _containers.RepeatedCompositeFieldContainer[Global___RenewedLogTicket]:
+        """One for each ticket of the request, in its order."""
+
+    def __init__(
+        self,
+        *,
+        tickets: _abc.Iterable[Global___RenewedLogTicket] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tickets", b"tickets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewLogTicketsResponse: _TypeAlias = RenewLogTicketsResponse  # noqa: Y015
+
+@_typing.final
+class RenewedLogTicket(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TICKET_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    refusal: _builtins.str
+    """Why it is refused; empty = it is not."""
+    @_builtins.property
+    def ticket(self) -> _common_pb2.LogTicket:
+        """Absent when it is refused."""
+
+    def __init__(
+        self,
+        *,
+        ticket: _common_pb2.LogTicket | None = ...,
+        refusal: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refusal", b"refusal", "ticket", b"ticket"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewedLogTicket: _TypeAlias = RenewedLogTicket  # noqa: Y015
+
+@_typing.final
 class RegisterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -63,6 +136,7 @@ class RegisterRequest(_message.Message):
     REPORTS_FIELD_NUMBER: _builtins.int
     SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
     INSTANCE_SECRET_FIELD_NUMBER: _builtins.int
+    PROVES_LOG_KEY_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """A new UUID on each start."""
     instance: _builtins.str
@@ -84,6 +158,8 @@ class RegisterRequest(_message.Message):
     ready_slots: _builtins.int
     instance_secret: _builtins.str
     """Secret of the state directory. Without it, attestations and outcomes of earlier incarnations that had registered with it do not count."""
+    proves_log_key: _builtins.bool
+    """It sends the key of its incarnation to log-archivers, so its log tickets may ask for that key."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -117,10 +193,11 @@ class RegisterRequest(_message.Message):
         reports: _abc.Iterable[Global___AttemptReport] | None = ...,
         signed_epoch: _common_pb2.SignedEpoch | None = ...,
         instance_secret: _builtins.str = ...,
+        proves_log_key: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "instance_secret", b"instance_secret", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "ready_slots", b"ready_slots", "reports", b"reports", "signed_epoch", b"signed_epoch", "slots", b"slots", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "instance_secret", b"instance_secret", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "proves_log_key", b"proves_log_key", "ready_slots", b"ready_slots", "reports", b"reports", "signed_epoch", b"signed_epoch", "slots", b"slots", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2410,6 +2487,7 @@ class Executor(_message.Message):
     DISK_FREE_BYTES_FIELD_NUMBER: _builtins.int
     CERTIFICATE_NOT_AFTER_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     instance: _builtins.str
@@ -2429,6 +2507,8 @@ class Executor(_message.Message):
     """Its wall clock minus PostgreSQL's, as last reported."""
     disk_free_bytes: _builtins.int
     load: _builtins.float
+    group: _builtins.str
+    """The group that its certificate names."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -2461,10 +2541,11 @@ class Executor(_message.Message):
         disk_free_bytes: _builtins.int = ...,
         certificate_not_after: _timestamp_pb2.Timestamp | None = ...,
         load: _builtins.float = ...,
+        group: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "last_heartbeat_at", b"last_heartbeat_at", "registered_at", b"registered_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "address", b"address", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "disk_free_bytes", b"disk_free_bytes", "drain_reason", b"drain_reason", "drained", b"drained", "grant_seq", b"grant_seq", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_ms", b"lease_ms", "load", b"load", "node_id", b"node_id", "off_reason", b"off_reason", "registered_at", b"registered_at", "running", b"running", "slots", b"slots", "state", b"state", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "address", b"address", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "disk_free_bytes", b"disk_free_bytes", "drain_reason", b"drain_reason", "drained", b"drained", "grant_seq", b"grant_seq", "group", b"group", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_ms", b"lease_ms", "load", b"load", "node_id", b"node_id", "off_reason", b"off_reason", "registered_at", b"registered_at", "running", b"running", "slots", b"slots", "state", b"state", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_skew_seconds: _TypeAlias = _typing.Literal["clock_skew_seconds"]  # noqa: Y015
     _WhichOneofArgType__clock_skew_seconds: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds"]  # noqa: Y015
@@ -3390,6 +3471,210 @@ class EmitEventResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EmitEventResponse: _TypeAlias = EmitEventResponse  # noqa: Y015
+
+@_typing.final
+class ListExecutorGroupsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListExecutorGroupsRequest: _TypeAlias = ListExecutorGroupsRequest  # noqa: Y015
+
+@_typing.final
+class ListExecutorGroupsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExecutorGroup]: ...
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[Global___ExecutorGroup] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListExecutorGroupsResponse: _TypeAlias = ListExecutorGroupsResponse  # noqa: Y015
+
+@_typing.final
+class ExecutorGroup(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    CLAIMS_FIELD_NUMBER: _builtins.int
+    EXECUTORS_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    UPDATED_AT_FIELD_NUMBER: _builtins.int
+    UPDATED_BY_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    executors: _builtins.int
+    """Executors that are not off, and instances that belong to the group."""
+    instances: _builtins.int
+    version: _builtins.int
+    updated_by: _builtins.str
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Labels that each executor of the group has. No executor of another group can have one of them, unless that group has it too."""
+
+    @_builtins.property
+    def claims(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of labels whose values an executor may choose, sorted; "*" = all."""
+
+    @_builtins.property
+    def updated_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        claims: _abc.Iterable[_builtins.str] | None = ...,
+        executors: _builtins.int = ...,
+        instances: _builtins.int = ...,
+        version: _builtins.int = ...,
+        updated_at: _timestamp_pb2.Timestamp | None = ...,
+        updated_by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["updated_at", b"updated_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "executors", b"executors", "instances", b"instances", "labels", b"labels", "name", b"name", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExecutorGroup: _TypeAlias = ExecutorGroup  # noqa: Y015
+
+@_typing.final
+class SetExecutorGroupRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    CLAIMS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    CREATE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    INSTANCES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    reason: _builtins.str
+    create: _builtins.bool
+    """Refuses when the group is there already."""
+    version: _builtins.int
+    """The version that the caller has seen: another one is answered with CONFLICT. 0 = not checked. Not with create."""
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def claims(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Instances that pass to this group; their executors must be off."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        claims: _abc.Iterable[_builtins.str] | None = ...,
+        reason: _builtins.str = ...,
+        create: _builtins.bool = ...,
+        version: _builtins.int = ...,
+        instances: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "create", b"create", "instances", b"instances", "labels", b"labels", "name", b"name", "reason", b"reason", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetExecutorGroupRequest: _TypeAlias = SetExecutorGroupRequest  # noqa: Y015
+
+@_typing.final
+class RemoveExecutorGroupRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveExecutorGroupRequest: _TypeAlias = RemoveExecutorGroupRequest  # noqa: Y015
+
+@_typing.final
+class RemoveExecutorGroupResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveExecutorGroupResponse: _TypeAlias = RemoveExecutorGroupResponse  # noqa: Y015
 
 @_typing.final
 class DiagnoseRequest(_message.Message):

@@ -60,6 +60,11 @@ class ExecutorGatewayStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.WatchSettingsRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.WatchSettingsResponse.FromString,
                 _registered_method=True)
+        self.RenewLogTickets = channel.unary_unary(
+                '/toban_proto.v1.ExecutorGateway/RenewLogTickets',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RenewLogTicketsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RenewLogTicketsResponse.FromString,
+                _registered_method=True)
 
 
 class ExecutorGatewayServicer:
@@ -96,6 +101,13 @@ class ExecutorGatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RenewLogTickets(self, request, context):
+        """Log tickets of earlier incarnations of the caller's instance, signed again for the key of the caller.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ExecutorGatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -123,6 +135,11 @@ def add_ExecutorGatewayServicer_to_server(servicer, server):
                     servicer.WatchSettings,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.WatchSettingsRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.WatchSettingsResponse.SerializeToString,
+            ),
+            'RenewLogTickets': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewLogTickets,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RenewLogTicketsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RenewLogTicketsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -261,6 +278,33 @@ class ExecutorGateway:
             '/toban_proto.v1.ExecutorGateway/WatchSettings',
             toban__proto_dot_v1_dot_coordinator__pb2.WatchSettingsRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.WatchSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewLogTickets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.ExecutorGateway/RenewLogTickets',
+            toban__proto_dot_v1_dot_coordinator__pb2.RenewLogTicketsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.RenewLogTicketsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1811,6 +1855,21 @@ class OperationsStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsResponse.FromString,
                 _registered_method=True)
+        self.ListExecutorGroups = channel.unary_unary(
+                '/toban_proto.v1.Operations/ListExecutorGroups',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListExecutorGroupsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListExecutorGroupsResponse.FromString,
+                _registered_method=True)
+        self.SetExecutorGroup = channel.unary_unary(
+                '/toban_proto.v1.Operations/SetExecutorGroup',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.SetExecutorGroupRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ExecutorGroup.FromString,
+                _registered_method=True)
+        self.RemoveExecutorGroup = channel.unary_unary(
+                '/toban_proto.v1.Operations/RemoveExecutorGroup',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveExecutorGroupRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveExecutorGroupResponse.FromString,
+                _registered_method=True)
 
 
 class OperationsServicer:
@@ -1937,6 +1996,27 @@ class OperationsServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListExecutorGroups(self, request, context):
+        """Groups of executors: what the certificate of an executor names, and the labels that it may have.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetExecutorGroup(self, request, context):
+        """Makes a group or changes one. Labels of running executors change with it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveExecutorGroup(self, request, context):
+        """Only without executors.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperationsServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -2034,6 +2114,21 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.RotateSecrets,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsResponse.SerializeToString,
+            ),
+            'ListExecutorGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListExecutorGroups,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListExecutorGroupsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListExecutorGroupsResponse.SerializeToString,
+            ),
+            'SetExecutorGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetExecutorGroup,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.SetExecutorGroupRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ExecutorGroup.SerializeToString,
+            ),
+            'RemoveExecutorGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveExecutorGroup,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveExecutorGroupRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RemoveExecutorGroupResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2549,6 +2644,87 @@ class Operations:
             '/toban_proto.v1.Operations/RotateSecrets',
             toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.RotateSecretsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListExecutorGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/ListExecutorGroups',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListExecutorGroupsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListExecutorGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetExecutorGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/SetExecutorGroup',
+            toban__proto_dot_v1_dot_coordinator__pb2.SetExecutorGroupRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ExecutorGroup.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveExecutorGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/RemoveExecutorGroup',
+            toban__proto_dot_v1_dot_coordinator__pb2.RemoveExecutorGroupRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.RemoveExecutorGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

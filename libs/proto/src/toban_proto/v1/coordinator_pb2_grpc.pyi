@@ -38,6 +38,8 @@ class ExecutorGatewayStub:
     Report: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ReportRequest, _coordinator_pb2.ReportResponse]
     ConfirmContinuation: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ConfirmContinuationRequest, _coordinator_pb2.ConfirmContinuationResponse]
     WatchSettings: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.WatchSettingsRequest, _coordinator_pb2.WatchSettingsResponse]
+    RenewLogTickets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RenewLogTicketsRequest, _coordinator_pb2.RenewLogTicketsResponse]
+    """Log tickets of earlier incarnations of the caller's instance, signed again for the key of the caller."""
 
 @_typing.type_check_only
 class ExecutorGatewayAsyncStub(ExecutorGatewayStub):
@@ -49,6 +51,8 @@ class ExecutorGatewayAsyncStub(ExecutorGatewayStub):
     Report: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ReportRequest, _coordinator_pb2.ReportResponse]  # type: ignore[assignment]
     ConfirmContinuation: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ConfirmContinuationRequest, _coordinator_pb2.ConfirmContinuationResponse]  # type: ignore[assignment]
     WatchSettings: _aio.UnaryStreamMultiCallable[_coordinator_pb2.WatchSettingsRequest, _coordinator_pb2.WatchSettingsResponse]  # type: ignore[assignment]
+    RenewLogTickets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RenewLogTicketsRequest, _coordinator_pb2.RenewLogTicketsResponse]  # type: ignore[assignment]
+    """Log tickets of earlier incarnations of the caller's instance, signed again for the key of the caller."""
 
 class ExecutorGatewayServicer(metaclass=_abc_1.ABCMeta):
     """---- callers: executor. Every call except Register carries the metadata `toban-incarnation` and `toban-incarnation-key`."""
@@ -87,6 +91,14 @@ class ExecutorGatewayServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.WatchSettingsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_coordinator_pb2.WatchSettingsResponse], _abc.AsyncIterator[_coordinator_pb2.WatchSettingsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def RenewLogTickets(
+        self,
+        request: _coordinator_pb2.RenewLogTicketsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.RenewLogTicketsResponse, _abc.Awaitable[_coordinator_pb2.RenewLogTicketsResponse]]:
+        """Log tickets of earlier incarnations of the caller's instance, signed again for the key of the caller."""
 
 def add_ExecutorGatewayServicer_to_server(servicer: ExecutorGatewayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
@@ -478,6 +490,12 @@ class OperationsStub:
     RemoveSecret: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveSecretRequest, _coordinator_pb2.RemoveSecretResponse]
     RotateSecrets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RotateSecretsRequest, _coordinator_pb2.RotateSecretsResponse]
     """Encrypts every secret with the first key of the key file again."""
+    ListExecutorGroups: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorGroupsRequest, _coordinator_pb2.ListExecutorGroupsResponse]
+    """Groups of executors: what the certificate of an executor names, and the labels that it may have."""
+    SetExecutorGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetExecutorGroupRequest, _coordinator_pb2.ExecutorGroup]
+    """Makes a group or changes one. Labels of running executors change with it."""
+    RemoveExecutorGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveExecutorGroupRequest, _coordinator_pb2.RemoveExecutorGroupResponse]
+    """Only without executors."""
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
@@ -508,6 +526,12 @@ class OperationsAsyncStub(OperationsStub):
     RemoveSecret: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveSecretRequest, _coordinator_pb2.RemoveSecretResponse]  # type: ignore[assignment]
     RotateSecrets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RotateSecretsRequest, _coordinator_pb2.RotateSecretsResponse]  # type: ignore[assignment]
     """Encrypts every secret with the first key of the key file again."""
+    ListExecutorGroups: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorGroupsRequest, _coordinator_pb2.ListExecutorGroupsResponse]  # type: ignore[assignment]
+    """Groups of executors: what the certificate of an executor names, and the labels that it may have."""
+    SetExecutorGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetExecutorGroupRequest, _coordinator_pb2.ExecutorGroup]  # type: ignore[assignment]
+    """Makes a group or changes one. Labels of running executors change with it."""
+    RemoveExecutorGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveExecutorGroupRequest, _coordinator_pb2.RemoveExecutorGroupResponse]  # type: ignore[assignment]
+    """Only without executors."""
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -649,6 +673,30 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.RotateSecretsResponse, _abc.Awaitable[_coordinator_pb2.RotateSecretsResponse]]:
         """Encrypts every secret with the first key of the key file again."""
+
+    @_abc_1.abstractmethod
+    def ListExecutorGroups(
+        self,
+        request: _coordinator_pb2.ListExecutorGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListExecutorGroupsResponse, _abc.Awaitable[_coordinator_pb2.ListExecutorGroupsResponse]]:
+        """Groups of executors: what the certificate of an executor names, and the labels that it may have."""
+
+    @_abc_1.abstractmethod
+    def SetExecutorGroup(
+        self,
+        request: _coordinator_pb2.SetExecutorGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ExecutorGroup, _abc.Awaitable[_coordinator_pb2.ExecutorGroup]]:
+        """Makes a group or changes one. Labels of running executors change with it."""
+
+    @_abc_1.abstractmethod
+    def RemoveExecutorGroup(
+        self,
+        request: _coordinator_pb2.RemoveExecutorGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.RemoveExecutorGroupResponse, _abc.Awaitable[_coordinator_pb2.RemoveExecutorGroupResponse]]:
+        """Only without executors."""
 
 def add_OperationsServicer_to_server(servicer: OperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -47,7 +47,8 @@ class LogIngestServicer:
     """
 
     def Append(self, request_iterator, context):
-        """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once.
+        """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once. The metadata has the key of the incarnation,
+        as for ExecutorGateway.Report: tickets are good for the incarnation with this key.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

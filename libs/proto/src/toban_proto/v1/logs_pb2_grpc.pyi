@@ -34,7 +34,9 @@ class LogIngestStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LogIngestAsyncStub: ...
     Append: _grpc.StreamStreamMultiCallable[_logs_pb2.AppendRequest, _logs_pb2.AppendResponse]
-    """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once."""
+    """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once. The metadata has the key of the incarnation,
+    as for ExecutorGateway.Report: tickets are good for the incarnation with this key.
+    """
 
 @_typing.type_check_only
 class LogIngestAsyncStub(LogIngestStub):
@@ -42,7 +44,9 @@ class LogIngestAsyncStub(LogIngestStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Append: _aio.StreamStreamMultiCallable[_logs_pb2.AppendRequest, _logs_pb2.AppendResponse]  # type: ignore[assignment]
-    """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once."""
+    """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once. The metadata has the key of the incarnation,
+    as for ExecutorGateway.Report: tickets are good for the incarnation with this key.
+    """
 
 class LogIngestServicer(metaclass=_abc_1.ABCMeta):
     """Called by executors."""
@@ -53,7 +57,9 @@ class LogIngestServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_logs_pb2.AppendRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.AppendResponse], _abc.AsyncIterator[_logs_pb2.AppendResponse]]:
-        """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once."""
+        """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once. The metadata has the key of the incarnation,
+        as for ExecutorGateway.Report: tickets are good for the incarnation with this key.
+        """
 
 def add_LogIngestServicer_to_server(servicer: LogIngestServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

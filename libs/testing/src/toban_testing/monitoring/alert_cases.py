@@ -85,6 +85,11 @@ CASES = {
         of("toban_epochs_refused_total", 3, f'{COORDINATOR}, reason="forged"'),
         lead="2m",
     ),
+    "TobanRegistrationRefused": Case(
+        {f'toban_registrations_refused_total{{{COORDINATOR}, reason="label"}}': jump(3)},
+        of("toban_registrations_refused_total", 3, f'{COORDINATOR}, reason="label"'),
+        lead="2m",
+    ),
     "TobanCommitsLost": Case(
         {f"toban_lost_commits_total{{{COORDINATOR}}}": jump(1)},
         of("toban_lost_commits_total", 1),

@@ -104,6 +104,8 @@ ROUTE_RULES: Mapping[str, RouteRule] = {
         {
             "GET /settings": "ListSettings",
             "GET /settings/{name}": "ListSettings",
+            "GET /executor-groups": "ListExecutorGroups",
+            "GET /executor-groups/{name}": "ListExecutorGroups",
             "GET /limits": "ListLimits",
             "GET /limits/{limit}": "GetLimit",
         },
@@ -154,6 +156,8 @@ ROUTE_RULES: Mapping[str, RouteRule] = {
             "POST /executors/{worker_id}/drain": "DrainExecutor",
             "POST /executors/{worker_id}/undrain": "UndrainExecutor",
             "POST /executors/{worker_id}/detach": "DetachExecutor",
+            "PUT /executor-groups/{name}": "SetExecutorGroup",
+            "DELETE /executor-groups/{name}": "RemoveExecutorGroup",
             "PUT /limits/{limit}": "SetLimit",
             "DELETE /limits/{limit}": "SetLimit",
             "POST /limits/{limit}/breaker": "SetBreaker",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from toban_coordinator.adapters.order_messages import cancel_request, header, revoke_request, start_requests
@@ -13,6 +14,8 @@ from toban_coordinator.ports.orders import (
     SECRET_UNAVAILABLE,
     TEMPLATE_INVALID,
     CancelOrder,
+    ExecutorDirectory,
+    ExecutorFacts,
     OrderQueue,
     OrderTemplates,
     StartOrder,
@@ -28,10 +31,10 @@ from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_proto.v1.executor_pb2 import PingRequest, StartJobRequest
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
-from toban_transport.authz import EXECUTOR
+from toban_transport.authz import executor_name
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
-from toban_transport.log_ticket import TicketSigner
+from toban_transport.log_ticket import ANYBODY, TicketHolder, TicketSigner
 
 START_SECONDS = 3.0
 ORDER_SECONDS = 1.0
@@ -57,12 +60,14 @@ class ExecutorOrders:
         queue: OrderQueue,
         templates: OrderTemplates,
         secrets: SecretSource,
+        directory: ExecutorDirectory,
     ) -> None:
         self._channels = channels
         self._signer = signer
         self._queue = queue
         self._templates = templates
         self._secrets = secrets
+        self._directory = directory
         self._epoch = 0
         self._serials: dict[str, int] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -74,7 +79,8 @@ class ExecutorOrders:
         filled, unfilled = await self._fill_templates(orders)
         opened, closed = await self._open_secrets(filled)
         ready = [order for order in filled if order.key not in closed]
-        requests, results = start_requests(target, ready, smallest_live_token, self._signer, opened)
+        sign = partial(self._signer.sign, holder=_holder(await self._directory.find(target.incarnation)))
+        requests, results = start_requests(target, ready, smallest_live_token, sign, opened)
         results += [StartResult(key, False, TEMPLATE_INVALID, why) for key, why in unfilled.items()]
         results += [StartResult(key, False, SECRET_UNAVAILABLE, why) for key, why in closed.items()]
         for number, request in enumerate(requests):
@@ -151,19 +157,19 @@ class ExecutorOrders:
 
         return await self._or_queue("revoke", target, term, {key: {} for key in keys}, send)
 
-    async def ping(self, address: str) -> str | None:
+    async def ping(self, incarnation: str, address: str) -> str | None:
         """The incarnation that answers at `address` within PING_SECONDS; None for no answer."""
-        stub = self._channels.stub(WorkerServiceStub, address, EXECUTOR)
         try:
-            answer = await unary(stub.Ping, PingRequest(), timeout=PING_SECONDS)
+            stub = await self._stub(incarnation, address)
+            answered: str = (await unary(stub.Ping, PingRequest(), timeout=PING_SECONDS)).incarnation
         except TobanError:
             return None
-        return answer.incarnation
+        return answered
 
     async def _in_turn(self, kind: str, target: Target, term: Term, send: Callable[[Any, int], Awaitable[R]]) -> R:
         async with self._turns[target.incarnation]:
             serial = self._draw(target, term)
-            stub = self._channels.stub(WorkerServiceStub, target.address, EXECUTOR)
+            stub = await self._stub(target.incarnation, target.address)
             with _seconds.labels(kind).time():
                 try:
                     answer = await send(stub, serial)
@@ -172,6 +178,11 @@ class ExecutorOrders:
                     raise
             _calls.labels(kind, "ok").inc()
             return answer
+
+    async def _stub(self, incarnation: str, address: str) -> Any:
+        """A stub for the executor at this address. Calls fail unless its certificate is of the group that the incarnation registered with."""
+        group = (await self._directory.find(incarnation)).group
+        return self._channels.stub(WorkerServiceStub, address, executor_name(group))
 
     async def _or_queue(
         self,
@@ -201,3 +212,10 @@ class ExecutorOrders:
             self._turns = defaultdict(asyncio.Lock, {key: lock for key, lock in self._turns.items() if lock.locked()})
         serial = self._serials[target.incarnation] = self._serials.get(target.incarnation, 0) + 1
         return serial
+
+
+def _holder(facts: ExecutorFacts) -> TicketHolder:
+    """Who may present the log tickets of an incarnation."""
+    if not facts.proves_log_key:
+        return ANYBODY
+    return TicketHolder(key_hash=facts.key_hash, instance_hash=facts.secret_hash or b"", group=facts.group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from google.protobuf.message import EncodeError
 
@@ -12,8 +12,8 @@ from toban_domain.epoch import Term
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import SecretFile
 from toban_proto.v1 import executor_pb2 as pb
+from toban_proto.v1.common_pb2 import LogTicket
 from toban_transport.convert import key_to_pb, timestamp_to_pb
-from toban_transport.log_ticket import TicketSigner
 
 # gRPC takes messages of up to 4 MiB; requests are cut far below it, and one order alone may come near it.
 REQUEST_BYTES = 1 << 20
@@ -29,17 +29,17 @@ def start_requests(
     target: Target,
     orders: Sequence[StartOrder],
     smallest_live_token: int,
-    signer: TicketSigner,
+    sign: Callable[..., LogTicket],
     secrets: Mapping[AttemptKey, Sequence[SecretFile]] | None = None,
 ) -> tuple[list[pb.StartJobRequest], list[StartResult]]:
     """Starts, each with its signed log ticket, as requests of at most REQUEST_BYTES that have no header yet, and a refusal for each order of
-    which no message can be made. Raises TobanError when tickets cannot be signed."""
+    which no message can be made. `sign` signs the tickets, as `TicketSigner.sign`. Raises TobanError when they cannot be signed."""
     requests: list[pb.StartJobRequest] = []
     refused: list[StartResult] = []
     size = REQUEST_BYTES
     for order in orders:
         try:
-            message = _start(order, target.incarnation, signer)
+            message = _start(order, target.incarnation, sign)
             if order.secrets:
                 # Raises LookupError rather than start a job without its secrets.
                 message.secrets.extend(_secret(one) for one in (secrets or {})[order.key])
@@ -59,7 +59,7 @@ def start_requests(
     return requests, refused
 
 
-def _start(order: StartOrder, incarnation: str, signer: TicketSigner) -> pb.StartOrder:
+def _start(order: StartOrder, incarnation: str, sign: Callable[..., LogTicket]) -> pb.StartOrder:
     key = order.key
     return pb.StartOrder(
         key=key_to_pb(key),
@@ -74,7 +74,7 @@ def _start(order: StartOrder, incarnation: str, signer: TicketSigner) -> pb.Star
         on_lease_loss=order.on_lease_loss,
         lease_loss_grace_seconds=order.lease_loss_grace_seconds,
         slot=timestamp_to_pb(order.slot),
-        log_ticket=signer.sign(run_id=key.run_id, token=key.token, incarnation=incarnation, log_day=order.log_day),
+        log_ticket=sign(run_id=key.run_id, token=key.token, incarnation=incarnation, log_day=order.log_day),
         traceparent=order.span.context.header if order.span else "",
         working_dir=order.working_dir,
         allow_shell=order.allow_shell,

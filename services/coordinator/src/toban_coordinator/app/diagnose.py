@@ -69,6 +69,7 @@ class Diagnose:
         found += checks.coordinators(members, now=now, version=self.release)
         workers = [_facts(checks.ExecutorFacts, row) for row in read.executors]
         found += checks.executors(workers, now=now, version=self.release)
+        found += checks.executor_groups([_facts(checks.GroupFacts, row) for row in read.executor_groups])
         found += checks.secret_keys(self.secret_keys.status(), sealed)
         found += checks.work(_facts(checks.WorkFacts, read.work))
         return found, now

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from toban_coordinator.app.death_claims import DeathClaims
 from toban_coordinator.app.epoch_claims import Claim, EpochClaims, Presented
-from toban_coordinator.app.incarnation_keys import hash_key, valid_incarnation
+from toban_coordinator.app.group_admission import GroupAdmission
+from toban_coordinator.app.incarnation_keys import valid_incarnation
 from toban_coordinator.app.lease_grants import Answer, LeaseGrants
 from toban_coordinator.app.report_queue import ReportQueue
 from toban_coordinator.decide.report import Report
@@ -19,6 +20,8 @@ from toban_coordinator.store import executors, freezes, queued_orders
 from toban_coordinator.store.unresolved_attempts import Named
 from toban_domain.epoch import EpochProof, term_of
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.executor_group import DEFAULT_GROUP
+from toban_domain.incarnation_key import hash_key
 from toban_domain.lease import ExecutorState
 from toban_domain.outcome import AttemptKey, StepResult
 from toban_domain.progress import Progress
@@ -71,6 +74,9 @@ class Introduction:
     reports: Sequence[Report] = ()
     reports_error: TobanError | None = None
     secret_hash: bytes | None = field(default=None, repr=False)
+    # Of its certificate.
+    group: str = DEFAULT_GROUP
+    proves_log_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +165,13 @@ class ExecutorSessions:
         self._claims = EpochClaims(pool=deps.pool, clock=deps.clock)
         self._throttle = LogThrottle()
         self._deaths = DeathClaims(pool=deps.pool, reports=deps.reports)
+        self._groups = GroupAdmission(clock=deps.clock)
 
     async def register(self, intro: Introduction) -> Registered:
         """Inserts a new incarnation and gives it its key.
 
-        Raises INVALID_ARGUMENT, ALREADY_EXISTS, EPOCH_UNPROVEN, and UNAUTHENTICATED for an instance that lives with another secret.
+        Raises INVALID_ARGUMENT, ALREADY_EXISTS, EPOCH_UNPROVEN, UNAUTHENTICATED for an instance that lives with another secret, and
+        PERMISSION_DENIED for what its group does not allow.
         """
         epoch_max = _valid_epoch(intro.epoch_max)
         settings = await self._deps.settings.get()
@@ -173,7 +181,9 @@ class ExecutorSessions:
         if intro.presented is not None or term_of(epoch_max) > self._deps.leader.view().epoch:
             await self._claims.check(_claim(intro, new))
         key = self._deps.ids.token_hex(KEY_BYTES)
-        made = await executors.register(self._deps.pool, new, key_hash=hash_key(key), lease_ms=DEFAULT_LEASE_MS)
+        made = await executors.register(
+            self._deps.pool, new, key_hash=hash_key(key), lease_ms=DEFAULT_LEASE_MS, admit=self._groups.admit
+        )
         if made is None:
             raise TobanError(
                 ErrorCode.ALREADY_EXISTS, f"incarnation {new.incarnation} is registered already; register a new one"
@@ -346,6 +356,11 @@ def _registration(intro: Introduction, *, slots: int) -> executors.Registration:
     for name in ("instance", "node_id", "boot_id", "grpc_host"):
         if not 0 < len(getattr(intro, name)) <= MAX_TEXT:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} must have 1 to {MAX_TEXT} characters")
+    if any(not 0 < len(key) <= MAX_TEXT or len(value) > MAX_TEXT for key, value in intro.labels.items()):
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"a label must have 1 to {MAX_TEXT} characters, and its value at most {MAX_TEXT}",
+        )
     if not 0 < intro.grpc_port <= 65535 or not 0 < slots <= MAX_SLOTS or len(intro.labels) > MAX_LABELS:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, "grpc_port, slots or the number of labels is out of range")
     return executors.Registration(
@@ -361,4 +376,6 @@ def _registration(intro: Introduction, *, slots: int) -> executors.Registration:
         version=intro.version[:MAX_TEXT],
         previous=valid_incarnation(intro.previous) if intro.previous else "",
         secret_hash=intro.secret_hash,
+        group=intro.group,
+        proves_log_key=intro.proves_log_key,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -10,19 +9,14 @@ from uuid import UUID
 
 from cachetools import LRUCache
 
+from toban_coordinator.ports.orders import ExecutorFacts
 from toban_coordinator.store import executors
 from toban_domain.epoch import EpochProof
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.incarnation_key import INCARNATION, KEY, hash_key
 from toban_store.pool import Pool
 
-INCARNATION = "toban-incarnation"
-KEY = "toban-incarnation-key"
 _CACHE_SIZE = 10_000
-
-
-def hash_key(key: str) -> bytes:
-    """What is stored. The key is 32 random bytes, so a plain digest is enough."""
-    return hashlib.sha256(key.encode()).digest()
 
 
 def secret_hash(secret: str) -> bytes | None:
@@ -39,32 +33,39 @@ def valid_incarnation(text: str) -> str:
 
 
 class IncarnationKeys:
-    """Checks keys; a hash never changes, so each is read once. `coordinator` is the incarnation of the process that checks, `sign` signs in its
-    name."""
+    """Checks keys and groups; neither ever changes for an incarnation, so each row is read once. `coordinator` is the incarnation of the process
+    that checks, `sign` signs in its name."""
 
     def __init__(self, *, pool: Pool, coordinator: str, sign: Callable[[EpochProof], bytes]) -> None:
         self._pool = pool
         self._coordinator = coordinator
         self._sign = sign
-        self._hashes: LRUCache[str, bytes] = LRUCache(_CACHE_SIZE)
+        self._known: LRUCache[str, ExecutorFacts] = LRUCache(_CACHE_SIZE)
 
-    async def verified(self, metadata: Mapping[str, str], claimed: str) -> str:
-        """The caller's incarnation, proven by its key and equal to the one that the request claims.
+    async def verified(self, metadata: Mapping[str, str], claimed: str, *, group: str) -> ExecutorFacts:
+        """The caller's incarnation, proven by its key and equal to the one that the request claims; `group` is that of the caller's certificate.
 
-        Raises TobanError UNAUTHENTICATED for a missing or wrong key, INCARNATION_UNKNOWN for one that was never registered here.
+        Raises TobanError UNAUTHENTICATED for a missing or wrong key, INCARNATION_UNKNOWN for one that was never registered here, and
+        PERMISSION_DENIED for an incarnation of another group.
         """
         incarnation = valid_incarnation(metadata.get(INCARNATION, ""))
         if valid_incarnation(claimed) != incarnation:
             raise TobanError(ErrorCode.WRONG_INCARNATION, "the request names another incarnation than its metadata")
         stored = await self._stored(incarnation)
-        if not hmac.compare_digest(stored, hash_key(metadata.get(KEY, ""))):
+        if not hmac.compare_digest(stored.key_hash, hash_key(metadata.get(KEY, ""))):
             raise TobanError(ErrorCode.UNAUTHENTICATED, f"the key of incarnation {incarnation} is wrong")
-        return incarnation
+        if stored.group != group:
+            raise TobanError(
+                ErrorCode.PERMISSION_DENIED,
+                f"incarnation {incarnation} is of executor group {stored.group!r}, and the caller's certificate is of group {group!r}; "
+                "an executor with another certificate registers again after a restart",
+            )
+        return stored
 
-    async def _stored(self, incarnation: str) -> bytes:
-        if (kept := self._hashes.get(incarnation)) is not None:
+    async def _stored(self, incarnation: str) -> ExecutorFacts:
+        if (kept := self._known.get(incarnation)) is not None:
             return kept
-        found = await executors.key_hash(self._pool, incarnation)
+        found = await executors.facts(self._pool, incarnation)
         if isinstance(found, EpochProof):
             # The executor compares it with what it has seen: this PostgreSQL may be a former primary.
             signed = b64encode(self._sign(found)).decode()
@@ -73,5 +74,23 @@ class IncarnationKeys:
                 f"incarnation {incarnation} is not registered; register a new one",
                 detail={"coordinator": self._coordinator, "signed_epoch": signed},
             )
-        self._hashes[incarnation] = found
+        self._known[incarnation] = found
+        return found
+
+
+class KnownExecutors:
+    """`ExecutorDirectory` over PostgreSQL; each incarnation is read once."""
+
+    def __init__(self, *, pool: Pool) -> None:
+        self._pool = pool
+        self._known: LRUCache[str, ExecutorFacts] = LRUCache(_CACHE_SIZE)
+
+    async def find(self, incarnation: str) -> ExecutorFacts:
+        """Its group and what it proves itself with. Raises UNAVAILABLE when there is no such incarnation, StoreError."""
+        if (kept := self._known.get(incarnation)) is not None:
+            return kept
+        found = await executors.facts(self._pool, incarnation)
+        if isinstance(found, EpochProof):
+            raise TobanError(ErrorCode.UNAVAILABLE, f"incarnation {incarnation} is not registered; it gets no orders")
+        self._known[incarnation] = found
         return found

@@ -224,7 +224,7 @@ class LeaseKeeper:
         task.add_done_callback(lambda _: self._pings.pop(incarnation, None))
 
     async def _ask(self, incarnation: str, address: str) -> None:
-        answered = await self._deps.probe.ping(address) == incarnation
+        answered = await self._deps.probe.ping(incarnation, address) == incarnation
         self._unanswered[incarnation] = 0 if answered else self._unanswered[incarnation] + 1
 
     def _forget(self) -> None:

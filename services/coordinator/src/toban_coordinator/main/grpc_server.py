@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from toban_coordinator.adapters.ticket_renewal import TicketRenewal
 from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.breakers import BreakerOperations
@@ -24,6 +25,7 @@ from toban_coordinator.app.incarnation_keys import IncarnationKeys
 from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.oidc_sign_in import OidcRules, OidcSignIn
 from toban_coordinator.app.operations_executors import ExecutorOperations
+from toban_coordinator.app.operations_groups import GroupOperations
 from toban_coordinator.app.operations_hooks import HookOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
 from toban_coordinator.app.operations_limits import LimitOperations
@@ -135,6 +137,12 @@ def _gateway(config: CoordinatorConfig, parts: Coordinator) -> Gateway:
         settings=parts.settings_streams,
         signer=signer,
         verifier=EpochVerifier(parts.connections.tls, config.trust_domain, shared_identity=config.tls_shared_identity),
+        tickets=TicketRenewal(
+            parts.connections.tls,
+            config.trust_domain,
+            shared_identity=config.tls_shared_identity,
+            clock=parts.clock,
+        ),
     )
     return Gateway(deps=deps)
 
@@ -228,6 +236,7 @@ def _operations(parts: Coordinator) -> Operations:
         secrets=SecretOperations(pool=pool, keys=parts.secret_keys),
         breakers=BreakerOperations(pool=pool),
         executors=ExecutorOperations(pool=pool),
+        groups=GroupOperations(pool=pool),
         leader=LeaderOperations(pool=pool, leader=parts.leadership, clock=clock),
         diagnose=Diagnose(
             pool=pool, redis=parts.connections.redis, secret_keys=parts.secret_keys, clock=clock, release=VERSION

@@ -11,6 +11,7 @@ from toban_coordinator.adapters.redis_registry import RedisMirror
 from toban_coordinator.adapters.secret_keys import FileKeys
 from toban_coordinator.app.external_claims import ExternalClaims
 from toban_coordinator.app.fast_path import CurrentFastPath
+from toban_coordinator.app.incarnation_keys import KnownExecutors
 from toban_coordinator.app.order_results import UndeliveredOrders
 from toban_coordinator.app.order_templates import StoredOrderTemplates
 from toban_coordinator.app.secret_values import StoredSecretValues
@@ -91,6 +92,7 @@ class Coordinator:
             queue=UndeliveredOrders(pool=pool),
             templates=StoredOrderTemplates(pool=pool),
             secrets=StoredSecretValues(pool=pool, keys=self.secret_keys),
+            directory=KnownExecutors(pool=pool),
         )
         self.fast_path = CurrentFastPath()
         self.leadership = self._make_leadership(me)

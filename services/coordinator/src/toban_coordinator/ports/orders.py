@@ -35,6 +35,17 @@ TEMPLATE_INVALID = "TEMPLATE_INVALID"
 NOT_SENT = frozenset({ORDER_INVALID, SECRET_UNAVAILABLE, TEMPLATE_INVALID})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorFacts:
+    """What never changes of an incarnation. `proves_log_key`: it proves its key to log-archivers. `secret_hash` is that of its instance's secret."""
+
+    incarnation: str
+    group: str
+    key_hash: bytes = field(repr=False)
+    secret_hash: bytes | None = field(repr=False)
+    proves_log_key: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One incarnation of an executor. `address` is host:port of its WorkerService."""
@@ -178,9 +189,17 @@ class OrderQueue(Protocol):
         ...
 
 
+class ExecutorDirectory(Protocol):
+    """What never changes of incarnations."""
+
+    async def find(self, incarnation: str) -> ExecutorFacts:
+        """Its group and what it proves itself with. Raises UNAVAILABLE when there is no such incarnation, StoreError."""
+        ...
+
+
 class ExecutorProbe(Protocol):
     """A short call to an executor's WorkerService."""
 
-    async def ping(self, address: str) -> str | None:
-        """The incarnation that answers at `address` within 300 ms; None for no answer."""
+    async def ping(self, incarnation: str, address: str) -> str | None:
+        """The incarnation that answers at `address` within 300 ms, with a certificate of the group of `incarnation`; None for no answer."""
         ...

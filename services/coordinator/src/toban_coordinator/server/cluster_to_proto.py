@@ -11,6 +11,7 @@ from toban_coordinator.app.diagnose import Diagnosis
 from toban_coordinator.app.job_reads import ClusterState
 from toban_coordinator.app.operations_secrets import SecretState
 from toban_coordinator.app.operations_settings import SettingState
+from toban_coordinator.store.executor_groups import StoredGroup
 from toban_domain.settings import Settings
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import Row
@@ -38,7 +39,22 @@ def executor_to_pb(row: Row) -> pb.Executor:
         drained=row["drained"],
         drain_reason=row["drain_reason"],
         load=row["load"],
+        group=row["executor_group"],
         **_process(row),
+    )
+
+
+def group_to_pb(group: StoredGroup) -> pb.ExecutorGroup:
+    """A group of executors."""
+    return pb.ExecutorGroup(
+        name=group.rules.name,
+        labels=dict(group.rules.labels),
+        claims=sorted(group.rules.claims),
+        executors=group.executors,
+        instances=group.instances,
+        version=group.version,
+        updated_at=at(group.updated_at),
+        updated_by=group.updated_by,
     )
 
 

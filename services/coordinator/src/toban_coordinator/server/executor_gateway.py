@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from toban_coordinator.adapters.ticket_renewal import TicketRenewal
 from toban_coordinator.app.continuations import Continuations
 from toban_coordinator.app.executor_sessions import ExecutorSessions
-from toban_coordinator.app.incarnation_keys import INCARNATION, IncarnationKeys
+from toban_coordinator.app.incarnation_keys import IncarnationKeys
 from toban_coordinator.app.report_queue import ReportQueue
 from toban_coordinator.app.settings_stream import SettingsStreams
 from toban_coordinator.server.cluster_to_proto import settings_to_pb
@@ -22,10 +23,11 @@ from toban_coordinator.server.executor_messages import (
     report_result,
     time_or_none,
 )
+from toban_domain.incarnation_key import INCARNATION
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayServicer
 from toban_transport.convert import key_from_pb
-from toban_transport.server import metadata
+from toban_transport.server import metadata, peer_group
 from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 
 Context = Any
@@ -42,6 +44,7 @@ class GatewayDeps:
     settings: SettingsStreams
     signer: EpochSigner
     verifier: EpochVerifier
+    tickets: TicketRenewal
 
 
 class Gateway(ExecutorGatewayServicer):
@@ -50,9 +53,10 @@ class Gateway(ExecutorGatewayServicer):
     def __init__(self, *, deps: GatewayDeps) -> None:
         self._deps = deps
 
-    async def Register(self, request: pb.RegisterRequest, _context: Context) -> pb.RegisterResponse:
+    async def Register(self, request: pb.RegisterRequest, context: Context) -> pb.RegisterResponse:
         """Insert a new incarnation and give it its key."""
-        made = await self._deps.sessions.register(introduction_from_pb(request, self._deps.verifier))
+        intro = introduction_from_pb(request, self._deps.verifier, group=peer_group(context))
+        made = await self._deps.sessions.register(intro)
         return pb.RegisterResponse(
             worker_id=made.worker_id,
             incarnation_key=made.key,
@@ -69,7 +73,7 @@ class Gateway(ExecutorGatewayServicer):
         sessions = self._deps.sessions
         # Before the key is looked up: that wait is not the clock's.
         skew = sessions.clock_skew(time_or_none(request.wall_clock))
-        incarnation = await self._deps.keys.verified(metadata(context), request.incarnation)
+        incarnation = await self._proven(context, request.incarnation)
         await sessions.finish_orders(incarnation, {item.order_id: item.result for item in request.order_outcomes})
         heartbeat = heartbeat_from_pb(request, incarnation, skew=skew, verifier=self._deps.verifier)
         return heartbeat_to_pb(await sessions.heartbeat(heartbeat), self._deps.signer)
@@ -78,13 +82,13 @@ class Gateway(ExecutorGatewayServicer):
         self, request: pb.ConfirmContinuationRequest, context: Context
     ) -> pb.ConfirmContinuationResponse:
         """Relay the question to PostgreSQL; a confirmation is a committed grant."""
-        incarnation = await self._deps.keys.verified(metadata(context), request.incarnation)
+        incarnation = await self._proven(context, request.incarnation)
         answer = await self._deps.continuations.ask(question_from_pb(request, incarnation))
         return continuation_to_pb(answer, self._deps.signer)
 
     async def Report(self, request: pb.ReportRequest, context: Context) -> pb.ReportResponse:
         """Commit starts, outcomes and checkpoints."""
-        incarnation = await self._deps.keys.verified(metadata(context), request.incarnation)
+        incarnation = await self._proven(context, request.incarnation)
         reports = [report_from_pb(message) for message in request.reports]
         answers = await self._deps.reports.commit(incarnation, reports) if reports else []
         results = [
@@ -104,7 +108,16 @@ class Gateway(ExecutorGatewayServicer):
         self, _request: pb.WatchSettingsRequest, context: Context
     ) -> AsyncIterator[pb.WatchSettingsResponse]:
         """The settings now and on each change."""
-        given = metadata(context)
-        await self._deps.keys.verified(given, given.get(INCARNATION, ""))
+        await self._proven(context, metadata(context).get(INCARNATION, ""))
         async for settings in self._deps.settings.watch():
             yield settings_to_pb(settings)
+
+    async def RenewLogTickets(self, request: pb.RenewLogTicketsRequest, context: Context) -> pb.RenewLogTicketsResponse:
+        """Tickets of earlier incarnations of the caller's instance, for its present key."""
+        caller = await self._deps.keys.verified(metadata(context), request.incarnation, group=peer_group(context))
+        return pb.RenewLogTicketsResponse(tickets=self._deps.tickets.renew(caller, request.tickets))
+
+    async def _proven(self, context: Context, claimed: str) -> str:
+        """The caller's incarnation, proven by its key and by the group of its certificate."""
+        facts = await self._deps.keys.verified(metadata(context), claimed, group=peer_group(context))
+        return facts.incarnation

@@ -48,8 +48,8 @@ from toban_transport.signed_epoch import EpochSigner, EpochVerifier, read
 MAX_MESSAGE = 500
 
 
-def introduction_from_pb(message: pb.RegisterRequest, verifier: EpochVerifier) -> Introduction:
-    """A new incarnation. Reports that cannot be read do not keep it from its key."""
+def introduction_from_pb(message: pb.RegisterRequest, verifier: EpochVerifier, *, group: str) -> Introduction:
+    """A new incarnation; `group` is that of its certificate. Reports that cannot be read do not keep it from its key."""
     reports: list[Report] = []
     reports_error = None
     try:
@@ -75,6 +75,8 @@ def introduction_from_pb(message: pb.RegisterRequest, verifier: EpochVerifier) -
         reports=reports,
         reports_error=reports_error,
         secret_hash=secret_hash(message.instance_secret),
+        group=group,
+        proves_log_key=message.proves_log_key,
     )
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from toban_coordinator.app.change_runs import ChangeRequest, Rights
 from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.operations_groups import GroupChange
 from toban_coordinator.app.operations_settings import SettingChange
 from toban_coordinator.app.paging import PageRequest
 from toban_coordinator.app.rerun import RerunRequest
@@ -16,6 +17,19 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_transport.convert import timestamp_from_pb
+
+
+def group_change_from_pb(request: pb.SetExecutorGroupRequest) -> GroupChange:
+    """A group as it is to be."""
+    return GroupChange(
+        name=request.name,
+        labels=dict(request.labels),
+        claims=list(request.claims),
+        reason=request.reason,
+        create=request.create,
+        version=request.version,
+        instances=list(request.instances),
+    )
 
 
 def page_from_pb(message: common_pb2.Page) -> PageRequest:

@@ -11,6 +11,7 @@ from toban_coordinator.app.audit_verify import verify_part
 from toban_coordinator.app.breakers import BreakerOperations
 from toban_coordinator.app.diagnose import Diagnose
 from toban_coordinator.app.operations_executors import ExecutorOperations
+from toban_coordinator.app.operations_groups import GroupOperations
 from toban_coordinator.app.operations_leader import LeaderOperations
 from toban_coordinator.app.operations_limits import LimitOperations
 from toban_coordinator.app.operations_secrets import SecretChange, SecretOperations
@@ -19,11 +20,17 @@ from toban_coordinator.server.cluster_to_proto import (
     audit_entry_to_pb,
     diagnosis_to_pb,
     executor_to_pb,
+    group_to_pb,
     secret_to_pb,
     setting_to_pb,
     verified_to_pb,
 )
-from toban_coordinator.server.from_proto import audit_filter_from_pb, page_from_pb, setting_change_from_pb
+from toban_coordinator.server.from_proto import (
+    audit_filter_from_pb,
+    group_change_from_pb,
+    page_from_pb,
+    setting_change_from_pb,
+)
 from toban_coordinator.server.limits_to_proto import limit_details_to_pb, limit_to_pb
 from toban_domain.errors import TobanError
 from toban_observability import metrics
@@ -51,6 +58,7 @@ class OperationsDeps:
     secrets: SecretOperations
     breakers: BreakerOperations
     executors: ExecutorOperations
+    groups: GroupOperations
     leader: LeaderOperations
     diagnose: Diagnose
 
@@ -179,6 +187,25 @@ class Operations(OperationsServicer):
         work = self._deps.secrets.rotate(reason=request.reason, actor=actor_of(context))
         done = await _counted("rotate_secrets", work)
         return pb.RotateSecretsResponse(rotated=done.rotated, key_id=done.key_id, unreadable=done.unreadable)
+
+    async def ListExecutorGroups(
+        self, _request: pb.ListExecutorGroupsRequest, _context: Context
+    ) -> pb.ListExecutorGroupsResponse:
+        """Groups of executors, by name."""
+        return pb.ListExecutorGroupsResponse(groups=[group_to_pb(one) for one in await self._deps.groups.list()])
+
+    async def SetExecutorGroup(self, request: pb.SetExecutorGroupRequest, context: Context) -> pb.ExecutorGroup:
+        """Makes or changes a group; executors have its labels at once."""
+        work = self._deps.groups.set(group_change_from_pb(request), actor_of(context))
+        return group_to_pb(await _counted("set_group", work))
+
+    async def RemoveExecutorGroup(
+        self, request: pb.RemoveExecutorGroupRequest, context: Context
+    ) -> pb.RemoveExecutorGroupResponse:
+        """Deletes a group without executors."""
+        work = self._deps.groups.remove(request.name, reason=request.reason, actor=actor_of(context))
+        await _counted("remove_group", work)
+        return pb.RemoveExecutorGroupResponse()
 
     async def Diagnose(self, _request: pb.DiagnoseRequest, _context: Context) -> pb.Diagnosis:
         """What this coordinator knows about the health of the whole installation."""

@@ -6,14 +6,16 @@ Grants are conditional on the executor's row and not on leadership, so every coo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from toban_coordinator.decide.instance_secret import InstanceRow, same_secret, speaks_for
+from toban_coordinator.ports.orders import ExecutorFacts
 from toban_coordinator.store import orphan_waits
 from toban_domain.epoch import EpochProof
+from toban_domain.executor_group import DEFAULT_GROUP
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.settings import SETTINGS
 from toban_observability.logs import get_logger
@@ -53,6 +55,8 @@ class Registration:
     version: str = ""
     previous: str = ""
     secret_hash: bytes | None = field(default=None, repr=False)
+    group: str = DEFAULT_GROUP
+    proves_log_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,20 +137,33 @@ class Observed:
     last_heartbeat: float
 
 
-async def register(pool: Pool, new: Registration, *, key_hash: bytes, lease_ms: int) -> Registered | None:
+async def _as_it_is(_t: Tx, new: Registration) -> Registration:
+    return new
+
+
+async def register(
+    pool: Pool,
+    new: Registration,
+    *,
+    key_hash: bytes,
+    lease_ms: int,
+    admit: Callable[[Tx, Registration], Awaitable[Registration]] = _as_it_is,
+) -> Registered | None:
     """Insert the row of a new incarnation; None when it is registered already.
 
-    `lease_ms` counts when the setting executor_lease_seconds is not set, or not to a value that is allowed.
+    `admit` decides in the same transaction, and returns what is inserted; what it raises ends it. `lease_ms` counts when the setting
+    executor_lease_seconds is not set, or not to a value that is allowed.
     """
     allowed = SETTINGS["executor_lease_seconds"]
-    params = {name: getattr(new, name) for name in new.__slots__} | {
-        "labels": json.dumps(dict(new.labels)),
-        "key_hash": key_hash,
-        "lease_ms": lease_ms,
-        "least": allowed.minimum,
-        "most": allowed.maximum,
-    }
-    async with autocommit(pool) as t:
+    async with tx(pool) as t:
+        admitted = await admit(t, new)
+        params = {name: getattr(admitted, name) for name in admitted.__slots__} | {
+            "labels": json.dumps(dict(admitted.labels)),
+            "key_hash": key_hash,
+            "lease_ms": lease_ms,
+            "least": allowed.minimum,
+            "most": allowed.maximum,
+        }
         row = await t.fetch_one(_Q.register, params)
     return None if row is None else Registered(**row)
 
@@ -217,14 +234,20 @@ async def proves_secret(pool: Pool, incarnation: str, presented: bytes | None) -
     return any(stored is None or same_secret(stored, presented) for stored in own)
 
 
-async def key_hash(pool: Pool, incarnation: str) -> bytes | EpochProof:
-    """The hash of an incarnation's key, which never changes. When there is no such incarnation: the leader's epoch in the database that says so."""
+async def facts(pool: Pool, incarnation: str) -> ExecutorFacts | EpochProof:
+    """What never changes of an incarnation. When there is no such incarnation: the leader's epoch in the database that says so."""
     async with autocommit(pool) as t:
-        row = await t.fetch_one(_Q.key_hash, {"incarnation": incarnation})
+        row = await t.fetch_one(_Q.facts, {"incarnation": incarnation})
     if row is None:
         raise LookupError("the leader row is missing: run the migrations")
     if row["key_hash"] is not None:
-        return bytes(row["key_hash"])
+        return ExecutorFacts(
+            incarnation=incarnation,
+            group=row["executor_group"],
+            key_hash=bytes(row["key_hash"]),
+            secret_hash=bytes(row["secret_hash"]) if row["secret_hash"] is not None else None,
+            proves_log_key=row["proves_log_key"],
+        )
     return EpochProof(
         cluster_id=row["cluster_id"],
         epoch=row["epoch"],

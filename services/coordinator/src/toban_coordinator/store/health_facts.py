@@ -27,6 +27,7 @@ class Read:
     refused_epochs: Sequence[Row]
     coordinators: Sequence[Row]
     executors: Sequence[Row]
+    executor_groups: Sequence[Row]
     work: Row
     role: RoleFacts
 
@@ -47,6 +48,7 @@ async def read(t: Tx) -> Read:
         refused_epochs=await epoch_claims.refused(t),
         coordinators=await t.fetch_all(_sql.coordinators),
         executors=await t.fetch_all(_sql.executors),
+        executor_groups=await t.fetch_all(_sql.executor_groups),
         work=_one(await t.fetch_one(_sql.work)),
         role=await role_check.read(t, schema="scheduler"),
     )

@@ -57,6 +57,14 @@ SELECT e.worker_id, e.node_id, e.grpc_host || ':' || e.grpc_port AS address, e.s
  ORDER BY e.worker_id
  LIMIT 1000;
 
+-- name: executor_groups
+-- Groups of executors, and how many of each are not off.
+SELECT g.name, g.labels, g.claims,
+       (SELECT count(*) FROM scheduler.executors e WHERE e.executor_group = g.name AND e.state <> 'off')::integer AS executors
+  FROM scheduler.executor_groups g
+ ORDER BY g.name
+ LIMIT 1000;
+
 -- name: work
 -- Events that wait and schedules that failed.
 SELECT (SELECT count(*) FROM (SELECT 1 FROM scheduler.events LIMIT 10000) AS e)::integer AS events,

@@ -19,6 +19,7 @@ ROW_TABLES: Mapping[str, str] = {
     "orphan_results": "history_retention_days",
     "schedules_deleted": "history_retention_days",
     "executors": "history_retention_days",
+    "executor_instances": "history_retention_days",
     "coordinators": "history_retention_days",
     "user_sessions": "history_retention_days",
     "api_tokens": "history_retention_days",

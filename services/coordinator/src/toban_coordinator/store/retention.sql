@@ -108,6 +108,18 @@ WITH old AS (
 )
 DELETE FROM scheduler.executors e USING old WHERE e.incarnation = old.incarnation
 
+-- name: executor_instances
+-- Forgets which group an instance belongs to, when nothing else is left of it.
+WITH old AS (
+    SELECT i.instance
+      FROM scheduler.executor_instances i
+     WHERE i.registered_at < now() - make_interval(days => %(days)s::integer)
+       AND NOT EXISTS (SELECT 1 FROM scheduler.executors e WHERE e.instance = i.instance)
+     LIMIT %(limit)s::integer
+       FOR UPDATE SKIP LOCKED
+)
+DELETE FROM scheduler.executor_instances i USING old WHERE i.instance = old.instance
+
 -- name: coordinators
 -- Forgets coordinators that have stopped or were lost.
 WITH old AS (

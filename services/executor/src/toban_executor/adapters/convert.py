@@ -309,6 +309,14 @@ def ticket_from_bytes(body: bytes) -> common_pb2.LogTicket:
     return common_pb2.LogTicket.FromString(body)
 
 
+def key_of_ticket(ticket: common_pb2.LogTicket) -> bytes:
+    """The hash of the key that a log ticket asks for; empty for one that asks for none, or cannot be read."""
+    try:
+        return common_pb2.LogTicketBody.FromString(ticket.body).key_hash
+    except DecodeError:
+        return b""
+
+
 def _nanoseconds(moment: datetime) -> int:
     delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (delta.days * 86_400 + delta.seconds) * 10**9 + delta.microseconds * 1000

@@ -5,6 +5,7 @@ from typing import Any
 
 from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.incarnation_key import hash_key, key_metadata
 from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_executor.adapters.convert import (
@@ -32,7 +33,9 @@ from toban_executor.ports.coordinator import (
     SignedEpoch,
     Target,
 )
+from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2
+from toban_proto.v1.common_pb2 import LogTicket
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
 from toban_runtime.clock import Clock
 from toban_transport.channel import ChannelPool
@@ -46,9 +49,12 @@ STREAM_SECONDS = 3600.0
 MAX_HEARTBEAT_SECONDS = 1.0
 # A lease has room for so many calls without an answer: half of them after the last heartbeat that it has time for.
 CALLS_PER_LEASE = 6
+RENEWED_TICKETS = 200
+"""So many log tickets one request may have."""
 AVOID_SECONDS = 10.0
 """So long a coordinator that did not answer in time is called last."""
 
+_log = get_logger(__name__)
 _TRY_ANOTHER = frozenset(
     {
         ErrorCode.UNAVAILABLE,
@@ -102,7 +108,9 @@ class CoordinatorClient:
         self._clock = clock
         self._heartbeat_seconds = MAX_HEARTBEAT_SECONDS
         self._incarnation = incarnation
-        self._metadata: tuple[tuple[str, str], ...] = ()
+        # Of calls that prove the incarnation, to log-archivers too, and the hash of its key; empty before the registration.
+        self.metadata: tuple[tuple[str, str], ...] = ()
+        self.key_hash = b""
         self._subleader = ""
 
     async def register(
@@ -128,6 +136,7 @@ class CoordinatorClient:
             ready_slots=identity.ready_slots,
             reports=[report_to_pb(report) for report in reports],
             instance_secret=identity.instance_secret,
+            proves_log_key=True,
         )
         answer = await self._replicas.call(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
         self.authenticate(answer.incarnation_key)
@@ -148,7 +157,8 @@ class CoordinatorClient:
 
     def authenticate(self, key: str) -> None:
         """Later calls carry this key of the incarnation."""
-        self._metadata = (("toban-incarnation", self._incarnation), ("toban-incarnation-key", key))
+        self.metadata = key_metadata(self._incarnation, key)
+        self.key_hash = hash_key(key)
 
     async def attest_death(self, instance_secret: str, *, nonce: int) -> Sequence[str]:
         """Say as witness that nothing is left of this incarnation, and that its outcomes are committed; the known log-archivers.
@@ -163,7 +173,7 @@ class CoordinatorClient:
             nonce=nonce,
         )
         answer = await self._replicas.call(
-            lambda stub: unary(stub.Heartbeat, request, timeout=self._heartbeat_seconds, metadata=self._metadata)
+            lambda stub: unary(stub.Heartbeat, request, timeout=self._heartbeat_seconds, metadata=self.metadata)
         )
         return tuple(answer.log_archivers)
 
@@ -176,7 +186,7 @@ class CoordinatorClient:
 
         async def ask(stub: Any) -> Any:
             try:
-                found = await unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self._metadata)
+                found = await unary(stub.Heartbeat, message, timeout=self._heartbeat_seconds, metadata=self.metadata)
             except TobanError as error:
                 if error.code is ErrorCode.INCARNATION_UNKNOWN:
                     _check_generation(signed_epoch_of_detail(error), request.signed_epoch)
@@ -207,7 +217,7 @@ class CoordinatorClient:
         """Ask one coordinator. What it grants below a generation of before counts for nothing. Raises TobanError."""
         message = continuation_to_pb(question, self._incarnation)
         stub = self._replicas.stub(target.address)
-        answer = await unary(stub.ConfirmContinuation, message, timeout=timeout, metadata=self._metadata)
+        answer = await unary(stub.ConfirmContinuation, message, timeout=timeout, metadata=self.metadata)
         _check_generation(signed_epoch_from_pb(answer.signed_epoch), question.signed_epoch)
         return continuation_answer_from_pb(answer)
 
@@ -215,15 +225,32 @@ class CoordinatorClient:
         """The settings now and on each change, from one coordinator; the next call goes to the next one. Raises TobanError."""
         method = self._replicas.next_for_stream().WatchSettings
         request = coordinator_pb2.WatchSettingsRequest(known_version=known_version)
-        async for message in stream(method, request, timeout=STREAM_SECONDS, metadata=self._metadata):
+        async for message in stream(method, request, timeout=STREAM_SECONDS, metadata=self.metadata):
             yield settings_from_pb(message)
+
+    async def renew_log_tickets(self, tickets: Sequence[LogTicket]) -> list[LogTicket | None]:
+        """Tickets of earlier incarnations of this instance, for the key of this one; None for one that is refused. Raises TobanError."""
+        found: list[LogTicket | None] = []
+        for begin in range(0, len(tickets), RENEWED_TICKETS):
+            part = tickets[begin : begin + RENEWED_TICKETS]
+            request = coordinator_pb2.RenewLogTicketsRequest(incarnation=self._incarnation, tickets=part)
+
+            async def ask(stub: Any, request: Any = request) -> Any:
+                return await unary(stub.RenewLogTickets, request, timeout=REPORT_SECONDS, metadata=self.metadata)
+
+            answer = await self._replicas.call(ask)
+            for renewed in answer.tickets:
+                if renewed.refusal:
+                    _log.error("log ticket not renewed", why=renewed.refusal)
+                found.append(None if renewed.refusal else renewed.ticket)
+        return found
 
     async def store_checkpoint(self, key: AttemptKey, seq: int, value_json: str) -> bool:
         """Store what a live attempt keeps for the next one; False when the run has gone on without it. Raises TobanError."""
         checkpoint = coordinator_pb2.Checkpoint(key=key_to_pb(key), seq=seq, value_json=value_json)
         request = coordinator_pb2.ReportRequest(incarnation=self._incarnation, checkpoints=[checkpoint])
         answer = await self._replicas.call(
-            lambda stub: unary(stub.Report, request, timeout=REPORT_SECONDS, metadata=self._metadata)
+            lambda stub: unary(stub.Report, request, timeout=REPORT_SECONDS, metadata=self.metadata)
         )
         if not answer.checkpoints:
             raise TobanError(
@@ -237,7 +264,7 @@ class CoordinatorClient:
             incarnation=self._incarnation, reports=[report_to_pb(report) for report in reports], keeps_refused=True
         )
         answer = await self._replicas.call(
-            lambda stub: unary(stub.Report, request, timeout=REPORT_SECONDS, metadata=self._metadata)
+            lambda stub: unary(stub.Report, request, timeout=REPORT_SECONDS, metadata=self.metadata)
         )
         return [
             ReportAnswer(key_from_pb(result.key), result.seq, result.result, result.message)

@@ -190,18 +190,19 @@ def _remote_loops(own: OwnSteps, reporter: OutcomeReporter, clock: Clock) -> lis
 def _connect(config: ExecutorConfig, prepared: Prepared, make: Factories) -> _Outside:
     tls = TlsFiles(config.tls_dir)
     channels = make.channels(tls=tls, trust_domain=config.trust_domain)
+    gateway = make.gateway(
+        channels=channels,
+        addresses=config.coordinators,
+        incarnation=prepared.guards.incarnation,
+        clock=make.clock,
+    )
     return _Outside(
         tls=tls,
         channels=channels,
         journal=make.journal(prepared.state_dir / "journal.sqlite3"),
         guards=make.guards(guards=prepared.guards, clock=make.clock),
-        gateway=make.gateway(
-            channels=channels,
-            addresses=config.coordinators,
-            incarnation=prepared.guards.incarnation,
-            clock=make.clock,
-        ),
-        archivers=make.archivers(channels=channels, addresses=config.log_archivers),
+        gateway=gateway,
+        archivers=make.archivers(channels=channels, addresses=config.log_archivers, keys=gateway),
     )
 
 

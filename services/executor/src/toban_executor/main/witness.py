@@ -83,7 +83,8 @@ async def _run(credentials: WitnessCredentials, state_dir: Path, *, proven: bool
     try:
         async with asyncio.timeout(seconds):
             archivers = await witness.run()
-            await _ship(journal, ArchiverClient(channels=channels, addresses=archivers or credentials.log_archivers))
+            known = archivers or credentials.log_archivers
+            await _ship(journal, ArchiverClient(channels=channels, addresses=known, keys=gateway))
     except TimeoutError:
         _log.error("the witness of a dead executor gave up; what is left is for the next start", seconds=seconds)
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from toban_domain.errors import TobanError
+from toban_domain.incarnation_key import KEY, hash_key
 from toban_domain.outcome import AttemptKey
 from toban_log_archiver.app.append_session import (
     Admitted,
@@ -28,7 +29,8 @@ from toban_proto.v1.logs_pb2 import AppendRequest, AppendResponse, ChunkRefusal,
 from toban_proto.v1.logs_pb2_grpc import LogIngestServicer, add_LogIngestServicer_to_server
 from toban_runtime.clock import Clock
 from toban_transport.convert import key_to_pb
-from toban_transport.log_ticket import TicketVerifier
+from toban_transport.log_ticket import TicketHolder, TicketVerifier, check_holder
+from toban_transport.server import metadata, peer_group
 
 add_to_server = add_LogIngestServicer_to_server
 """What a server's `add` takes beside a LogIngest."""
@@ -65,6 +67,8 @@ class LogIngest(LogIngestServicer):
     async def Append(self, request_iterator: AsyncIterator[AppendRequest], context: Any) -> None:  # type: ignore[override]
         """Stores chunks and seals. A StoreError ends the call (UNAVAILABLE): send what is not acknowledged again."""
         session = self._new_session()
+        key = metadata(context).get(KEY, "")
+        holder = TicketHolder(key_hash=hash_key(key) if key else b"", group=peer_group(context))
         submitted: asyncio.Queue[_Open | None] = asyncio.Queue()
         room = asyncio.Semaphore(MAX_OPEN_REQUESTS)
 
@@ -72,7 +76,7 @@ class LogIngest(LogIngestServicer):
             try:
                 async for request in request_iterator:
                     await room.acquire()
-                    admitted = await session.admit(self._translated(request))
+                    admitted = await session.admit(self._translated(request, holder))
                     done = await self._writer.submit(admitted.work)
                     submitted.put_nowait(_Open(request.request_id, admitted, done))
             finally:
@@ -89,16 +93,17 @@ class LogIngest(LogIngestServicer):
             receiver.cancel()
             await asyncio.gather(receiver, return_exceptions=True)
 
-    def _translated(self, request: AppendRequest) -> SentRequest:
+    def _translated(self, request: AppendRequest, holder: TicketHolder) -> SentRequest:
         return SentRequest(
-            tickets=[self._ticket(ticket) for ticket in request.tickets],
+            tickets=[self._ticket(ticket, holder) for ticket in request.tickets],
             chunks=[chunk_from_pb(chunk) for chunk in request.chunks],
             seals=[SentSeal(AttemptKey(seal.run_id, seal.token), seal.last_seq) for seal in request.seals],
         )
 
-    def _ticket(self, ticket: LogTicket) -> Ticket | BadTicket:
+    def _ticket(self, ticket: LogTicket, holder: TicketHolder) -> Ticket | BadTicket:
         try:
             body = self._verifier.verify(ticket, now=self._clock.wall())
+            check_holder(body, holder)
         except TobanError as error:
             return BadTicket(claimed=_claimed_key(ticket), code=error.code.value, message=error.message)
         return Ticket(

@@ -34,6 +34,20 @@ class Executor(Answer):
     disk_free_bytes: int
     certificate_not_after: datetime | None
     load: float
+    group: str = Field(description="The group that its certificate names.")
+
+
+class ExecutorGroup(Answer):
+    """A group of executors."""
+
+    name: str
+    labels: dict[str, str] = Field(description="Labels that each of its executors has.")
+    claims: list[str] = Field(description="Labels whose values an executor may choose; `*` = all.")
+    executors: int = Field(description="Executors that are not off.")
+    instances: int = Field(description="Instances that belong to the group.")
+    version: int
+    updated_at: datetime | None
+    updated_by: str
 
 
 class Member(Answer):
@@ -186,6 +200,12 @@ class Executors(Answer):
     """Executors by number."""
 
     executors: list[Executor]
+
+
+class ExecutorGroups(Answer):
+    """Groups of executors by name."""
+
+    groups: list[ExecutorGroup]
 
 
 class Settings(Answer):

@@ -13,6 +13,8 @@ from toban_admin_web.views.api.answers_cluster import (
     Cluster,
     Diagnosis,
     Executor,
+    ExecutorGroup,
+    ExecutorGroups,
     Executors,
     NewLeader,
     RotatedSecrets,
@@ -96,6 +98,18 @@ class Signal(Reason):
     ttl_seconds: int = Field(60, ge=1, le=MAX_INT32, description="How long it holds unless it is repeated.")
 
 
+class GroupRules(Reason):
+    """A whole group of executors."""
+
+    labels: dict[str, str] = Field(default_factory=dict, description="Labels that each of its executors has.")
+    claims: list[str] = Field(
+        default_factory=list, description="Labels whose values an executor may choose; `*` = all."
+    )
+    instances: list[str] = Field(
+        default_factory=list, description="Instances that pass to the group; their executors must be off."
+    )
+
+
 class SecretValue(Reason):
     """The value of a secret. No answer ever has it."""
 
@@ -122,6 +136,20 @@ def _setting(call: Call) -> Answer:
     raise TobanError(ErrorCode.NOT_FOUND, f"there is no setting {wanted!r}; GET /api/v1/settings lists them")
 
 
+def _group(call: Call) -> Answer:
+    wanted = call.path["name"]
+    for group in call.ask(ExecutorGroups, {}).groups:
+        if group.name == wanted:
+            return group
+    message = f"there is no executor group {wanted!r}; GET /api/v1/executor-groups lists them"
+    raise TobanError(ErrorCode.NOT_FOUND, message)
+
+
+def _set_group(call: Call) -> Answer:
+    condition = {"create": call.expected == 0, "version": call.expected or 0}
+    return call.ask(ExecutorGroup, {**call.fields(), **condition})
+
+
 def _set_setting(call: Call) -> Answer:
     return call.ask(Setting, {**call.path, **dict(call.body), "version": call.expected})
 
@@ -145,6 +173,26 @@ ENDPOINTS = (
         route="GET /cluster/diagnosis", summary="What is wrong in the installation, with remedies.", answer=Diagnosis
     ),
     Endpoint(route="POST /cluster/demote", summary="Makes another coordinator lead.", body=Demote, answer=NewLeader),
+    Endpoint(route="GET /executor-groups", summary="Groups of executors.", answer=ExecutorGroups),
+    Endpoint(
+        route="GET /executor-groups/{name}",
+        summary="One group of executors.",
+        answer=ExecutorGroup,
+        tagged=True,
+        handle=_group,
+    ),
+    Endpoint(
+        route="PUT /executor-groups/{name}",
+        summary="Changes a group of executors; with `If-None-Match: *` makes one.",
+        body=GroupRules,
+        answer=ExecutorGroup,
+        conditional=True,
+        tagged=True,
+        handle=_set_group,
+    ),
+    Endpoint(
+        route="DELETE /executor-groups/{name}", summary="Removes a group of executors.", query=Reason, answer=Done
+    ),
     Endpoint(route="GET /settings", summary="All settings.", answer=Settings),
     Endpoint(route="GET /settings/{name}", summary="One setting.", answer=Setting, tagged=True, handle=_setting),
     Endpoint(

@@ -12,6 +12,7 @@ from toban_coordinator.decide.diagnose.database import (
     standbys,
     unreachable,
 )
+from toban_coordinator.decide.diagnose.executor_groups import GroupFacts, executor_groups
 from toban_coordinator.decide.diagnose.fleet import (
     CoordinatorFacts,
     ExecutorFacts,
@@ -30,6 +31,7 @@ __all__ = [
     "CoordinatorFacts",
     "ExecutorFacts",
     "Finding",
+    "GroupFacts",
     "LeaderFacts",
     "MigrationFacts",
     "RedisFacts",
@@ -39,6 +41,7 @@ __all__ = [
     "certificate",
     "coordinators",
     "epochs",
+    "executor_groups",
     "executors",
     "leader",
     "migrations",
