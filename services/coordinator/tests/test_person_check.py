@@ -83,7 +83,9 @@ class World:
         """The admission, or the code of the refusal."""
         given = {CREDENTIAL: secret} if secret else {}
         try:
-            return await self.check.admit(method, caller=Caller("192.0.2.7", service), about=request, given=given)
+            return await self.check.admit(
+                method, caller=Caller("192.0.2.7", service), about=lambda: request, given=given
+            )
         except TobanError as error:
             return error.code
 
@@ -133,6 +135,22 @@ async def test_without_a_person(world: World) -> None:
         assert await world.ask(method, secret="stale") is None
     assert await world.ask("/toban_proto.v1.Peer/Ping", service="coordinator") is None
     assert await world.ask("/toban_proto.v1.ExternalWork/Claim", service="external-worker") is None
+
+
+async def test_the_request_is_parsed_only_for_a_person_with_the_role(world: World) -> None:
+    def parse() -> Any:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, "no request of its type")
+
+    async def code(secret: str) -> ErrorCode:
+        given = {CREDENTIAL: secret} if secret else {}
+        with pytest.raises(TobanError) as caught:
+            await world.check.admit(CONTROL + "Apply", caller=Caller("", "admin-web"), about=parse, given=given)
+        return caught.value.code
+
+    assert await code("") is ErrorCode.UNAUTHENTICATED
+    assert await code("made up") is ErrorCode.UNAUTHENTICATED
+    assert await code(await world.user("bob", ("allow", "viewer", OPS))) is ErrorCode.PERMISSION_DENIED
+    assert await code(await world.user("eve", ("allow", "editor", OPS))) is ErrorCode.INVALID_ARGUMENT
 
 
 async def test_a_rule_for_some_jobs_is_for_those_only(world: World) -> None:
