@@ -141,16 +141,13 @@ async def test_the_request_is_parsed_only_for_a_person_with_the_role(world: Worl
     def parse() -> Any:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, "no request of its type")
 
-    async def code(secret: str) -> ErrorCode:
-        given = {CREDENTIAL: secret} if secret else {}
-        with pytest.raises(TobanError) as caught:
-            await world.check.admit(CONTROL + "Apply", caller=Caller("", "admin-web"), about=parse, given=given)
-        return caught.value.code
-
-    assert await code("") is ErrorCode.UNAUTHENTICATED
-    assert await code("made up") is ErrorCode.UNAUTHENTICATED
-    assert await code(await world.user("bob", ("allow", "viewer", OPS))) is ErrorCode.PERMISSION_DENIED
-    assert await code(await world.user("eve", ("allow", "editor", OPS))) is ErrorCode.INVALID_ARGUMENT
+    viewer, editor = (
+        await world.user("bob", ("allow", "viewer", OPS)),
+        await world.user("eve", ("allow", "editor", OPS)),
+    )
+    refusals = ((viewer, ErrorCode.PERMISSION_DENIED), (editor, ErrorCode.INVALID_ARGUMENT))
+    for secret, code in (("", ErrorCode.UNAUTHENTICATED), ("made up", ErrorCode.UNAUTHENTICATED), *refusals):
+        assert await world.ask(CONTROL + "Apply", parse, secret=secret) is code
 
 
 async def test_a_rule_for_some_jobs_is_for_those_only(world: World) -> None:

@@ -6,7 +6,7 @@ that nothing of a caller who may not make the call is parsed.
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NoReturn, Protocol
@@ -44,6 +44,8 @@ _open = metrics.gauge("toban_rpc_open", "RPCs in progress on this server.", ("me
 
 # A stream ends this long after its person lost the right to it, seconds, plus what the check itself takes.
 RECHECK_SECONDS = 1.0
+# A stream without a person ends this long after its certificate came onto the deny-list. Longer, since services keep many.
+DENIED_SECONDS = 10.0
 
 
 class Admission(Protocol):
@@ -77,7 +79,7 @@ class Policy:
     """What all calls of one server are measured against. `shared`: certificates that services have in common are good here.
 
     `refusals` keeps a caller that is refused again and again, as one with a wrong certificate is, from filling the log.
-    `people` decides about persons where there are accounts.
+    `people` decides about persons where there are accounts. `denied` has the serial numbers of certificates that are refused.
     """
 
     trust_domain: str
@@ -87,6 +89,7 @@ class Policy:
     shared: bool = False
     refusals: LogThrottle = field(default_factory=LogThrottle)
     people: PersonCheck | None = None
+    denied: Callable[[], Collection[int]] = frozenset
 
 
 class UndecodableRequest(TobanError):
@@ -149,10 +152,14 @@ class _Guard:
         async def work(received: Any, context: Any) -> None:
             request = self._requested(received)
             admission = await self._admit_person(request, context)
-            if admission is None:
-                await produce(request, context)
-            else:
-                await _while_allowed(admission, produce(request, context))
+
+            async def recheck() -> None:
+                certificate_seconds(context, self._policy.clock.wall(), self._policy.denied())
+                if admission is not None:
+                    await admission.recheck()
+
+            every = DENIED_SECONDS if admission is None else RECHECK_SECONDS
+            await _while_allowed(recheck, every, produce(request, context))
 
         async def handle(received: Any, context: Any) -> None:
             await self._run(context, lambda: work(received, context))
@@ -228,6 +235,7 @@ class _Guard:
             shared=policy.shared,
             streaming=self._streaming,
             now=policy.clock.wall(),
+            denied=policy.denied(),
         )
         try:
             async with asyncio.timeout(bound) as limit:
@@ -274,12 +282,12 @@ async def _write_all(answers: AsyncIterator[Any], context: Any) -> None:
         await context.write(answer)
 
 
-async def _while_allowed(admission: Admission, work: Awaitable[None]) -> None:
-    """Ends a stream when its person may not go on."""
+async def _while_allowed(recheck: Callable[[], Awaitable[None]], every: float, work: Awaitable[None]) -> None:
+    """Ends a stream when its person or its certificate may not go on; asks each `every` seconds."""
     task = asyncio.ensure_future(work)
     try:
-        while not (await asyncio.wait({task}, timeout=RECHECK_SECONDS))[0]:
-            await admission.recheck()
+        while not (await asyncio.wait({task}, timeout=every))[0]:
+            await recheck()
         await task
     finally:
         if not task.done():
