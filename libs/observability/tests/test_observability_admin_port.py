@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import urllib.request
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,6 +14,25 @@ from toban_observability.admin_port import AdminPort
 from toban_observability.admin_thread import AdminThread
 from toban_observability.health import Check, report
 
+FLOOD = """
+import socket, sys, time
+open_ = []
+while True:
+    time.sleep(0.001)
+    sock = socket.socket()
+    sock.setblocking(False)
+    sock.connect_ex(("127.0.0.1", int(sys.argv[1])))
+    open_.append(sock)
+    if len(open_) == 550:
+        print("full", flush=True)
+    if len(open_) >= 600:
+        open_.pop(0).close()
+"""
+
+
+def closed(reason: str) -> float:
+    return metrics.REGISTRY.get_sample_value("toban_admin_port_closed_total", {"reason": reason}) or 0.0
+
 
 class Served:
     """A running admin port with a health document that the test sets."""
@@ -21,6 +41,12 @@ class Served:
         self.checks: dict[str, Check] = {"postgresql": Check("ok", 0.3)}
         self.broken = False
         self.port = 0
+        self.served: AdminPort | None = None
+
+    @property
+    def admin(self) -> AdminPort:
+        assert self.served is not None
+        return self.served
 
     def health(self) -> dict[str, Any]:
         if self.broken:
@@ -46,7 +72,7 @@ async def served() -> AsyncIterator[Served]:
     """An admin port on a free port."""
     site = Served()
     port = AdminPort("127.0.0.1", 0, site.health)
-    site.port = await port.start()
+    site.served, site.port = port, await port.start()
     yield site
     await port.stop()
 
@@ -113,23 +139,89 @@ async def test_large_headers_are_refused(served: Served) -> None:
     assert (await served.raw(request)).startswith(b"HTTP/1.1 431")
 
 
-async def test_slow_requests_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_port, "REQUEST_SECONDS", 0.05)
-    assert (await served.raw(b"GET /livez HTTP/1.1\r\n")).startswith(b"HTTP/1.1 408")
+async def test_many_headers_are_refused(served: Served) -> None:
+    request = b"GET /livez HTTP/1.1\r\n" + b"X: a\r\n" * (admin_port.MAX_HEADER_BYTES // 6)
+    assert (await served.raw(request)).startswith(b"HTTP/1.1 431")
 
 
-async def test_too_many_connections_are_closed_and_the_port_recovers(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(admin_port, "MAX_CONNECTIONS", 2)
-    held = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
-    assert await served.raw(b"") == b""
+@pytest.mark.parametrize(
+    ("bound", "sent"), [("LINE_SECONDS", b"GET /livez"), ("REQUEST_SECONDS", b"GET /livez HTTP/1.1\r\nX: a\r\n")]
+)
+async def test_slow_requests_end(served: Served, monkeypatch: pytest.MonkeyPatch, bound: str, sent: bytes) -> None:
+    before = closed("slow")
+    monkeypatch.setattr(admin_port, bound, 0.05)
+    assert (await served.raw(sent)).startswith(b"HTTP/1.1 408")
+    assert closed("slow") == before + 1
+
+
+def test_a_request_line_has_a_second() -> None:
+    assert admin_port.LINE_SECONDS == 1.0
+    assert admin_port.MAX_CONNECTIONS > 3 * admin_port.BACKLOG, "turns of the event loop until a request is read"
+
+
+async def test_a_client_that_reads_nothing_does_not_stay(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_port, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(metrics, "exposition", lambda: b"a" * 50_000_000)
+    _, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    before = closed("slow")
+    while closed("slow") == before or served.admin.connections:  # noqa: ASYNC110  (the port has no signal for it)
+        await asyncio.sleep(0.01)
+    writer.transport.abort()
+
+
+async def test_silent_connections_do_not_hold_the_port(served: Served) -> None:
+    """Each /livez that fails brings the process closer to its restart."""
+    held = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(admin_port.MAX_CONNECTIONS + 80)]
+    for _ in range(22):
+        assert await served.get("/livez") == (200, "ok\n")
+    assert await held[0][0].read() == b"", "the oldest was closed"
     for _, writer in held:
+        writer.transport.abort()
+
+
+async def test_a_stream_of_silent_connections_does_not_hold_the_port(served: Served) -> None:
+    """From a process of its own: up to a thousand connections a second, more of them open at a time than the port keeps."""
+    flood = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", FLOOD, str(served.port), stdout=asyncio.subprocess.PIPE
+    )
+    assert flood.stdout is not None
+    await flood.stdout.readline()
+    try:
+        for _ in range(22):
+            async with asyncio.timeout(10):
+                assert await served.get("/livez") == (200, "ok\n")
+    finally:
+        flood.kill()
+        await flood.wait()
+
+
+async def test_the_oldest_without_a_request_makes_room(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_port, "MAX_CONNECTIONS", 2)
+    before = closed("displaced")
+    first, second = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
+    third = await asyncio.open_connection("127.0.0.1", served.port)
+    assert await first[0].read() == b""
+    for reader, writer in (second, third):
         writer.write(b"GET /livez HTTP/1.1\r\n\r\n")
-    for reader, writer in held:
         assert (await reader.read()).startswith(b"HTTP/1.1 200")
         writer.close()
+    first[1].close()
+    assert closed("displaced") == before + 1
     assert (await served.get("/livez"))[0] == 200
+
+
+async def test_clients_that_read_nothing_make_room_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_port, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(metrics, "exposition", lambda: b"a" * 50_000_000)
+    held = [await asyncio.open_connection("127.0.0.1", served.port, limit=1) for _ in range(2)]
+    for _, writer in held:
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    for reader, _ in held:
+        assert await reader.read(1) == b"H"
+    assert await served.get("/livez") == (200, "ok\n")
+    for _, writer in held:
+        writer.transport.abort()
 
 
 async def test_stop_ends_open_connections() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -20,6 +21,7 @@ from toban_transport.authz import ADMIN_WEB, METHOD_RULES
 from toban_transport.call_context import set_caller
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream, unary
+from toban_transport.errors import from_rpc_error
 from toban_transport.server import actor_of, build_server
 from toban_transport.tls import TlsFiles
 
@@ -32,6 +34,7 @@ class Reader(rpc.JobReaderServicer):
     def __init__(self) -> None:
         self.left = asyncio.Event()
         self.by_command: Any = None
+        self.channel: Any = None
 
     async def ListJobs(self, request: Any, context: Any) -> Any:
         return pb.ListJobsResponse(jobs=[pb.Job(name=actor_of(context)), pb.Job(name="hidden")])
@@ -68,7 +71,7 @@ class People:
         self.admission = Admission()
         self.callers: list[Caller] = []
 
-    async def admit(self, method: str, *, caller: Caller, about: Any, given: Mapping[str, str]) -> Any:
+    async def admit(self, method: str, *, caller: Caller, about: Callable[[], Any], given: Mapping[str, str]) -> Any:
         assert caller == CALLER.get()
         self.callers.append(caller)
         assert method.startswith("/toban_proto.v1.JobReader/")
@@ -87,6 +90,7 @@ async def site(tls: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]
     pools = {name: ChannelPool(tls=TlsFiles(tls / name), trust_domain=DOMAIN) for name in ("admin-web", "admin-cli")}
     stubs = {name: pool.stub(rpc.JobReaderStub, f"127.0.0.1:{port}", "coordinator") for name, pool in pools.items()}
     reader.by_command = stubs["admin-cli"]
+    reader.channel = pools["admin-web"].get(f"127.0.0.1:{port}", "coordinator")
     yield stubs["admin-web"], people, reader
     for pool in pools.values():
         await pool.close()
@@ -181,3 +185,12 @@ async def test_a_method_for_people_without_a_rule_stops_the_start_also_without_a
     server.add(rpc.add_PeerServicer_to_server, rpc.PeerServicer())
     with pytest.raises(TobanError, match=r"no rule in PERSON_RULES for /toban_proto\.v1\.Peer/Ping; add one"):
         await server.start("127.0.0.1", 0)
+
+
+async def test_the_person_is_decided_before_the_request_is_parsed(site: Any) -> None:
+    _, _, reader = site
+    call = reader.channel.unary_unary("/toban_proto.v1.JobReader/ListJobs")
+    for metadata, code in (((), ErrorCode.UNAUTHENTICATED), (GOOD, ErrorCode.INVALID_ARGUMENT)):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(b"\xff" * 100, timeout=20, metadata=metadata)
+        assert from_rpc_error(caught.value).code is code

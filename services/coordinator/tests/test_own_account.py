@@ -51,7 +51,7 @@ class World:
     async def call(self, secret: str, method: str, request: Any = None, *, service: str = "admin-web") -> Any:
         given = {CREDENTIAL: secret, ADDRESS: HERE} if secret else {}
         admission = await self._check.admit(
-            f"/toban_proto.v1.Accounts/{method}", caller=Caller(HERE, service), about=request, given=given
+            f"/toban_proto.v1.Accounts/{method}", caller=Caller(HERE, service), about=lambda: request, given=given
         )
         set_actor(CLI if admission is None else admission.actor)
         return await getattr(self._service, method)(request, None)

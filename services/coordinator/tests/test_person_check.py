@@ -83,7 +83,8 @@ class World:
         """The admission, or the code of the refusal."""
         given = {CREDENTIAL: secret} if secret else {}
         try:
-            return await self.check.admit(method, caller=Caller("192.0.2.7", service), about=request, given=given)
+            about = request if callable(request) else lambda: request
+            return await self.check.admit(method, caller=Caller("192.0.2.7", service), about=about, given=given)
         except TobanError as error:
             return error.code
 
@@ -133,6 +134,13 @@ async def test_without_a_person(world: World) -> None:
         assert await world.ask(method, secret="stale") is None
     assert await world.ask("/toban_proto.v1.Peer/Ping", service="coordinator") is None
     assert await world.ask("/toban_proto.v1.ExternalWork/Claim", service="external-worker") is None
+
+
+async def test_the_request_is_parsed_only_for_a_person_with_the_role(world: World) -> None:
+    asked, given = world.ask, {role: await world.user(role, ("allow", role, OPS)) for role in ("viewer", "editor")}
+    assert await asked(CONTROL + "Apply", pytest.fail) is ErrorCode.UNAUTHENTICATED
+    assert await asked(CONTROL + "Apply", pytest.fail, secret=given["viewer"]) is ErrorCode.PERMISSION_DENIED
+    assert allowed(await asked(CONTROL + "Apply", pb.ApplyRequest, secret=given["editor"]))
 
 
 async def test_a_rule_for_some_jobs_is_for_those_only(world: World) -> None:

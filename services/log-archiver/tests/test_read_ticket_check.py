@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ async def test_a_read_of_what_is_stored_may_outlast_its_ticket(tls: Path) -> Non
         follow: await check.admit(
             READ,
             caller=Caller("127.0.0.1", "admin-cli"),
-            about=logs_pb2.ReadLogRequest(run_id=1, follow=follow, ticket=ticket),
+            about=partial(logs_pb2.ReadLogRequest, run_id=1, follow=follow, ticket=ticket),
             given={},
         )
         for follow in (False, True)
@@ -137,6 +138,8 @@ async def test_other_methods_need_none(tls: Path) -> None:
     )
     for method in ("LogIngest/Append", "LogArchive/Status"):
         assert (
-            await check.admit(f"/toban_proto.v1.{method}", caller=Caller("127.0.0.1", "executor"), about=None, given={})
+            await check.admit(
+                f"/toban_proto.v1.{method}", caller=Caller("127.0.0.1", "executor"), about=lambda: None, given={}
+            )
             is None
         )

@@ -4,7 +4,6 @@ It responds from memory: the process is live while its event loop runs, independ
 """
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,12 @@ from toban_observability.health import set_health_metrics
 from toban_observability.logs import get_logger
 
 MAX_HEADER_BYTES = 8192
-MAX_CONNECTIONS = 64
+BACKLOG = 100
+"""Connections that the kernel keeps ready, and that one turn of the event loop accepts at most."""
+MAX_CONNECTIONS = 5 * BACKLOG
+"""Above this a new connection displaces the oldest one that has sent no complete request. A request that was sent together with its
+connection is read three turns of the event loop later, so it is answered however many silent connections follow it."""
+LINE_SECONDS = 1.0
 REQUEST_SECONDS = 5.0
 
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout"}
@@ -23,6 +27,11 @@ _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 
 _log = get_logger(__name__)
+_closed = metrics.counter(
+    "toban_admin_port_closed_total",
+    "Connections of the admin port that were closed without what they asked for: slow, or displaced by newer ones while too many were open.",
+    ("reason",),
+)
 Answer = tuple[int, str, bytes]
 
 
@@ -37,11 +46,15 @@ class AdminPort:
         self._port = port
         self._health = health
         self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
+        # Both oldest first.
+        self._silent: dict[asyncio.Task[None], None] = {}
+        self._answering: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> int:
         """Binds and serves; returns the bound port. Raises OSError when the address is in use."""
-        self._server = await asyncio.start_server(self._accept, self._host, self._port, limit=MAX_HEADER_BYTES)
+        self._server = await asyncio.start_server(
+            self._accept, self._host, self._port, limit=MAX_HEADER_BYTES, backlog=BACKLOG
+        )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
@@ -50,47 +63,73 @@ class AdminPort:
         if self._server is None:
             return
         self._server.close()
-        for task in tuple(self._open):
+        tasks = (*self._silent, *self._answering)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._server.wait_closed()
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._silent) + len(self._answering)
+
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= MAX_CONNECTIONS:
-            writer.close()
-            return
+        if self.connections >= MAX_CONNECTIONS:
+            self._displace()
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._silent[task] = None
+        task.add_done_callback(lambda done: self._end(done, writer))
+
+    def _displace(self) -> None:
+        among = self._silent or self._answering
+        oldest = next(iter(among))
+        del among[oldest]
+        oldest.cancel()
+        _closed.labels("displaced").inc()
+
+    def _end(self, task: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
+        self._silent.pop(task, None)
+        self._answering.pop(task, None)
+        # Without waiting for a client that does not read its response.
+        writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(2 * REQUEST_SECONDS):
                 method, answer = await self._read(reader)
                 writer.write(_encode(answer, with_body=method != "HEAD"))
-                await writer.drain()
-        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-            # The client disconnected or is too slow: there is no connection to respond on.
-            pass
-        finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError, TimeoutError):
+                writer.close()
                 await writer.wait_closed()
+        except TimeoutError:
+            _closed.labels("slow").inc()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            # The client disconnected: there is no connection to respond on.
+            pass
 
     async def _read(self, reader: asyncio.StreamReader) -> tuple[str, Answer]:
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
+            line = await _read_head(reader)
+        except (asyncio.LimitOverrunError, OverflowError):
             return "GET", (431, _TEXT, b"header too large\n")
         except TimeoutError:
+            _closed.labels("slow").inc()
             return "GET", (408, _TEXT, b"no request in time\n")
-        parts = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        finally:
+            self._move()
+        parts = line.decode("latin-1").removesuffix("\r\n").split(" ")
         if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
             return "GET", (400, _TEXT, b"not an HTTP/1.1 request\n")
         if parts[0] not in ("GET", "HEAD"):
             return "GET", (405, _TEXT, b"only GET and HEAD\n")
         return parts[0], self._answer(parts[1].partition("?")[0])
+
+    def _move(self) -> None:
+        """The connection of this task has its request, or its chance was used."""
+        task: Any = asyncio.current_task()
+        if task in self._silent:
+            del self._silent[task]
+            self._answering[task] = None
 
     def _answer(self, path: str) -> Answer:
         if path == "/livez":
@@ -113,6 +152,19 @@ class AdminPort:
             _log.exception("computing the health document failed")
             failed = {"status": "error", "value": type(error).__name__}
             return {"status": "error", "ready": False, "checks": {"health": failed}}
+
+
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
+    """The request line, after its headers have come. Raises TimeoutError, IncompleteReadError, and OverflowError for too many headers."""
+    async with asyncio.timeout(REQUEST_SECONDS):
+        async with asyncio.timeout(LINE_SECONDS):
+            line = await reader.readuntil(b"\r\n")
+        size = len(line)
+        while (header := await reader.readuntil(b"\r\n")) != b"\r\n":
+            size += len(header)
+            if size > MAX_HEADER_BYTES:
+                raise OverflowError(size)
+    return line
 
 
 def _encode(answer: Answer, *, with_body: bool) -> bytes:

@@ -1,6 +1,6 @@
 """What a call must pass before its handler runs, and what the handler may ask about its caller."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache
@@ -38,13 +38,15 @@ def admit(
     shared: bool,
     streaming: bool,
     now: datetime,
+    denied: Collection[int] = (),
 ) -> float | None:
     """Authorise the caller and bound the call: seconds to enforce here, None when the caller's own deadline is the earlier one.
 
-    Raises TobanError UNAUTHENTICATED for TLS before 1.3 and a certificate that has expired at `now`, PERMISSION_DENIED or DEADLINE_REQUIRED.
+    Raises TobanError UNAUTHENTICATED for TLS before 1.3, and for a certificate that has expired at `now` or whose serial number is among
+    `denied`, PERMISSION_DENIED or DEADLINE_REQUIRED.
     """
     check_tls(context)
-    left = certificate_seconds(context, now)
+    left = certificate_seconds(context, now, denied)
     name = authz.authorise(method, peer_spiffe_ids(context), trust_domain, rules, shared=shared)
     if authz.is_shared(name):
         _shared_calls.labels(method).inc()
@@ -63,15 +65,22 @@ def check_tls(context: "grpc.aio.ServicerContext[Any, Any]") -> None:
             raise TobanError(ErrorCode.UNAUTHENTICATED, f"the connection has {version}; use TLS 1.3")
 
 
-def certificate_seconds(context: "grpc.aio.ServicerContext[Any, Any]", now: datetime) -> float:
+def certificate_seconds(
+    context: "grpc.aio.ServicerContext[Any, Any]", now: datetime, denied: Collection[int] = ()
+) -> float:
     """How long the peer's certificate is still valid. Raises UNAUTHENTICATED when it has expired: TLS checks that in full handshakes only,
-    so without this it would go on in open connections and in sessions that it resumes."""
+    so without this it would go on in open connections and in sessions that it resumes. Likewise for one whose serial number is `denied`."""
     found = context.auth_context().get("x509_pem_cert", ())
     if not found:
         raise TobanError(
             ErrorCode.UNAUTHENTICATED, "the connection has no client certificate; connect with one of this CA"
         )
-    ends = _not_after(bytes(next(iter(found))))
+    ends, serial = _end_and_serial(bytes(next(iter(found))))
+    if serial in denied:
+        raise TobanError(
+            ErrorCode.UNAUTHENTICATED,
+            f"the caller's certificate {serial:x} is on the deny-list; issue another one, and find out who has the key of this one",
+        )
     left = (ends - now).total_seconds()
     if left <= 0:
         raise expired(ends)
@@ -87,8 +96,9 @@ def expired(ends: datetime) -> TobanError:
 
 
 @lru_cache(maxsize=1024)
-def _not_after(pem: bytes) -> datetime:
-    return x509.load_pem_x509_certificate(pem).not_valid_after_utc
+def _end_and_serial(pem: bytes) -> tuple[datetime, int]:
+    certificate = x509.load_pem_x509_certificate(pem)
+    return certificate.not_valid_after_utc, certificate.serial_number
 
 
 def peer_spiffe_ids(context: "grpc.aio.ServicerContext[Any, Any]") -> tuple[str, ...]:

@@ -12,10 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_transport.certificate_chain import trusted
 from toban_transport.identity import dns_name, spiffe_ids
-from toban_transport.tls import CA, CERTIFICATE, KEY, issued
-
-_MAX_CHAIN = 5
+from toban_transport.tls import CA, CERTIFICATE, KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +118,9 @@ def _identity(
         not_after=certificate.not_valid_after_utc,
         uris=spiffe_ids(certificate),
         dns=_dns(certificate),
-        trusted=_trusted(certificate, chain, authorities) if authorities else None,
+        trusted=any(trusted(certificate, by=authority, between=chain) for authority in authorities)
+        if authorities
+        else None,
     )
 
 
@@ -129,19 +130,6 @@ def _dns(certificate: x509.Certificate) -> tuple[str, ...]:
     except x509.ExtensionNotFound:
         return ()
     return tuple(names.get_values_for_type(x509.DNSName))
-
-
-def _trusted(certificate: x509.Certificate, chain: list[x509.Certificate], authorities: list[x509.Certificate]) -> bool:
-    """Whether a path of signatures leads from the certificate to an authority."""
-    current = certificate
-    for _ in range(_MAX_CHAIN):
-        if any(issued(current, by=authority) for authority in authorities):
-            return True
-        above = next((item for item in chain if issued(current, by=item)), None)
-        if above is None or above == current:
-            return False
-        current = above
-    return False
 
 
 def _unavailable(why: str) -> TobanError:

@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from toban_domain.errors import TobanError
 from toban_transport.authz import COORDINATOR, services_of
+from toban_transport.certificate_chain import trusted
 from toban_transport.identity import spiffe_ids
-from toban_transport.tls import TlsFiles, issued
+from toban_transport.tls import TlsFiles
 
 LOG_TICKET = "toban log ticket v1"
 SIGNED_EPOCH = "toban signed epoch v1"
@@ -79,6 +80,8 @@ class SignatureCheck:
         if len(body) > self._max_body_bytes or len(certificate) > MAX_CERTIFICATE_BYTES:
             raise BadSignature("it is too large")
         signer = self._signer(certificate)
+        if signer.serial_number in self._tls.current().denied:
+            raise BadSignature("its signer's certificate is on the deny-list")
         key = signer.public_key()
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise BadSignature("its signer's key is not an EC key")
@@ -105,7 +108,7 @@ class SignatureCheck:
             names = spiffe_ids(certificate)
         except ValueError:
             raise BadSignature("it carries no certificate") from None
-        if not any(issued(certificate, by=authority) for authority in authorities):
+        if not any(trusted(certificate, by=authority) for authority in authorities):
             raise BadSignature("its signer's certificate is not of our CA")
         try:
             services = services_of(names, self._trust_domain, shared=self._shared)

@@ -170,6 +170,7 @@ def build_server(
         ids=ids or IdSource(),
         shared=shared_identity,
         people=people,
+        denied=lambda: tls.current().denied,
     )
     return GrpcServer(tls=tls, policy=policy, handshake_seconds=handshake_seconds)
 

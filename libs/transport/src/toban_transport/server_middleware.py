@@ -1,16 +1,19 @@
-"""Wraps every handler of a servicer: authorisation, deadline, metrics, and errors into statuses.
+"""Wraps every handler of a servicer: authorisation, decoding, deadline, metrics, and errors into statuses.
 
-It is done inside the handler and not in an interceptor because only there gRPC shows the peer's certificate.
+It is done inside the handler and not in an interceptor because only there gRPC shows the peer's certificate. Requests arrive here as bytes, so
+that nothing of a caller who may not make the call is parsed.
 """
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NoReturn, Protocol
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
@@ -41,6 +44,8 @@ _open = metrics.gauge("toban_rpc_open", "RPCs in progress on this server.", ("me
 
 # A stream ends this long after its person lost the right to it, seconds, plus what the check itself takes.
 RECHECK_SECONDS = 1.0
+# A stream without a person ends this long after its certificate came onto the deny-list. Longer, since services keep many.
+DENIED_SECONDS = 10.0
 
 
 class Admission(Protocol):
@@ -58,12 +63,14 @@ class Admission(Protocol):
 
 
 class PersonCheck(Protocol):
-    """Decides about the person of a call. `about` is the request."""
+    """Decides about the person of a call. `about` parses the request: it is called after everything that can be decided without it."""
 
-    async def admit(self, method: str, *, caller: Caller, about: Any, given: Mapping[str, str]) -> Admission | None:
+    async def admit(
+        self, method: str, *, caller: Caller, about: Callable[[], Any], given: Mapping[str, str]
+    ) -> Admission | None:
         """None: no person makes this call, and its certificate allows it. `given` is the call's metadata.
 
-        Raises UNAUTHENTICATED or PERMISSION_DENIED.
+        Raises UNAUTHENTICATED or PERMISSION_DENIED, and what `about` raises.
         """
 
 
@@ -72,7 +79,7 @@ class Policy:
     """What all calls of one server are measured against. `shared`: certificates that services have in common are good here.
 
     `refusals` keeps a caller that is refused again and again, as one with a wrong certificate is, from filling the log.
-    `people` decides about persons where there are accounts.
+    `people` decides about persons where there are accounts. `denied` has the serial numbers of certificates that are refused.
     """
 
     trust_domain: str
@@ -82,15 +89,18 @@ class Policy:
     shared: bool = False
     refusals: LogThrottle = field(default_factory=LogThrottle)
     people: PersonCheck | None = None
+    denied: Callable[[], Collection[int]] = frozenset
+
+
+class UndecodableRequest(TobanError):
+    """INVALID_ARGUMENT: the bytes of a request are not a message of its type."""
 
 
 def wrap(method: str, handler: "grpc.RpcMethodHandler[Any, Any]", policy: Policy) -> "grpc.RpcMethodHandler[Any, Any]":
     """The same handler behind the policy. Raises CONFIG_INVALID for a shape that no service of ours has (stream in, one answer out)."""
-    coders = {
-        "request_deserializer": handler.request_deserializer,
-        "response_serializer": handler.response_serializer,
-    }
-    guard = _Guard(method, policy, streaming=handler.request_streaming or handler.response_streaming)
+    # Without a deserializer gRPC gives the handler the bytes.
+    coders = {"request_deserializer": None, "response_serializer": handler.response_serializer}
+    guard = _Guard(method, policy, handler)
     if handler.unary_unary:
         return grpc.unary_unary_rpc_method_handler(guard.answering(handler.unary_unary), **coders)
     if handler.unary_stream:
@@ -103,10 +113,12 @@ def wrap(method: str, handler: "grpc.RpcMethodHandler[Any, Any]", policy: Policy
 
 
 class _Guard:
-    def __init__(self, method: str, policy: Policy, *, streaming: bool) -> None:
+    def __init__(self, method: str, policy: Policy, handler: "grpc.RpcMethodHandler[Any, Any]") -> None:
         self._method = method
         self._policy = policy
-        self._streaming = streaming
+        self._parse: Callable[[bytes], Any] = handler.request_deserializer or bytes
+        self._many = handler.request_streaming
+        self._streaming = handler.request_streaming or handler.response_streaming
         rule = PERSON_RULES.get(method)
         # A server that knows no accounts changes nothing for the site: it could not tell who asks.
         self._only_command = policy.people is None and rule is not None and rule.action is not Action.VIEW
@@ -116,39 +128,62 @@ class _Guard:
     def answering(self, servicer: Callable[..., Any]) -> Callable[..., Any]:
         """A handler with one answer."""
 
-        async def work(request: Any, context: Any) -> Any:
+        async def work(received: Any, context: Any) -> Any:
+            request = self._requested(received)
             admission = await self._admit_person(request, context)
-            answer = await servicer(request, context)
+            answer = await servicer(request(), context)
             return answer if admission is None else await admission.visible(answer)
 
-        async def handle(request: Any, context: Any) -> Any:
-            return await self._run(context, lambda: work(request, context))
+        async def handle(received: Any, context: Any) -> Any:
+            return await self._run(context, lambda: work(received, context))
 
         return handle
 
     def streaming_to(self, servicer: Callable[..., Any]) -> Callable[..., Any]:
         """A handler with a stream of answers: the servicer yields them, or writes them to the context itself."""
 
-        async def produce(request: Any, context: Any) -> None:
-            answers = servicer(request, context)
+        async def produce(request: Callable[[], Any], context: Any) -> None:
+            answers = servicer(request(), context)
             if inspect.isawaitable(answers):
                 await answers
             else:
                 await _write_all(answers, context)
 
-        async def work(request: Any, context: Any) -> None:
+        async def work(received: Any, context: Any) -> None:
+            request = self._requested(received)
             admission = await self._admit_person(request, context)
-            if admission is None:
-                await produce(request, context)
-            else:
-                await _while_allowed(admission, produce(request, context))
 
-        async def handle(request: Any, context: Any) -> None:
-            await self._run(context, lambda: work(request, context))
+            async def recheck() -> None:
+                certificate_seconds(context, self._policy.clock.wall(), self._policy.denied())
+                if admission is not None:
+                    await admission.recheck()
+
+            every = DENIED_SECONDS if admission is None else RECHECK_SECONDS
+            await _while_allowed(recheck, every, produce(request, context))
+
+        async def handle(received: Any, context: Any) -> None:
+            await self._run(context, lambda: work(received, context))
 
         return handle
 
-    async def _admit_person(self, request: Any, context: Any) -> Admission | None:
+    def _requested(self, received: Any) -> Callable[[], Any]:
+        """Parses the request, or each of a stream as it comes, when it is asked for; once. The call raises UndecodableRequest."""
+        if self._many:
+            return lambda: self._decode_each(received)
+        return cache(lambda: self._decode(received))
+
+    def _decode(self, raw: bytes) -> Any:
+        try:
+            return self._parse(raw)
+        except DecodeError:
+            message = f"the {len(raw)} bytes sent to {self._method} are no request of its type; send what the proto of this version defines"
+            raise UndecodableRequest(ErrorCode.INVALID_ARGUMENT, message) from None
+
+    async def _decode_each(self, received: AsyncIterable[bytes]) -> AsyncIterator[Any]:
+        async for raw in received:
+            yield self._decode(raw)
+
+    async def _admit_person(self, request: Callable[[], Any], context: Any) -> Admission | None:
         people = self._policy.people
         if people is None:
             if self._only_command and peer_service(context) != authz.ADMIN_CLI:
@@ -200,6 +235,7 @@ class _Guard:
             shared=policy.shared,
             streaming=self._streaming,
             now=policy.clock.wall(),
+            denied=policy.denied(),
         )
         try:
             async with asyncio.timeout(bound) as limit:
@@ -227,7 +263,9 @@ class _Guard:
         )
 
     async def _abort(self, context: Any, error: TobanError) -> NoReturn:
-        if error.code in (ErrorCode.PERMISSION_DENIED, ErrorCode.UNAUTHENTICATED):
+        if isinstance(error, UndecodableRequest):
+            self._note_refused(peer_spiffe_ids(context), "its request cannot be parsed")
+        elif error.code in (ErrorCode.PERMISSION_DENIED, ErrorCode.UNAUTHENTICATED):
             self._note_refused(peer_spiffe_ids(context), error.message)
         status, details, trailing = to_status(error)
         await context.abort(status, details, trailing)
@@ -244,12 +282,12 @@ async def _write_all(answers: AsyncIterator[Any], context: Any) -> None:
         await context.write(answer)
 
 
-async def _while_allowed(admission: Admission, work: Awaitable[None]) -> None:
-    """Ends a stream when its person may not go on."""
+async def _while_allowed(recheck: Callable[[], Awaitable[None]], every: float, work: Awaitable[None]) -> None:
+    """Ends a stream when its person or its certificate may not go on; asks each `every` seconds."""
     task = asyncio.ensure_future(work)
     try:
-        while not (await asyncio.wait({task}, timeout=RECHECK_SECONDS))[0]:
-            await admission.recheck()
+        while not (await asyncio.wait({task}, timeout=every))[0]:
+            await recheck()
         await task
     finally:
         if not task.done():

@@ -1,22 +1,25 @@
-"""A service's certificate files: read as a set, checked as a set, remembered when a later set is bad."""
+"""A service's certificate files, and its deny-list: read as a set, checked as a set, remembered when a later set is bad."""
 
 import os
 import stat
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import hexdigits
 from typing import Any
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import Clock, SystemClock
+from toban_transport.certificate_chain import trusted
 
 CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
 _NAMES = (CERTIFICATE, KEY, CA)
+DENIED = "denied"
+"""Beside them, where it exists: serial numbers of certificates that are refused before their end, in hexadecimal, one a line."""
 LOOK_SECONDS = 0.1
 """How old a look at the files may be: certificates are asked for with each call and each ticket."""
 
@@ -43,13 +46,16 @@ class Triple:
     authority: x509.Certificate
     """The one that issued this certificate; when none did (an intermediate that is not in tls.crt), the one that ends first."""
 
+    denied: frozenset[int] = frozenset()
+    """Serial numbers of the deny-list."""
+
 
 class _MixedError(TobanError):
     """Key and certificate are of different sets, as when one was replaced and the other not yet."""
 
 
 class TlsFiles:
-    """The folder of tls.crt, tls.key and ca.crt. Safe to use from any thread (gRPC asks from its own).
+    """The folder of tls.crt, tls.key and ca.crt, and where there is one, `denied`. Safe to use from any thread (gRPC asks from its own).
 
     The first load raises CONFIG_INVALID when a file is missing or wrong, or the certificate has expired. Later `current()` looks at the
     files again: a changed set that is good replaces the one held. While it is bad, half-written, expired or not valid yet, the last good one
@@ -130,6 +136,9 @@ class TlsFiles:
         for name in _NAMES:
             seen = _stat(self.directory / name)
             found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
+        if (self.directory / DENIED).exists():
+            seen = _stat(self.directory / DENIED)
+            found.append((seen.st_mtime_ns, seen.st_size, seen.st_ino))
         return tuple(found)
 
     def _read(self) -> Triple:
@@ -155,6 +164,7 @@ class TlsFiles:
             key=key,
             authorities=authorities,
             authority=_authority(chain, authorities),
+            denied=read_denied(self.directory / DENIED),
         )
 
 
@@ -181,19 +191,34 @@ def _certificates(path: Path, pem: bytes) -> tuple[x509.Certificate, ...]:
 
 def _authority(chain: tuple[x509.Certificate, ...], authorities: tuple[x509.Certificate, ...]) -> x509.Certificate:
     # One that was renewed with the same key is there twice: the later one counts, as it does for a check of the signature.
-    issuers = [item for item in authorities if any(issued(certificate, by=item) for certificate in chain)]
+    issuers = [item for item in authorities if trusted(chain[0], by=item, between=chain[1:])]
     if issuers:
         return max(issuers, key=lambda item: item.not_valid_after_utc)
     return min(authorities, key=lambda item: item.not_valid_after_utc)
 
 
-def issued(certificate: x509.Certificate, *, by: x509.Certificate) -> bool:
-    """Whether `by` issued the certificate: its name and its signature."""
-    try:
-        certificate.verify_directly_issued_by(by)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
+def read_denied(path: Path) -> frozenset[int]:
+    """The serial numbers of a deny-list; none where there is no such file. Raises TobanError CONFIG_INVALID naming the line."""
+    if not path.exists():
+        return frozenset()
+    found = set()
+    for number, line in enumerate(_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        try:
+            found.add(serial_number(text))
+        except ValueError as error:
+            raise _invalid(path, f"line {number}: {error}") from None
+    return frozenset(found)
+
+
+def serial_number(text: str) -> int:
+    """A serial number as `openssl x509 -serial` and /healthz show it: hexadecimal, colons between bytes are fine. Raises ValueError."""
+    digits = text.replace(":", "")
+    if not digits or len(digits) > 40 or not set(digits) <= set(hexdigits):
+        raise ValueError(f"{text[:60]!r} is no serial number; write the hexadecimal number of /healthz")
+    return int(digits, 16)
 
 
 def _key(path: Path, pem: bytes) -> ec.EllipticCurvePrivateKey:

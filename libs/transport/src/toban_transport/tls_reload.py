@@ -35,6 +35,8 @@ def certificate_check(tls: TlsFiles, now: datetime) -> Check:
         "serial": f"{certificate.serial_number:x}",
         "authority_not_after": authority.not_valid_after_utc.isoformat(),
     }
+    if certificate.serial_number in triple.denied:
+        return Check("error", value | {"problem": "on the deny-list: other services refuse it; issue another one"})
     named = (("", certificate), ("the authority of ca.crt ", authority))
     if over := [whose for whose, item in named if now >= item.not_valid_after_utc]:
         return Check("error", value | {"problem": tls.problem or f"{over[0]}expired"})

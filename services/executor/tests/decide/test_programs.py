@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretFile
+from toban_executor.decide.allow_list import AllowList, parse_allow_list
 from toban_executor.decide.models import StartOrder, StepOrder
-from toban_executor.decide.programs import AllowList, ProgramRules, parse_allow_list, why_shell
+from toban_executor.decide.programs import ProgramRules, why_shell
 
 
 @pytest.mark.parametrize(
@@ -36,18 +38,6 @@ def test_shells(argv: list[str], real: str, shell: bool) -> None:
     assert bool(why_shell(argv, real)) is shell
 
 
-def test_the_file() -> None:
-    listed = parse_allow_list("# ours\n\ntar  # backup\n/opt/x/run\nshell: true\n")
-    assert listed == AllowList(listed=True, programs=frozenset({"tar", "/opt/x/run"}), shell=True)
-    assert parse_allow_list("").shell is False
-
-
-@pytest.mark.parametrize("line", ["two words", "relative/path", "shell: yes"])
-def test_a_bad_line_is_named(line: str) -> None:
-    with pytest.raises(ValueError, match="line 2"):
-        parse_allow_list(f"tar\n{line}\n")
-
-
 def verdict(argv: tuple[str, ...], *, allow_shell: bool, file: str | None, kind: str = "command") -> str:
     found = {"tar": "/usr/bin/tar", "/usr/bin/tar": "/usr/bin/tar", "sh": "/bin/sh"}
     rules = ProgramRules(
@@ -74,6 +64,21 @@ def verdict(argv: tuple[str, ...], *, allow_shell: bool, file: str | None, kind:
         (("sh", "-c", "x"), True, "sh\nshell: true", ""),
         (("sh", "-c", "x"), True, "shell: true", "PROGRAM_NOT_ALLOWED"),
         ((), False, None, "UNSUPPORTED_STEP"),
+        (("/opt/jobs/backup",), False, "/opt/jobs/*", ""),
+        (("/opt/jobs/../../bin/cat",), False, "/opt/jobs/*", "PROGRAM_NOT_ALLOWED"),
+        (("/opt/jobs/old/backup",), False, "/opt/jobs/*", "PROGRAM_NOT_ALLOWED"),
+        (("/opt/jobs/..",), False, "/opt/jobs/*", "PROGRAM_NOT_ALLOWED"),
+        (("tar", "-czf", "/backup/x y.tgz", "/srv"), False, "tar\nargs: -czf /backup/*.tgz /srv", ""),
+        (
+            ("/usr/bin/tar", "-czf", "/backup/x.tgz", "/srv"),
+            False,
+            "tar\nargs: -czf /backup/*.tgz /srv",
+            "PROGRAM_NOT_ALLOWED",
+        ),
+        (("tar", "-czf", "/backup/x.tgz", "/etc"), False, "tar\nargs: -czf /backup/*.tgz /srv", "PROGRAM_NOT_ALLOWED"),
+        (("tar", "--to-command=id", "-xf", "x"), False, "tar\nargs: -xf ...", "PROGRAM_NOT_ALLOWED"),
+        (("tar", "-t"), False, "tar\nargs: -c ...\nargs: -t", ""),
+        (("tar", "-t"), False, "tar\nargs: -c\n/usr/bin/tar", ""),
     ],
 )
 def test_orders(argv: tuple[str, ...], allow_shell: bool, file: str | None, refusal: str) -> None:
@@ -105,6 +110,37 @@ def test_an_executor_has_an_engine_or_starts_programs(kind: str, guarded: str, w
     assert unfit is None or unfit.refusal == "STEP_NOT_HERE"
 
 
+@pytest.mark.parametrize(
+    ("env", "secrets", "file", "words"),
+    [
+        ({"BASH_ENV": "$(id)"}, (), None, ""),
+        ({"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}, (), "tar", ""),
+        ({"BASH_ENV": "$(id)"}, (), "tar", "variable 'BASH_ENV' changes what programs run"),
+        ({"GIT_CONFIG_COUNT": "1"}, (), "tar\nenv: *", "variable 'GIT_CONFIG_COUNT' changes what programs run"),
+        ({"PATH": "/tmp"}, (), "tar", "variable 'PATH' changes"),
+        ({"DAY": "1"}, (), "tar", "variable 'DAY' is not in this executor's allow-list (env: LANG LC_* TZ)"),
+        ({"DAY": "1"}, (), "tar\nenv: DAY", ""),
+        ({"TZ": "UTC"}, (), "tar\nenv: DAY", "variable 'TZ' is not in"),
+        ({"TZ": "UTC"}, (), "tar\nenv:", "(env: none)"),
+        # The path of a file with a value of the author is as good as the value.
+        ({}, (SecretFile(file="x", file_env="BASH_ENV", value=b""),), "tar", "variable 'BASH_ENV' changes"),
+        ({}, (SecretFile(file="x", file_env="", value=b""),), "tar", ""),
+    ],
+)
+def test_variables_of_a_definition(
+    env: dict[str, str], secrets: tuple[SecretFile, ...], file: str | None, words: str
+) -> None:
+    rules = ProgramRules(
+        allowed=AllowList() if file is None else parse_allow_list(file), resolve=lambda name: (name, name)
+    )
+    order = StartOrder(key=AttemptKey(1, 1), steps=(StepOrder(type="command", argv=("tar",)),), env=env, secrets=secrets)
+    unfit = rules.unfit(order)
+    assert (words and words in unfit.message and unfit.refusal == "PROGRAM_NOT_ALLOWED") if unfit else words == ""
+    # A program of the executor itself gets none of them.
+    own = replace(order, steps=(StepOrder(type="http", argv=("/opt/python",)),))
+    assert rules.unfit(own) is None
+
+
 def test_other_kinds_of_steps() -> None:
     assert verdict(("x",), allow_shell=False, file=None, kind="external") == "UNSUPPORTED_STEP"
     assert verdict((), allow_shell=False, file=None, kind="http") == "UNSUPPORTED_STEP"
@@ -127,6 +163,7 @@ def test_steps_of_earlier_dispatches_are_not_looked_at() -> None:
         ("shop:make", False, "/opt/venv/bin/python", ""),
         ("shop:make", False, "tar\npython3", ""),
         ("shop:make", False, "/usr/bin/python3.11", ""),
+        ("shop:make", False, "python3\nargs: -m tool", "in this executor's allow-list, without args:"),
         ("shop:make", False, "tar", "python steps need the interpreter '/opt/venv/bin/python'"),
         ("os:system", False, None, "set allow_shell in the definition"),
         ("os:system", True, None, ""),

@@ -225,16 +225,24 @@ async def test_two_executors_cannot_share_a_state_directory(world: Any, tmp_path
 
 async def test_the_allow_list(world_maker: Any, tmp_path: Path) -> None:
     allowed = tmp_path / "allowed"
-    allowed.write_text("# ours\necho\n/bin/true\nshell: false\nsh\n")
+    allowed.write_text("# ours\necho\nargs: x ...\n/bin/true\nshell: false\nsh\nbash\nenv: TZ\n")
     world = world_maker()
     await world.open(SCHEDULER_ALLOW_LIST=str(allowed))
     results = await world.start(
-        world.order(1, "echo", "x", env={"PATH": "/nowhere"}),
+        world.order(1, "echo", "x", env={"TZ": "UTC"}),
         world.order(2, "/bin/true"),
         world.order(3, "sleep", "1"),
         world.order(4, "sh", "-c", "true"),
+        world.order(5, "echo", "y"),
+        # The variables with which a listed program runs any other.
+        world.order(6, "/bin/true", env={"BASH_ENV": f"$(touch {tmp_path}/ran)"}),
+        world.order(7, "/bin/true", env={"GIT_CONFIG_COUNT": "1"}),
+        world.order(8, "/bin/true", env={"PATH": "/nowhere"}),
+        world.order(9, "/bin/true", env={"OTHER": "1"}),
     )
-    assert [result.refusal for result in results] == ["", "", "PROGRAM_NOT_ALLOWED", "PROGRAM_NOT_ALLOWED"]
+    assert [result.refusal for result in results] == ["", "", *["PROGRAM_NOT_ALLOWED"] * 7]
+    assert "changes what programs run" in results[5].message
+    assert not (tmp_path / "ran").exists()
     assert (await world.outcome(1)).last_line == "x"
     await world.close()
 

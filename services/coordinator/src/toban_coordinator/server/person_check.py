@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -41,15 +41,16 @@ class PersonAdmission:
         """The person, for the audit."""
         return actor_name(self._person)
 
-    async def decide(self, request: Any) -> None:
-        """Raises UNAUTHENTICATED or PERMISSION_DENIED."""
+    async def decide(self, request: Callable[[], Any]) -> None:
+        """Raises UNAUTHENTICATED or PERMISSION_DENIED. Parses the request only for a person who has the role for some job."""
         await self._resolve()
         rule = PERSON_RULES[self._method]
-        if rule.about is About.JOBS and is_restricted(self._person, rule.action):
-            found = await find_targets(self._check.pool, NAMED[self._method](request))
-            self._targets, self._shown = found.about, found.shown
         self._require(rule)
-        if self._method == START_RUNS and (further := also_needs(request)) is not None:
+        if rule.about is About.JOBS and is_restricted(self._person, rule.action):
+            found = await find_targets(self._check.pool, NAMED[self._method](request()))
+            self._targets, self._shown = found.about, found.shown
+            self._require(rule)
+        if self._method == START_RUNS and (further := also_needs(request())) is not None:
             self._require(PersonRule(further, About.CLUSTER))
 
     async def recheck(self) -> None:
@@ -151,7 +152,9 @@ class PeopleCheck:
         self.pool = pool
         self.credentials = credentials
 
-    async def admit(self, method: str, *, caller: Caller, about: Any, given: Mapping[str, str]) -> Admission | None:
+    async def admit(
+        self, method: str, *, caller: Caller, about: Callable[[], Any], given: Mapping[str, str]
+    ) -> Admission | None:
         """None for a call without a person, which its certificate allows.
 
         Raises UNAUTHENTICATED, PERMISSION_DENIED, and what reading a manifest raises.

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_executor.decide.allow_list import AllowList, parse_allow_list
 from toban_executor.decide.environment import DEFAULT_PATH
-from toban_executor.decide.programs import AllowList, parse_allow_list
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)

@@ -1,10 +1,10 @@
-"""Which programs an executor starts: by the local allow-list, and shells only where both sides permit them."""
+"""Which steps an executor starts: by its allow-list, and shells only where both sides permit them."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 
 from toban_domain.job import GUARDED_STEPS
 from toban_domain.shell_detection import callable_reason, django_reason, shell_reason
+from toban_executor.decide.allow_list import AllowList
 from toban_executor.decide.models import StartOrder, StepOrder
 from toban_fencing.order_book import Unfit
 
@@ -15,38 +15,6 @@ NOT_HERE = "STEP_NOT_HERE"
 """Refusal for what this executor is set up for: the run goes to another one. A leader of an earlier version may not know where it belongs."""
 _NEEDED = {"container": "SCHEDULER_CONTAINER_ENGINE", "kubernetes": "SCHEDULER_KUBERNETES_API"}
 _RIGHTS = {"container": "the socket of a container engine", "kubernetes": "a token for a cluster"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllowList:
-    """Programs by absolute path or by name; a name means the file found on the executor's own PATH. `listed` is False when
-    there is no file: every program is allowed then."""
-
-    listed: bool = False
-    programs: frozenset[str] = field(default_factory=frozenset)
-    shell: bool = True
-
-
-def parse_allow_list(text: str) -> AllowList:
-    """One program a line, ``#`` comments, and ``shell: true`` to permit shells. Raises ValueError naming the line."""
-    programs, shell = set(), False
-    for number, line in enumerate(text.splitlines(), start=1):
-        entry = line.partition("#")[0].strip()
-        if not entry:
-            continue
-        if entry.startswith("shell:"):
-            shell = _truth(entry.partition(":")[2].strip(), number)
-        elif len(entry.split()) > 1 or ("/" in entry and not entry.startswith("/")):
-            raise ValueError(f"line {number}: {entry!r} is neither a name nor an absolute path")
-        else:
-            programs.add(entry)
-    return AllowList(listed=True, programs=frozenset(programs), shell=shell)
-
-
-def _truth(text: str, number: int) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"line {number}: shell: must be true or false, not {text!r}")
-    return text == "true"
 
 
 def why_shell(argv: Sequence[str], real_name: str = "") -> str:
@@ -97,30 +65,49 @@ class ProgramRules:
                 return Unfit(NOT_HERE, message)
             if not step.argv or not step.argv[0]:
                 return Unfit("UNSUPPORTED_STEP", f"step {number} has no program: argv is empty")
-            if message := self._forbidden(step, order.allow_shell):
+            if message := self._forbidden(step, order.allow_shell) or self._forbidden_variable(step, order):
                 return Unfit("PROGRAM_NOT_ALLOWED", f"step {number}: {message}")
         return None
+
+    def _forbidden_variable(self, step: StepOrder, order: StartOrder) -> str:
+        # Programs of the executor itself get no variable of a definition.
+        if step.type in OWN_PROGRAMS:
+            return ""
+        return self._allowed.why_not_variables({*order.env, *(one.file_env for one in order.secrets if one.file_env)})
 
     def _forbidden(self, step: StepOrder, allow_shell: bool) -> str:
         if step.type in OWN_PROGRAMS:
             return ""
         name = step.argv[0]
         found, real = self._resolve(name)
-        python = step.type != "command"
         what, reason = _what(step, real)
         if reason:
             if not allow_shell:
                 return f"{what} is a shell command ({reason}): set allow_shell in the definition"
             if not self._allowed.shell:
                 return f"{what} is a shell command ({reason}): this executor's allow-list has no line 'shell: true'"
-        if not self._allowed.listed or {name, found} & self._allowed.programs:
+        if not self._allowed.listed:
             return ""
-        if python:
-            # Under any name in the list: the same interpreter can do the same.
-            if real and any(self._resolve(entry)[1] == real for entry in self._allowed.programs):
-                return ""
-            return f"{step.type} steps need the interpreter {name!r} in this executor's allow-list"
-        return f"{what} is not in this executor's allow-list"
+        if step.type == "command":
+            return self._unlisted(step, name, found)
+        return self._unlisted_python(step, name, found, real)
+
+    def _unlisted(self, step: StepOrder, name: str, found: str) -> str:
+        entries = self._allowed.entries([name, found])
+        if not entries:
+            return f"program {name!r} is not in this executor's allow-list"
+        if not self._allowed.permits(entries, step.argv[1:]):
+            return f"the arguments of {name!r} match no line args: below it in this executor's allow-list"
+        return ""
+
+    def _unlisted_python(self, step: StepOrder, name: str, found: str, real: str) -> str:
+        # Under any name in the list: the same interpreter can do the same.
+        entries = self._allowed.entries([name, found])
+        entries += [one for one in self._allowed.programs if real and self._resolve(one)[1] == real]
+        if any(one not in self._allowed.arguments for one in entries):
+            return ""
+        without = ", without args:" if entries else ""
+        return f"{step.type} steps need the interpreter {name!r} in this executor's allow-list{without}"
 
     def program(self, name: str) -> str:
         """The file to start for `name` when a list holds, so that a definition's own PATH cannot put another in its place;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -50,15 +50,16 @@ class ReadTicketCheck:
         method: str,
         *,
         caller: Caller,
-        about: Any,
+        about: Callable[[], Any],
         given: Mapping[str, str],  # noqa: ARG002
     ) -> Admission | None:
         """None for methods that no ticket is for. Raises TICKET_MISSING, TICKET_INVALID, TICKET_EXPIRED, PERMISSION_DENIED."""
         if method not in BY_TICKET:
             return None
-        if not about.HasField("ticket"):
+        request = about()
+        if not request.HasField("ticket"):
             message = f"{caller.service} reads output without a read ticket; upgrade it to this release (coordinators give tickets by GetReadTicket)"
             raise TobanError(ErrorCode.TICKET_MISSING, message)
-        run_ids = about.run_ids if isinstance(about, SearchLogRequest) else [about.run_id]
-        body = self._verifier.verify(about.ticket, run_ids=run_ids, now=self._clock.wall())
-        return TicketAdmission(body=body, follow=getattr(about, "follow", False), clock=self._clock)
+        run_ids = request.run_ids if isinstance(request, SearchLogRequest) else [request.run_id]
+        body = self._verifier.verify(request.ticket, run_ids=run_ids, now=self._clock.wall())
+        return TicketAdmission(body=body, follow=getattr(request, "follow", False), clock=self._clock)
