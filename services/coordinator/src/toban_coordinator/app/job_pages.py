@@ -28,7 +28,8 @@ behind_seconds = metrics.leader_gauge(
 )
 left_out = metrics.counter(
     "toban_part_jobs_left_out_total",
-    "Jobs that a part of the work of loops prune and notices left out until its next round: slow (one job alone takes too long) or refused (by PostgreSQL).",
+    "Jobs that a part of the work of loops prune and notices left out until its next round, by kind: slow (one job alone takes too long) or "
+    "refused (by PostgreSQL).",
     ("part", "kind"),
 )
 
