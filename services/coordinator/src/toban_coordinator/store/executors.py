@@ -14,6 +14,7 @@ from typing import NamedTuple
 from toban_coordinator.decide.instance_secret import InstanceRow, same_secret, speaks_for
 from toban_coordinator.store import orphan_waits
 from toban_domain.epoch import EpochProof
+from toban_domain.job import STEPS_LABEL
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.settings import SETTINGS
 from toban_observability.logs import get_logger
@@ -180,10 +181,12 @@ class Attested(NamedTuple):
 async def attest(pool: Pool, new: Registration, *, silent: float = MIN_SILENT_SECONDS) -> Attested:
     """Note which earlier incarnations of a registered one are proven dead. The leader is woken to take what they held.
 
-    Another boot id proves that only for one that has had no heartbeat and no grant for `silent` seconds, at most its lease.
+    Another boot id proves that only for one that has had no heartbeat and no grant for `silent` seconds, at most its lease, and never for one whose
+    jobs are pods of a cluster.
     """
     names = ("incarnation", "instance", "node_id", "boot_id", "previous")
-    params = {name: getattr(new, name) for name in names} | {"silent": silent}
+    in_cluster = new.labels.get(STEPS_LABEL) == "kubernetes"
+    params = {name: getattr(new, name) for name in names} | {"silent": silent, "in_cluster": in_cluster}
     async with tx(pool) as t:
         proven = await same_instance(t, new.incarnation)
         row = await t.fetch_one(_Q.attest, params | {"proven": list(proven)})
