@@ -61,6 +61,7 @@ def test_only_the_executor_has_the_token_and_its_variables(chart: Any) -> None:
         "SCHEDULER_KUBERNETES_SERVICE_ACCOUNTS": "report",
         "SCHEDULER_KUBERNETES_OWNER": "jobs-toban",
         "SCHEDULER_KUBERNETES_MARGIN_SECONDS": "60",
+        "SCHEDULER_KUBERNETES_SETTLE_SECONDS": "30",
     }
 
 
@@ -108,6 +109,7 @@ def test_the_job_of_a_step_is_one_that_kubernetes_knows() -> None:
         ({"to": []}, "executor.kubernetes.to: set the peers"),
         ({"api": "http://a"}, "http://a"),
         ({"marginSeconds": 1}, "10"),
+        ({"settleSeconds": 0}, "1"),
         ({"owner": "a b"}, "owner"),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from toban_coordinator.app.death_claims import DeathClaims
 from toban_coordinator.store import executors
-from toban_testing.executor_rows import LEASE_MS, register, registration
+from toban_testing.executor_rows import LEASE_MS, hold, register, registration
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,39 @@ async def test_a_clone_does_not_attest_the_end_of_an_original_that_lives(
     await claims.inherit(clone, (), None, heartbeat_seconds=interval)
     ((reason,),) = await sql("SELECT attested_reason FROM scheduler.executors WHERE incarnation = %s", old)
     assert bool(reason) is attested
+
+
+@pytest.mark.parametrize(
+    ("boot_id", "named", "asks", "attested"),
+    [
+        ("b2", False, True, False),
+        ("b2", True, True, True),
+        ("b2", True, False, False),
+        ("b1", True, True, True),
+        ("b1", True, False, False),
+    ],
+    ids=[
+        "pods may be left",
+        "no pod is left",
+        "nothing was asked",
+        "the same boot",
+        "the same boot, nothing was asked",
+    ],
+)
+async def test_a_reboot_alone_attests_no_end_of_pods(pool, sql, boot_id, named, asks, attested):
+    """They run in a cluster, which goes on when the machine of their executor boots. Its successor names it once it has asked the cluster;
+    one without kubernetes steps asks nothing."""
+    labels = {"toban.dev/steps": "kubernetes"}
+    old = await register(pool, labels=labels)
+    run = await hold(sql, old, "ORPHANED", 5)
+    await sql("UPDATE scheduler.runs_live SET orphaned_until = now() + interval '1 hour' WHERE id = %s", run)
+    await sql("UPDATE scheduler.executors SET last_heartbeat_at = now() - interval '1 hour'")
+    new = registration(boot_id=boot_id, previous=old if named else "", labels=labels if asks else {})
+    await executors.register(pool, new, key_hash=b"h", lease_ms=LEASE_MS)
+    await DeathClaims(pool=pool, reports=None).inherit(new, (), None, heartbeat_seconds=1.0)
+    ((reason,),) = await sql("SELECT attested_reason FROM scheduler.executors WHERE incarnation = %s", old)
+    ((waits,),) = await sql("SELECT orphaned_until IS NOT NULL FROM scheduler.runs_live WHERE id = %s", run)
+    assert (bool(reason), waits) == (attested, not attested)
 
 
 async def test_an_original_that_lives_is_named_to_the_operator(pool, sql, caplog):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from toban_admin_web.views.api import log_search
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import logs_pb2
@@ -68,6 +69,68 @@ def test_a_search_goes_on_where_it_was_cut(api: Any, logs: Any) -> None:
     api.further.answers["ListRuns"] = pb.ListRunsResponse()
     last = api.get(f"{PATH}?cursor={second['next_cursor']}").json
     assert last["next_cursor"] == "" and api.further.last.page.cursor == "8"
+
+
+class BusyJob:
+    """A job whose list of runs grows at its head; cursors are those of PostgreSQL's ids."""
+
+    def __init__(self, newest: int) -> None:
+        self.ids = list(range(newest, 0, -1))
+        self.pages = 0
+
+    def start(self, count: int) -> None:
+        self.ids = [*range(self.ids[0] + count, self.ids[0], -1), *self.ids]
+
+    def list(self, request: Any) -> Any:
+        self.pages += 1
+        limit, below = request.page.limit, int(request.page.cursor or 1 << 62)
+        left = [one for one in self.ids if one < below]
+        further = str(left[limit - 1]) if len(left) > limit else ""
+        return pb.ListRunsResponse(runs=[pb.Run(id=one) for one in left[:limit]], next_cursor=further)
+
+
+def test_a_search_of_a_very_busy_job_does_not_begin_again(api: Any, logs: Any) -> None:
+    """More runs begin between two requests than a page has."""
+    job = BusyJob(250)
+    api.further.answers["ListRuns"] = job.list
+    searched: list[int] = []
+    cursor = ""
+    while True:
+        ids = [one for one in job.ids if not searched or one < searched[-1]]
+        logs.found = [hits((ids[0], 1), cut="bytes")]
+        part = api.get(f"{PATH}?cursor={cursor}").json
+        searched += [one["run_id"] for one in part["lines"]]
+        cursor = part["next_cursor"]
+        assert logs.requests[-1].run_ids[0] >= searched[-1], "it goes on at its place"
+        if len(searched) == 5:
+            break
+        job.start(150)
+    assert searched == [250, 249, 248, 247, 246]
+    assert logs.requests[-1].after.run_id == 247 and logs.requests[-1].run_ids[0] == 247
+
+
+def test_the_place_is_kept_while_it_is_looked_for(api: Any, logs: Any) -> None:
+    job = BusyJob(5)
+    api.further.answers["ListRuns"] = job.list
+    logs.found = [hits((5, 7), cut="lines")]
+    cursor = api.get(PATH).json["next_cursor"]
+    job.start(100 * log_search.NEWER_PAGES + 50)
+    asked = len(logs.requests)
+    part = api.get(f"{PATH}?cursor={cursor}").json
+    assert part["lines"] == [] and part["next_cursor"].startswith("5.5.7~") and len(logs.requests) == asked
+    assert job.pages == 1 + log_search.NEWER_PAGES, "a request reads a bounded number of pages"
+    logs.found = [hits((4, 1))]
+    last = api.get(f"{PATH}?cursor={part['next_cursor']}").json
+    assert (logs.requests[-1].after.run_id, logs.requests[-1].after.seq) == (5, 7)
+    assert list(logs.requests[-1].run_ids) == [5, 4, 3, 2, 1] and last["next_cursor"] == ""
+
+
+def test_a_place_in_a_run_that_was_deleted(api: Any, logs: Any) -> None:
+    logs.found = [hits((8, 1))]
+    assert api.get(f"{PATH}?cursor=9.5.1~").json["next_cursor"] == ""
+    api.further.answers["ListRuns"] = pb.ListRunsResponse(runs=[pb.Run(id=12), pb.Run(id=8)])
+    api.get(f"{PATH}?cursor=9.5.1~")
+    assert list(logs.requests[-1].run_ids) == [8] and not logs.requests[-1].HasField("after")
 
 
 def test_a_stream_that_breaks_after_some_lines_is_continued(api: Any, logs: Any) -> None:

@@ -1,6 +1,7 @@
 """Loop `audit`, verification and retention, over a real PostgreSQL: what an administrator of the database changes is found."""
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_observability import metrics
 from toban_observability.metrics import samples
 from toban_store.errors import DidNotHappen, StoreError
-from toban_store.tx import Tx, tx
+from toban_store.tx import Tx, autocommit, tx
 
 
 async def note(world: Any, count: int, **fields: Any) -> None:
@@ -155,6 +156,42 @@ async def test_a_verification_goes_on_where_the_last_part_ended(world: Any, monk
         with pytest.raises(TobanError, match="not of the form SEQ:HASH") as caught:
             await verify_part(world.pool, cursor=wrong, known_head="")
         assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("rare", [False, True])
+async def test_pages_are_bounded_by_bytes(world: Any, monkeypatch: pytest.MonkeyPatch, rare: bool) -> None:
+    """Rows hold whole manifests: 2,000 of them can be gigabytes. `rare`: text that PostgreSQL cannot compress."""
+    text = os.urandom(20_000).hex() if rare else "x" * 40_000
+    await note(world, 7, before={"text": text}, after={"text": text})
+    await world.turn("audit")
+    await tamper(world, "UPDATE scheduler.admin_action_log SET reason = '' WHERE seq = 6")
+    monkeypatch.setattr(audit_verify, "READ_BYTES", 200_000)
+    pages, after = [], START
+    async with autocommit(world.pool) as t:
+        while after is not None:
+            part = await audit_verify.check_part(t, after, limit=2_000)
+            pages.append((part.rows, [one.first for one in part.problems]))
+            assert part.size <= 210_000
+            after = part.after
+        monkeypatch.setattr(audit_verify, "READ_BYTES", 1)
+        alone = await audit_verify.check_part(t, START, limit=2_000)
+    assert pages == [(2, []), (2, []), (2, [6]), (1, [])], "also the last page ends the verification"
+    assert alone.rows == 1, "one row is read whatever it takes"
+    monkeypatch.setattr(audit_verify, "PART_BYTES", 100_000)
+    assert (await verify_part(world.pool, cursor="", known_head="")).rows == 2, "a call is bounded as well"
+
+
+async def test_a_turn_is_bounded_by_bytes(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    await note(world, 6, before={"text": "x" * 40_000})
+    await world.turn("audit")
+    monkeypatch.setattr(audit_verify, "READ_BYTES", 100_000)
+    monkeypatch.setattr(loop, "PART_BYTES", 150_000)
+    world.take(world.term)
+    before = value("toban_audit_verified_total")
+    await world.turn("audit")
+    assert value("toban_audit_verified_total") - before == 4
+    await world.turn("audit")
+    assert value("toban_audit_verified_total") - before == 6
 
 
 def small_parts(world: Any, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -83,7 +83,7 @@ async def test_a_success_that_commits_beside_the_note_ends_it(world: Any, silent
 
 async def test_a_success_before_the_note_is_seen_by_it(world: Any, silent: int, succeed: Any, sent: Any) -> None:
     async with fenced_tx(world.pool, world.term) as t:
-        found = await notices.silent_jobs(t, limit=10)
+        found = await notices.silent_jobs(t, await notices.expecting_jobs(t, 0, 10))
     async with fenced_tx(world.pool, world.term) as t:
         await succeed(t, silent)
     async with fenced_tx(world.pool, world.term) as t:
@@ -141,7 +141,7 @@ async def test_a_late_run_that_is_skipped_is_late_once(world: Any, make: Any, se
     waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     if beside:
         async with fenced_tx(world.pool, world.term) as t:
-            await notices.add(t, await notices.overdue_runs(t, limit=10))
+            await notices.add(t, await notices.overdue_runs(t, await notices.jobs_with_rules(t, 0, 10), limit=10))
             skipping = asyncio.create_task(skipped())
             while not skipping.done() and not await world.sql(waits):  # noqa: ASYNC110 - the database tells nobody
                 await asyncio.sleep(0.01)
@@ -166,7 +166,8 @@ async def test_only_runs_of_jobs_with_a_rule_are_read(world: Any, make: Any) -> 
         await t._run("ANALYZE scheduler.runs_live", {})
     async with tx(world.pool) as t:
         statement = f"EXPLAIN (ANALYZE, FORMAT JSON) {notices._sql.overdue_runs}"
-        [row] = await t.fetch_all(statement, {"limit": 10}, prepare=False)
+        jobs = await notices.jobs_with_rules(t, 0, 10)
+        [row] = await t.fetch_all(statement, {"ids": jobs, "limit": 10}, prepare=False)
     [scan] = [node for node in nodes_of(row["QUERY PLAN"][0]["Plan"]) if node.get("Relation Name") == "runs_live"]
     assert scan["Index Name"] == "runs_live_definition" and scan["Actual Rows"] <= 2, scan
 

@@ -70,6 +70,9 @@ class ExecutorConfig(ServiceConfig):
     kubernetes_margin_seconds: float = Field(
         60, ge=10, le=3600, description="how long after the lease a Job ends by itself when its executor is lost"
     )
+    kubernetes_settle_seconds: float = Field(
+        30, ge=1, le=600, description="how long the API may carry out a request for a Job that it has not responded to"
+    )
     kubernetes_token_file: Path = Field(
         Path("/var/run/secrets/kubernetes.io/serviceaccount/token"), description="token for the API"
     )

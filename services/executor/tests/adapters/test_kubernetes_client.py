@@ -25,6 +25,7 @@ def settings(server: FakeKubernetes, tmp_path: Path, **more: Any) -> KubernetesS
         "images": "*",
         "service_accounts": "",
         "margin": 20.0,
+        "settle": 1.0,
     }
     return KubernetesSettings(**given | more)
 

@@ -33,6 +33,7 @@ def variables(api: FakeKubernetes, tmp_path: Path) -> dict[str, str]:
         "SCHEDULER_KUBERNETES_IMAGES": "registry.example.com/team/*",
         "SCHEDULER_KUBERNETES_SERVICE_ACCOUNTS": "report",
         "SCHEDULER_KUBERNETES_MARGIN_SECONDS": "30",
+        "SCHEDULER_KUBERNETES_SETTLE_SECONDS": "2",
     }
 
 
@@ -68,6 +69,11 @@ async def shown(world: Any, number: int, wanted: str) -> None:
     await world.until(lambda: wanted.encode() in b"\n".join(world.archiver.text((number, EPOCH | number))), 30)
 
 
+def own_lines(text: str) -> list[str]:
+    """Lines of the job. Those of the step's program come by another stream: nothing defines their order among these."""
+    return [line for line in text.splitlines() if not line.startswith("toban:")]
+
+
 def runner(world: Any) -> int:
     """The process of the step's program."""
     everything = descendants(world.executor.pid)
@@ -77,8 +83,7 @@ def runner(world: Any) -> int:
 async def test_output_and_exit_code(opened: Any, api: FakeKubernetes) -> None:
     outcome, text = await run(opened, 1, step("say:one\ntwo", "exit:0"))
     assert (outcome.kind, outcome.tree_empty) == (SUCCEEDED, True)
-    # Lines of toban come by another stream, so their place among the job's is not fixed.
-    assert [line for line in text.splitlines() if not line.startswith("toban: ")] == ["one", "two"]
+    assert own_lines(text) == ["one", "two"]
     assert "toban: Job batch/toban-1-1-" in text and "runs on node node-1" in text
     outcome, text = await run(opened, 2, step("say:three", "exit:7"))
     assert (outcome.kind, outcome.exit_code) == (FAILED, 7)
@@ -241,6 +246,42 @@ async def test_a_killed_executor_deletes_its_jobs_when_it_starts_again(opened: A
     assert opened.coordinator.registered[-1].previous_verified_empty
 
 
+async def test_an_executor_does_not_register_before_old_pods_have_ended(opened: Any, api: FakeKubernetes) -> None:
+    """Its registration attests the end of the earlier incarnation, whose runs then start elsewhere. A Job of another executor goes on."""
+    await start(opened, 1, step("say:begun", "wait"))
+    await shown(opened, 1, "begun")
+    api.cluster.create(waiting_job("other", {OWNER: "toban", RUN: "7", TOKEN: str(EPOCH | 7), INCARNATION: "another"}))
+    api.cluster.set_node(down=True)
+    opened.executor.kill_without_witness()
+    looked = len(api.calls("GET", "/pods?labelSelector"))
+    opened.executor.start()
+    await opened.until(lambda: len(api.calls("GET", "/pods?labelSelector")) > looked + 4, 40)
+    assert len(opened.coordinator.registered) == 1 and len(api.cluster.all("pods")) == 2
+    api.cluster.set_node(down=False)
+    await opened.granted(2)
+    assert opened.coordinator.registered[-1].previous_verified_empty
+    assert [job["metadata"]["name"] for job in api.cluster.all("jobs")] == ["other"]
+
+
+async def test_old_pods_that_do_not_end_are_not_attested(
+    world_maker: Any, variables: dict[str, str], api: FakeKubernetes
+) -> None:
+    """Their runs go elsewhere when the lease has ended."""
+    world = world_maker()
+    try:
+        await world.open(**variables | {"SCHEDULER_KUBERNETES_MARGIN_SECONDS": "10"})
+        await start(world, 1, step("say:begun", "wait"))
+        await shown(world, 1, "begun")
+        api.cluster.set_node(down=True)
+        world.executor.kill_without_witness()
+        world.executor.start()
+        await world.granted(2)
+        assert not world.coordinator.registered[-1].previous_verified_empty
+        assert "pods of an earlier incarnation are not known to have ended" in world.executor.log()
+    finally:
+        await world.close()
+
+
 async def test_an_executor_that_waits_for_old_pods_can_be_stopped(opened: Any, api: FakeKubernetes) -> None:
     """It has not registered yet, and would wait for the margin."""
     await start(opened, 1, step("say:begun", "wait"))
@@ -319,17 +360,26 @@ async def test_a_refusal_of_the_job_fails_the_step(opened: Any, api: FakeKuberne
     assert "the cluster refused the Job: fault 403" in text
 
 
-async def test_a_create_that_is_carried_out_after_a_cancel_leaves_nothing(opened: Any, api: FakeKubernetes) -> None:
-    """Its response never came, so the end waits until the API cannot carry it out any more."""
-    api.faults.append(lambda method, path: "hold" if method == "POST" else None)
-    await start(opened, 1, step("say:begun", "wait"))
-    await opened.until(lambda: api.held, 30)
-    await opened.cancel(1, grace=60)
-    await shown(opened, 1, "has had no response: the API may carry it out")
-    api.carry_out_held()
-    outcome, _ = await opened.ended(1)
-    assert (outcome.kind, outcome.exit_code, len(api.cluster.made)) == (CANCELED, 143, 1)
-    assert api.cluster.all("jobs") == [] == api.cluster.all("pods")
+async def test_a_create_that_is_carried_out_after_a_cancel_leaves_nothing(
+    world_maker: Any, variables: dict[str, str], api: FakeKubernetes
+) -> None:
+    """Its response never came, so the end waits until the API cannot carry it out any more: for 30 s, unless it is set."""
+    del variables["SCHEDULER_KUBERNETES_SETTLE_SECONDS"]
+    world = world_maker()
+    try:
+        await world.open(**variables)
+        api.faults.append(lambda method, path: "hold" if method == "POST" else None)
+        # What a job sets is no setting of its executor.
+        await start(world, 1, step("say:begun", "wait"), env={"SCHEDULER_KUBERNETES_SETTLE_SECONDS": "0"})
+        await world.until(lambda: api.held, 30)
+        await world.cancel(1, grace=60)
+        await shown(world, 1, "has had no response: the API may carry it out for 30 s")
+        api.carry_out_held()
+        outcome, _ = await world.ended(1)
+        assert (outcome.kind, outcome.exit_code, len(api.cluster.made)) == (CANCELED, 143, 1)
+        assert api.cluster.all("jobs") == [] == api.cluster.all("pods")
+    finally:
+        await world.close()
 
 
 async def test_objects_that_may_not_be_watched_are_listed(opened: Any, api: FakeKubernetes) -> None:
@@ -344,18 +394,44 @@ async def test_objects_that_may_not_be_watched_are_listed(opened: Any, api: Fake
         assert text.count(told) == 1
 
 
-async def test_objects_that_may_not_be_listed_fail_the_step(opened: Any, api: FakeKubernetes) -> None:
-    """Its Job is deleted once they may be: until then nothing shows that its pod has ended."""
+@pytest.mark.parametrize("fault", [401, 403, 429, 500, "drop"])
+async def test_a_list_that_is_refused_for_a_while_ends_no_step(
+    opened: Any, api: FakeKubernetes, fault: int | str
+) -> None:
+    await start(opened, 1, step("say:begun", "wait", "say:last"))
+    await shown(opened, 1, "begun")
+    refused = [fault]
+    api.faults.append(
+        lambda method, path: refused[0] if refused and "/jobs/" not in path and "/log" not in path else None
+    )
+    before = len(api.requests)
+    api.cluster.forget_events()
+    for kind in ("jobs", "pods"):
+        await opened.until(
+            lambda kind=kind: sum(f"/{kind}?label" in path for _, path, _ in api.requests[before:]) > 2, 40
+        )
+    await shown(opened, 1, "watch of pods is tried again")
+    api.cluster.let_go()
+    refused.clear()
+    outcome, text = await opened.ended(1)
+    assert (outcome.kind, own_lines(text)) == (SUCCEEDED, ["begun", "last"])
+    if fault in (401, 403):
+        for kind in ("jobs", "pods"):
+            told = f"the cluster refuses to list {kind} in namespace batch: fault {fault}; give the executor's service account the verb 'list'"
+            assert text.count(told) == 1 and f"for {kind} there; the step goes on" in text
+
+
+async def test_a_list_that_can_never_succeed_fails_the_step(opened: Any, api: FakeKubernetes) -> None:
+    """Its Job is deleted when the API does what it should again: until then nothing shows that its pod has ended."""
     await start(opened, 1, step("say:begun", "wait"))
     await shown(opened, 1, "begun")
-    refuse = [403]
+    refuse = [404]
     api.faults.append(lambda method, path: refuse[0] if refuse and "/jobs/" not in path and method == "GET" else None)
     api.cluster.forget_events()
     await shown(opened, 1, "the cluster refuses to list")
     refuse.clear()
-    outcome, text = await opened.ended(1)
+    outcome, _ = await opened.ended(1)
     assert (outcome.kind, outcome.exit_code) == (FAILED, 1)
-    assert "give the executor's service account the verb 'list' for" in text
     assert api.cluster.all("pods") == [] == api.cluster.all("jobs")
 
 
@@ -367,7 +443,7 @@ async def test_a_watch_that_lags_lists_again(opened: Any, api: FakeKubernetes) -
     await opened.until(lambda: len(api.calls("GET", "/pods?labelSelector")) > lists, 20)
     api.cluster.let_go()
     outcome, text = await opened.ended(1)
-    assert (outcome.kind, text.splitlines()[-1]) == (SUCCEEDED, "last")
+    assert (outcome.kind, own_lines(text)[-1]) == (SUCCEEDED, "last")
 
 
 async def test_a_log_that_breaks_off_is_whole_at_the_end(opened: Any, api: FakeKubernetes) -> None:
@@ -376,7 +452,7 @@ async def test_a_log_that_breaks_off_is_whole_at_the_end(opened: Any, api: FakeK
     lines = [f"line {number}" for number in range(6)]
     outcome, text = await run(opened, 1, step("say:" + "\n".join(lines), "say:end"))
     assert outcome.kind == SUCCEEDED
-    assert [line for line in text.splitlines() if not line.startswith("toban:")] == [*lines, "end"]
+    assert own_lines(text) == [*lines, "end"]
 
 
 async def test_a_job_that_something_else_deletes_fails_the_step(opened: Any, api: FakeKubernetes) -> None:

@@ -31,7 +31,7 @@ def made() -> tuple[Cluster, FakeClock, list[AttemptKey], RemoteEnds]:
         cluster,
         clock,
         released,
-        RemoteEnds(cluster=cluster, release=released.append, wake=lambda: None, clock=clock),
+        RemoteEnds(cluster=cluster, settle=30.0, release=released.append, wake=lambda: None, clock=clock),
     )
 
 

@@ -145,6 +145,7 @@ CASES = {
         | of("toban_webhooks", 3, f'{COORDINATOR}, state="failing"'),
     ),
     "TobanWebhooksUnsent": Case(of("toban_webhook_overdue_seconds", 301), of("toban_webhook_overdue_seconds", 300)),
+    "TobanExecutorMisplaced": Case(of("toban_executors_misplaced", 1), of("toban_executors_misplaced", 0)),
     "TobanLimitsIdle": Case(of("toban_limits_idle", 1), of("toban_limits_idle", 0)),
     "TobanLimitBlocked": Case(of("toban_limits_blocked_seconds", 3601), of("toban_limits_blocked_seconds", 3600)),
     "TobanRunsStuck": Case(

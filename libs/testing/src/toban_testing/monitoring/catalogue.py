@@ -37,6 +37,7 @@ LABELS = {
     "mode": "the fixed list in the metric's description",
     "origin": "slot, demand, event, rerun",
     "outcome": "the fixed list in the metric's description",
+    "part": "a part of a loop's work: a fixed list",
     "path": "the fixed list in the metric's description",
     "pool": "a connection pool: a fixed list per service",
     "reason": "a fixed list of reasons",

@@ -13,20 +13,23 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit
 
-# Rows that one call checks, and how many of them are read at a time.
+# Rows that one call checks, and how many of them are read at a time; the same in bytes, beyond one row, since a row holds whole manifests.
 PART_ROWS = 20_000
 READ_ROWS = 2_000
+READ_BYTES = 4 * 2**20
+PART_BYTES = 10 * READ_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What one part of a verification found. `after`: where the next one begins, None = this was the last one.
+    """What one part of a verification found in so many rows of `size` bytes. `after`: where the next one begins, None = this was the last one.
 
     `anchor` is the row before the oldest one that is kept, `head` the newest one of the chain.
     """
 
     problems: Sequence[Problem]
     rows: int
+    size: int
     after: Mark | None
     anchor: Mark
     head: Mark
@@ -42,23 +45,24 @@ class Verified(Checked):
 
 async def check_part(t: Tx, after: Mark, *, limit: int) -> Checked:
     """Checks the rows behind `after`, START for the first part: one statement, and one call of a thread."""
-    part = await audit.links(t, after, limit=limit)
+    part = await audit.links(t, after, limit=limit, max_bytes=READ_BYTES)
     if part is None:
         message = "the ends of the hash chain (rows of scheduler.audit_chain) were removed, so no row can be verified"
-        return Checked(problems=[Problem("removed", 0, 0, message)], rows=0, after=None, anchor=START, head=START)
-    complete = part.rows < limit
-    found, last = await asyncio.to_thread(_check, part, complete=complete)
+        return Checked(
+            problems=[Problem("removed", 0, 0, message)], rows=0, size=0, after=None, anchor=START, head=START
+        )
+    found, last = await asyncio.to_thread(_check, part)
     if after == START and part.stray is not None:
         message = f"row {part.stray} is before the beginning of the chain, {part.anchor.seq + 1}"
         found.insert(0, Problem("inserted", part.stray, part.stray, message))
-    end = None if complete else last
-    return Checked(problems=found, rows=part.rows, after=end, anchor=part.anchor, head=part.head)
+    end = None if part.complete else last
+    return Checked(problems=found, rows=part.rows, size=len(part.page), after=end, anchor=part.anchor, head=part.head)
 
 
-def _check(part: ChainPart, *, complete: bool) -> tuple[list[Problem], Mark]:
+def _check(part: ChainPart) -> tuple[list[Problem], Mark]:
     """What is wrong with the rows, and the last one of them."""
     links = part.links()
-    return check_links(part.previous, links, head=part.head, complete=complete), (
+    return check_links(part.previous, links, head=part.head, complete=part.complete), (
         links[-1].mark if links else part.previous
     )
 
@@ -69,21 +73,23 @@ async def verify_part(pool: Pool, *, cursor: str, known_head: str) -> Verified:
     Raises INVALID_ARGUMENT for a cursor or head that is none.
     """
     after, known = _mark("cursor", cursor), _mark("head", known_head)
-    rows, problems = 0, list[Problem]()
+    rows, size, problems = 0, 0, list[Problem]()
     async with autocommit(pool) as t:
         if known_head and not cursor:
             problems += await _check_known(t, known)
         while True:
             part = await check_part(t, after, limit=READ_ROWS)
             rows += part.rows
+            size += part.size
             problems += part.problems
-            if part.after is None or rows >= PART_ROWS:
+            if part.after is None or rows >= PART_ROWS or size >= PART_BYTES:
                 break
             after = part.after
         unchained, seconds = await audit.unchained(t)
     return Verified(
         problems=problems,
         rows=rows,
+        size=size,
         after=part.after,
         anchor=part.anchor,
         head=part.head,
@@ -93,7 +99,7 @@ async def verify_part(pool: Pool, *, cursor: str, known_head: str) -> Verified:
 
 
 async def _check_known(t: Tx, known: Mark) -> list[Problem]:
-    part = await audit.links(t, START, limit=1)
+    part = await audit.links(t, START, limit=1, max_bytes=0)
     if part is None:
         return []
     anchor = part.anchor

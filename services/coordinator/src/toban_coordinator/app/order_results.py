@@ -10,6 +10,7 @@ from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
 from toban_coordinator.app.commit_reports import commit_reports
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.placement_refusals import PlacementRefusals
 from toban_coordinator.decide import dispatch as decide
 from toban_coordinator.decide import reconcile
 from toban_coordinator.decide.report import Report
@@ -91,6 +92,7 @@ class OrderResults:
     server_time: ServerClock
     definitions: DefinitionCache
     ended: EndedAttempts
+    refusals: PlacementRefusals
     _batches: AdaptiveBatch = field(default_factory=lambda: AdaptiveBatch(BATCH))
 
     async def started(self, target: Target, results: Sequence[StartResult]) -> None:
@@ -108,6 +110,9 @@ class OrderResults:
         if faults:
             await self._fail(target, faults)
         back = [r for r in refused if r.gone and r.refusal not in decide.JOB_FAULTS]
+        # Before the write, which wakes the loop that places them again.
+        for result in back:
+            self.refusals.note(result.key, target, result.refusal, result.message)
         await self._batches.each(back, self._put_back, _not_written)
 
     async def _fail(self, target: Target, faults: Sequence[StartResult]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from toban_coordinator.decide.groups import Groups
 from toban_coordinator.decide.limits import Admission, Need, waits_for
@@ -121,10 +122,12 @@ class Board:
         self._executors = {e.incarnation: e for e in executors}
         self._held = {e.incarnation: e.held for e in executors}
 
-    def take(self, spec: JobSpec, *, prefer: str | None = None) -> ExecutorLoad | None:
-        """The executor for one more run of `spec`, its slot taken; None when none that fits has one."""
+    def take(self, spec: JobSpec, *, prefer: str | None = None, left_out: Collection[str] = ()) -> ExecutorLoad | None:
+        """The executor for one more run of `spec`, its slot taken; None when none that fits, and is not `left_out`, has one."""
         fitting = [
-            e for e in self._executors.values() if self._held[e.incarnation] < e.slots and spec.selector.fits(e.labels)
+            e
+            for e in self._executors.values()
+            if self._held[e.incarnation] < e.slots and spec.selector.fits(e.labels) and e.incarnation not in left_out
         ]
         if not fitting:
             return None
@@ -162,11 +165,12 @@ def plan(
     most: int = MOST,
     admission: Admission | None = None,
     groups: Groups | None = None,
+    left_out: Mapping[int, Collection[str]] = MappingProxyType({}),
 ) -> AssignPlan:
     """Places `due` in its order on `executors`, which are usable, and moves at most `most` runs.
 
     A definition without a spec cannot be placed. `late_seconds`: the setting for late runs, 0 = never late. Without an `admission` no run
-    has limits, and without `groups` none has a group.
+    has limits, and without `groups` none has a group. `left_out`: by run, the incarnations that it does not go to now.
     """
     board = Board(executors)
     made = AssignPlan(board)
@@ -191,8 +195,11 @@ def plan(
         step = external_step(spec, run.first_step or 0)
         if step is not None:
             made.offers.append(Offered(run, step))
-        elif (executor := board.take(spec, prefer=run.placed_on)) is not None:
-            made.placed.append(Placed(run, executor))
+        elif (taken := board.take(spec, prefer=run.placed_on, left_out=left_out.get(run.id, ()))) is not None:
+            made.placed.append(Placed(run, taken))
+        elif run.id in left_out:
+            # It waits by itself: other runs of its job may find an executor.
+            continue
         else:
             made.unplaced.add((run.definition_id, run.definition_version))
             continue

@@ -13,6 +13,7 @@ from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import FastPath
 from toban_coordinator.app.limit_gate import LimitGate, cancel_replaced
 from toban_coordinator.app.order_sender import OrderSender
+from toban_coordinator.app.placement_refusals import PlacementRefusals
 from toban_coordinator.app.run_marks import RunMarker
 from toban_coordinator.app.set_aside import SetAside
 from toban_coordinator.app.start_order import attempt_of, start_order, trace_origins
@@ -59,6 +60,7 @@ class Assign:
         marks: RunMarker,
         fast_path: FastPath,
         limits: LimitGate,
+        refusals: PlacementRefusals,
     ) -> None:
         self._deps = deps
         self._marks = marks
@@ -66,6 +68,7 @@ class Assign:
         self._definitions = definitions
         self._sender = sender
         self._limits = limits
+        self._refusals = refusals
         # Whose turn it is among tenants.
         self._turns = RoundRobin()
         self._one_scope = True
@@ -107,7 +110,15 @@ class Assign:
         batch, late = self._batch.size, settings["skip_late_runs_after_seconds"]
         await self._look_at_limits(due, specs, now)
         plan = decide.plan(
-            due, usable, specs, now=now, late_seconds=late, most=batch, admission=self._admission, groups=self._groups
+            due,
+            usable,
+            specs,
+            now=now,
+            late_seconds=late,
+            most=batch,
+            admission=self._admission,
+            groups=self._groups,
+            left_out=self._refusals.left_out(),
         )
         self._blocked |= plan.unplaced
         moves: list[Move] = [*plan.placed, *plan.offers, *plan.skips, *plan.defers]
@@ -195,13 +206,15 @@ class Assign:
             found, self._one_scope = await runs_assign.due_runs(
                 t,
                 now,
-                limit=most + SPARE + len(self._aside),
+                limit=most + SPARE + len(self._aside) + len(self._refusals.left_out()),
                 blocked=self._blocked,
                 after=self._turns.start,
                 one_scope=self._one_scope,
             )
             self._aside.keep_slow(run.id for run in found)
-            due = self._in_turn([run for run in found if run.id not in self._aside])[: most + SPARE]
+            due = self._in_turn([run for run in found if run.id not in self._aside])[
+                : most + SPARE + len(self._refusals.left_out())
+            ]
             # The next read is the short one again when this one found no scopes that take turns.
             self._one_scope = (
                 self._one_scope or len({(run.priority, run.catch_up, run.scope, run.scope_id) for run in due}) < 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
-from toban_coordinator.app.audit_verify import READ_ROWS, Checked, check_part
+from toban_coordinator.app.audit_verify import PART_BYTES, READ_ROWS, Checked, check_part
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store import audit
 from toban_coordinator.store.pending_work import Agenda
@@ -18,7 +18,7 @@ TICK_SECONDS = 2.0
 ROWS = 500
 TURN_BATCHES = 20
 AGAIN_SECONDS = 0.5
-# Rows of a verification that one turn checks, and the time until the next part of it.
+# Rows of a verification that one turn checks, if they are not large, and the time until the next part of it.
 TURN_ROWS = 20_000
 NEXT_PART_SECONDS = 0.1
 # From the end of one verification to the beginning of the next.
@@ -125,8 +125,8 @@ class AuditChain:
 
     async def _verify(self, last: int) -> None:
         """Some parts."""
-        known, goal = max(len(self._found), last), self._rows + TURN_ROWS
-        while self._at is not None and self._rows < goal:
+        known, goal, size = max(len(self._found), last), self._rows + TURN_ROWS, 0
+        while self._at is not None and self._rows < goal and size < PART_BYTES:
             try:
                 async with autocommit(self._deps.pool) as t:
                     part = await check_part(t, self._at, limit=self._reading.size)
@@ -135,6 +135,7 @@ class AuditChain:
                     raise
                 self._reading.too_long(self._reading.size)
                 break
+            size += part.size
             self._reading.fitted(part.rows)
             self._note(part)
         if self._at is None:

@@ -10,6 +10,7 @@ from toban_coordinator.app.limit_gate import LimitGate
 from toban_coordinator.app.order_results import EndedAttempts, OrderResults
 from toban_coordinator.app.order_sender import OrderSender
 from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.placement_refusals import PlacementRefusals
 from toban_coordinator.app.run_marks import RunMarker
 from toban_coordinator.loops.assign import Assign
 from toban_coordinator.loops.audit import TICK_SECONDS as AUDIT_SECONDS
@@ -49,9 +50,14 @@ def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
     Cancel them when the term ends; nothing of them goes on then.
     """
     definitions, pending = DefinitionCache(), PendingWorkPoller(deps=deps)
-    ended = EndedAttempts(clock=deps.clock)
+    ended, refusals = EndedAttempts(clock=deps.clock), PlacementRefusals(clock=deps.clock)
     answers = OrderResults(
-        pool=deps.pool, term=deps.term, server_time=deps.server_time, definitions=definitions, ended=ended
+        pool=deps.pool,
+        term=deps.term,
+        server_time=deps.server_time,
+        definitions=definitions,
+        ended=ended,
+        refusals=refusals,
     )
     sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock, holds=deps.holds)
     fire = Fire(deps=deps, definitions=definitions, payloads=PayloadValidator())
@@ -69,7 +75,15 @@ def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
         )
     )
     deps.fast_path.set(fast_path)
-    assign = Assign(deps=deps, definitions=definitions, sender=sender, marks=marks, fast_path=fast_path, limits=gate)
+    assign = Assign(
+        deps=deps,
+        definitions=definitions,
+        sender=sender,
+        marks=marks,
+        fast_path=fast_path,
+        limits=gate,
+        refusals=refusals,
+    )
     assigning, *limit_loops = _assign_and_limits(deps, pending, assign, gate)
     dispatch = Dispatch(deps=deps, definitions=definitions, sender=sender)
     reap = Reap(deps=deps, definitions=definitions, answers=answers)

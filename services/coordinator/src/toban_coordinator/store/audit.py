@@ -51,7 +51,8 @@ class AuditFilter:
 
 @dataclass(frozen=True, slots=True)
 class ChainPart:
-    """Rows that follow `previous` in the chain, packed, and its ends. `stray`: the number of a row before its beginning, None as it should be."""
+    """Rows that follow `previous` in the chain, packed, and its ends. `stray`: the number of a row before its beginning, None as it should be;
+    `complete`: no row comes after these."""
 
     previous: Mark
     anchor: Mark
@@ -59,6 +60,7 @@ class ChainPart:
     rows: int
     page: bytes
     stray: int | None
+    complete: bool
 
     def links(self) -> list[LinkText]:
         """The rows. Takes time for many: to be called in a thread."""
@@ -127,14 +129,16 @@ async def oldest_unchained(t: Tx) -> float | None:
     return None if row is None else float(row["seconds"])
 
 
-async def links(t: Tx, after: Mark, *, limit: int) -> ChainPart | None:
-    """The chained rows behind `after`, or behind the anchor where that is later. None when the ends of the chain were removed."""
-    row = await t.fetch_one(_sql.links, {"after": after.seq, "limit": limit})
+async def links(t: Tx, after: Mark, *, limit: int, max_bytes: int) -> ChainPart | None:
+    """The chained rows behind `after`, or behind the anchor where that is later: at most `limit`, and beyond the first `max_bytes` of text. None when
+    the ends of the chain were removed."""
+    row = await t.fetch_one(_sql.links, {"after": after.seq, "limit": limit, "bytes": max_bytes})
     if row is None:
         return None
     anchor, head = (Mark(row[f"{end}_seq"], bytes(row[f"{end}_hash"])) for end in ("anchor", "head"))
     previous = anchor if anchor.seq > after.seq else after
-    return ChainPart(previous, anchor, head, row["rows"], bytes(row["page"] or b""), row["stray"])
+    complete = row["found"] < limit and row["rows"] == row["found"]
+    return ChainPart(previous, anchor, head, row["rows"], bytes(row["page"] or b""), row["stray"], complete)
 
 
 async def has_ends(t: Tx) -> bool:

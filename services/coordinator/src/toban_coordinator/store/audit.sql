@@ -65,22 +65,31 @@ SELECT greatest(0, extract(epoch FROM clock_timestamp() - a.at))::double precisi
 -- name: links
 -- Chained rows behind a place in the chain, with its ends as the same snapshot has them; no row when these are missing. `stray` is the lowest number
 -- before the beginning of the chain, which no row has. `page` is one value, for a thread to unpack: of each row its number, its hash with its length,
--- and with its length the text that the hash covers, as in `scheduler.chain_audit`.
-SELECT m.anchor_seq, m.anchor_hash, m.head_seq, m.head_hash, m.stray, x.rows, x.page
+-- and with its length the text that the hash covers, as in `scheduler.chain_audit`. A page has at most so many rows and, beyond its first row, so many
+-- bytes of text; `found` counts the rows that the first bound allows. What rows take on disk is bounded before, since a text has to be read whole to be
+-- measured.
+SELECT m.anchor_seq, m.anchor_hash, m.head_seq, m.head_hash, m.stray, x.found, x.rows, x.page
   FROM (SELECT o.seq AS anchor_seq, o.hash AS anchor_hash, h.seq AS head_seq, h.hash AS head_hash,
                (SELECT min(s.seq) FROM scheduler.admin_action_log s WHERE s.seq <= o.seq) AS stray
           FROM scheduler.audit_chain o JOIN scheduler.audit_chain h ON h.mark = 'head' WHERE o.mark = 'anchor') m
  CROSS JOIN LATERAL (
-       SELECT count(*) AS rows,
-              string_agg(int8send(a.seq) || int4send(octet_length(a.hash)) || a.hash || int4send(octet_length(t.text)) || t.text, ''
-                         ORDER BY a.seq) AS page
-         FROM (SELECT c.* FROM scheduler.admin_action_log c
-                WHERE c.seq > greatest(%(after)s::bigint, m.anchor_seq) ORDER BY c.seq LIMIT %(limit)s::integer) a
-        CROSS JOIN LATERAL (
-              SELECT convert_to(string_agg(octet_length(convert_to(f, 'UTF8')) || ':' || f, ',' ORDER BY place), 'UTF8') AS text
-                FROM unnest(ARRAY[a.seq::text, a.id::text, (extract(epoch FROM a.at) * 1000000)::bigint::text, a.actor, a.action, a.target,
-                                  COALESCE(a.before::text, ''), COALESCE(a.after::text, ''), a.reason, a.address, a.service])
-                     WITH ORDINALITY AS i(f, place)) t) x
+       SELECT coalesce(max(y.found), 0) AS found, count(*) AS rows,
+              string_agg(int8send(y.seq) || int4send(octet_length(y.hash)) || y.hash || int4send(octet_length(y.text)) || y.text, ''
+                         ORDER BY y.seq) AS page
+         FROM (SELECT a.seq, a.hash, a.found, t.text, sum(octet_length(t.text)) OVER (ORDER BY a.seq) AS bytes,
+                      row_number() OVER (ORDER BY a.seq) AS place
+                 FROM (SELECT c.*, count(*) OVER () AS found,
+                              sum(COALESCE(pg_column_size(c.before), 0) + COALESCE(pg_column_size(c.after), 0)) OVER (ORDER BY c.seq) AS stored,
+                              row_number() OVER (ORDER BY c.seq) AS place
+                         FROM (SELECT i.* FROM scheduler.admin_action_log i
+                                WHERE i.seq > greatest(%(after)s::bigint, m.anchor_seq) ORDER BY i.seq LIMIT %(limit)s::integer) c) a
+                CROSS JOIN LATERAL (
+                      SELECT convert_to(string_agg(octet_length(convert_to(f, 'UTF8')) || ':' || f, ',' ORDER BY place), 'UTF8') AS text
+                        FROM unnest(ARRAY[a.seq::text, a.id::text, (extract(epoch FROM a.at) * 1000000)::bigint::text, a.actor, a.action,
+                                          a.target, COALESCE(a.before::text, ''), COALESCE(a.after::text, ''), a.reason, a.address, a.service])
+                             WITH ORDINALITY AS i(f, place)) t
+                WHERE a.place = 1 OR a.stored <= %(bytes)s::bigint) y
+        WHERE y.place = 1 OR y.bytes <= %(bytes)s::bigint) x
 
 -- name: hash_at
 -- The hash of a chained row.

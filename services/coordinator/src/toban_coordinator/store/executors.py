@@ -16,6 +16,7 @@ from toban_coordinator.ports.orders import ExecutorFacts
 from toban_coordinator.store import orphan_waits
 from toban_domain.epoch import EpochProof
 from toban_domain.executor_group import DEFAULT_GROUP
+from toban_domain.job import STEPS_LABEL
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.settings import SETTINGS
 from toban_observability.logs import get_logger
@@ -197,10 +198,12 @@ class Attested(NamedTuple):
 async def attest(pool: Pool, new: Registration, *, silent: float = MIN_SILENT_SECONDS) -> Attested:
     """Note which earlier incarnations of a registered one are proven dead. The leader is woken to take what they held.
 
-    Another boot id proves that only for one that has had no heartbeat and no grant for `silent` seconds, at most its lease.
+    Another boot id proves that only for one that has had no heartbeat and no grant for `silent` seconds, at most its lease, and never for one whose
+    jobs are pods of a cluster.
     """
     names = ("incarnation", "instance", "node_id", "boot_id", "previous")
-    params = {name: getattr(new, name) for name in names} | {"silent": silent}
+    in_cluster = new.labels.get(STEPS_LABEL) == "kubernetes"
+    params = {name: getattr(new, name) for name in names} | {"silent": silent, "in_cluster": in_cluster}
     async with tx(pool) as t:
         proven = await same_instance(t, new.incarnation)
         row = await t.fetch_one(_Q.attest, params | {"proven": list(proven)})

@@ -37,6 +37,7 @@ UPDATE scheduler.executors e
                               ELSE 'its successor found its processes gone' END
  WHERE e.instance = %(instance)s::text AND e.node_id = %(node_id)s::text AND e.incarnation <> %(incarnation)s::uuid
    AND e.state <> 'off' AND e.attested_reason = '' AND e.incarnation = ANY (%(proven)s::uuid[]) AND {{ended_before}}
+   AND {{pods_ended}}
 RETURNING 1
 )
 SELECT (SELECT count(*) FROM attested) AS attested,

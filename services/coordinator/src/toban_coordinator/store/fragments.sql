@@ -134,6 +134,11 @@ THEN 'CONFIRMING' ELSE 'NONE' END AS continuation_state, r.continuation_check_st
 (CASE WHEN e.boot_id = %(boot_id)s::text THEN e.incarnation::text = %(previous)s::text
       ELSE greatest(e.last_heartbeat_at, e.granted_at) < now() - make_interval(secs => least(%(silent)s::double precision, e.lease_ms / 1000.0)) END)
 
+-- fragment: pods_ended
+-- Whether no pod of executor `e` runs, which no boot of its machine proves: its jobs are no pods, or its successor has asked the cluster and
+-- names it.
+(e.labels ->> 'toban.dev/steps' IS DISTINCT FROM 'kubernetes' OR (%(in_cluster)s::boolean AND e.incarnation::text = %(previous)s::text))
+
 -- fragment: is_next
 -- Whether no delivery of the same run has to arrive at the target before delivery `d`. One that waits for the end of quiet hours holds none up.
 NOT EXISTS (SELECT 1 FROM scheduler.webhook_deliveries e

@@ -1,5 +1,14 @@
+-- name: jobs_with_rules
+-- Jobs that notify a webhook of runs that are late or last long, behind a number.
+SELECT d.id
+  FROM scheduler.job_definitions d
+ WHERE d.spec ? 'notify' AND d.id > %(after)s::bigint AND d.spec @? '$.notify[*].on[*] ? (@ == "long" || @ == "late")'
+ ORDER BY d.id
+ LIMIT %(limit)s::integer
+
 -- name: overdue_runs
--- Live runs that have lasted, or waited for their start, for longer than a rule of their job says, and about which its webhook has no event yet.
+-- Live runs of these jobs that have lasted, or waited for their start, for longer than a rule of their job says, and about which its webhook has no
+-- event yet.
 SELECT r.id AS run_id, d.name AS job, w.id AS target_id, w.name AS webhook, r.type, rule -> 'quiet_hours' AS quiet
   FROM scheduler.job_definitions d
  CROSS JOIN LATERAL jsonb_array_elements(d.spec -> 'notify') AS rule
@@ -17,7 +26,7 @@ SELECT r.id AS run_id, d.name AS job, w.id AS target_id, w.name AS webhook, r.ty
           AND NOT EXISTS (SELECT 1 FROM scheduler.webhook_deliveries e WHERE e.run_id = r.id AND e.target_id = w.id AND e.type = n.type)
         ORDER BY r.id
         LIMIT %(limit)s::integer) r
- WHERE d.spec ? 'notify' AND d.spec @? '$.notify[*].on[*] ? (@ == "long" || @ == "late")'
+ WHERE d.id = ANY(%(ids)s::bigint[]) AND d.spec ? 'notify'
  ORDER BY r.id
  LIMIT %(limit)s::integer
 
@@ -49,14 +58,22 @@ COALESCE(GREATEST((SELECT max(h.finished_at)
                   (SELECT s.at FROM scheduler.job_successes s WHERE s.definition_id = d.id)),
          d.created_at)
 
--- name: silent_jobs
--- Jobs that have not succeeded for longer than they expect, and that is not noted yet.
+-- name: expecting_jobs
+-- Jobs that are to succeed regularly, behind a number.
 SELECT d.id
   FROM scheduler.job_definitions d
- WHERE {{expects}} AND {{last_at}} < now() - make_interval(secs => (d.spec ->> 'expect_success_within_seconds')::double precision)
-   AND NOT EXISTS (SELECT 1 FROM scheduler.job_silences o WHERE o.definition_id = d.id)
+ WHERE {{expects}} AND d.id > %(after)s::bigint
  ORDER BY d.id
  LIMIT %(limit)s::integer
+
+-- name: silent_jobs
+-- Those of these jobs that have not succeeded for longer than they expect, and that is not noted yet.
+SELECT d.id
+  FROM scheduler.job_definitions d
+ WHERE d.id = ANY(%(ids)s::bigint[]) AND {{expects}}
+   AND NOT EXISTS (SELECT 1 FROM scheduler.job_silences o WHERE o.definition_id = d.id)
+   AND {{last_at}} < now() - make_interval(secs => (d.spec ->> 'expect_success_within_seconds')::double precision)
+ ORDER BY d.id
 
 -- name: note_silences
 -- ∅ → noted, and an event for each webhook that the job notifies of it; those of these jobs that are still without a success.
@@ -84,17 +101,25 @@ SELECT d.name, n.last_at, (d.spec ->> 'expect_success_within_seconds')::double p
   FROM noted n JOIN scheduler.job_definitions d ON d.id = n.definition_id
  ORDER BY d.name
 
+-- name: noted_jobs
+-- Jobs whose silence is noted, behind a number.
+SELECT o.definition_id AS id
+  FROM scheduler.job_silences o
+ WHERE o.definition_id > %(after)s::bigint
+ ORDER BY o.definition_id
+ LIMIT %(limit)s::integer
+
 -- name: any_stale
--- Whether `drop_silences` has something to do.
+-- Whether `drop_silences` has something to do for these jobs.
 SELECT EXISTS (SELECT 1 FROM scheduler.job_silences o JOIN scheduler.job_definitions d ON d.id = o.definition_id
-                WHERE NOT {{expects}} OR {{last_at}} > o.last_at) AS found
+                WHERE o.definition_id = ANY(%(ids)s::bigint[]) AND (NOT {{expects}} OR {{last_at}} > o.last_at)) AS found
 
 -- name: drop_silences
--- noted → ∅: of jobs that expect no success any more, and of those that succeeded while their silence was being written. Of these, the statement
+-- noted → ∅, of these jobs: of those that expect no success any more, and of those that succeeded while their silence was being written. Of these, the statement
 -- that ended the run could not know: what it would have sent follows.
 WITH gone AS (
     DELETE FROM scheduler.job_silences o USING scheduler.job_definitions d
-     WHERE d.id = o.definition_id AND (NOT {{expects}} OR {{last_at}} > o.last_at)
+     WHERE d.id = o.definition_id AND o.definition_id = ANY(%(ids)s::bigint[]) AND (NOT {{expects}} OR {{last_at}} > o.last_at)
     RETURNING o.definition_id, o.last_at
 ), event AS (
     INSERT INTO scheduler.webhook_deliveries (target_id, type, run_id, quiet)
@@ -111,9 +136,10 @@ WITH gone AS (
 SELECT definition_id FROM gone
 
 -- name: remember_successes
--- When jobs that expect one last succeeded, where that is not about to change: once for each time that a job has not succeeded for half a day.
+-- When those of these jobs that expect one last succeeded, where that is not about to change: once for each time that a job has not succeeded for half
+-- a day.
 INSERT INTO scheduler.job_successes AS s (definition_id, at)
 SELECT d.id, l.last_at
   FROM scheduler.job_definitions d CROSS JOIN LATERAL (SELECT {{last_at}} AS last_at) l
- WHERE {{expects}} AND l.last_at > d.created_at AND l.last_at < now() - interval '12 hours'
+ WHERE d.id = ANY(%(ids)s::bigint[]) AND {{expects}} AND l.last_at > d.created_at AND l.last_at < now() - interval '12 hours'
     ON CONFLICT (definition_id) DO UPDATE SET at = EXCLUDED.at WHERE s.at < EXCLUDED.at

@@ -34,11 +34,12 @@ async def end_of_dead(
     incarnation: str,
     previous: str,
     silent: float,
+    in_cluster: bool,
     proven: Sequence[str],
 ) -> int:
     """End the wait of runs of earlier incarnations whose death a new one attests, which may speak for `proven`. How many waited.
 
-    `silent` is as for `executors.attest`.
+    `silent` is as for `executors.attest`; `in_cluster`: jobs of the new one are pods.
     """
     params = {
         "instance": instance,
@@ -47,6 +48,7 @@ async def end_of_dead(
         "incarnation": incarnation,
         "previous": previous,
         "silent": silent,
+        "in_cluster": in_cluster,
         "proven": proven,
     }
     return await t.execute(_sql.end_of_dead, params)

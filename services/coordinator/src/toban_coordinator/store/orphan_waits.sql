@@ -10,7 +10,7 @@ UPDATE scheduler.runs_live r SET orphaned_until = NULL, version = r.version + 1
 UPDATE scheduler.runs_live r SET orphaned_until = NULL, version = r.version + 1
   FROM scheduler.executors e
  WHERE e.instance = %(instance)s::text AND e.node_id = %(node_id)s::text AND e.incarnation <> %(incarnation)s::uuid
-   AND e.incarnation = ANY (%(proven)s::uuid[]) AND {{ended_before}}
+   AND e.incarnation = ANY (%(proven)s::uuid[]) AND {{ended_before}} AND {{pods_ended}}
    AND r.assigned_incarnation = e.incarnation AND r.state = 'ORPHANED' AND r.orphaned_until IS NOT NULL;
 
 -- name: end_of_own

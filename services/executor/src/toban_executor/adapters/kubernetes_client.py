@@ -27,6 +27,10 @@ _READ = 65536
 _MAX_LINE = 8 << 20
 
 
+# Refusals that end when rights, tokens, objects or load are as they should be again.
+_PASSING = frozenset({401, 403, 408, 409, 410, 425, 429})
+
+
 class ApiError(Exception):
     """The API refused or did not respond (`status` 0)."""
 
@@ -38,6 +42,11 @@ class ApiError(Exception):
     def is_transient(self) -> bool:
         """The same request may succeed later."""
         return self.is_open or self.status == http.HTTPStatus.TOO_MANY_REQUESTS
+
+    @property
+    def is_final(self) -> bool:
+        """The same request can never succeed: the API does not know it, or cannot read it."""
+        return 400 <= self.status < http.HTTPStatus.INTERNAL_SERVER_ERROR and self.status not in _PASSING
 
     @property
     def is_open(self) -> bool:
@@ -82,7 +91,10 @@ class Api:
     def listed(self, kind: str, namespace: str, selector: str) -> tuple[list[dict[str, Any]], str]:
         """Objects with these labels, as the API's store has them now, and the version of the list."""
         found = self._ask("GET", f"{_path(kind, namespace)}?{urlencode({'labelSelector': selector})}")
-        return found.get("items") or [], found["metadata"]["resourceVersion"]
+        try:
+            return found.get("items") or [], found["metadata"]["resourceVersion"]
+        except (LookupError, TypeError, AttributeError):
+            raise ApiError(f"the API's list of {kind} cannot be read") from None
 
     def delete_job(self, namespace: str, job: Mapping[str, Any], *, foreground: bool) -> None:
         """Begin to delete this Job, and no other of its name. `foreground`: it is there until its pods are gone."""
@@ -209,14 +221,14 @@ def watched(
 ) -> Iterator[dict[str, dict[str, Any]]]:
     """Objects with these labels by name, at first and after each change. It lists again where the server has forgotten what the watch needs.
 
-    `retry` is called, and waits, when a request failed; `refused`, and waits until they are listed again, when the cluster does not permit the
-    watch. Raises ApiError when it does not permit the list.
+    `retry` is called, and waits, when a request failed, also a list that the cluster does not permit now; `refused`, and waits until they are
+    listed again, when it does not permit the watch. Raises ApiError for a list that can never succeed.
     """
     while True:
         try:
             items, version = api.listed(kind, namespace, selector)
         except ApiError as error:
-            if not error.is_transient:
+            if error.is_final:
                 raise
             retry(error)
             continue

@@ -26,7 +26,6 @@ from toban_executor.decide.kubernetes_job import (
     CONTAINER,
     OWNER,
     RUN,
-    SETTLE_SECONDS,
     STEP,
     TOKEN,
     NotAllowedError,
@@ -88,6 +87,7 @@ class Runner:
         self._job = job
         self._own = own
         self._margin = float(given["margin"])
+        self._settle = float(given["settle"])
         labels = given["labels"]
         self._ours = selector(owner=labels[OWNER], token=labels[TOKEN], step=labels[STEP])
         self._of_run = selector(owner=labels[OWNER], run=labels[RUN])
@@ -197,7 +197,7 @@ class Runner:
             if error.status != 409:
                 if error.is_open:
                     self._open_creates += 1
-                    self._settled_at = boottime() + SETTLE_SECONDS
+                    self._settled_at = boottime() + self._settle
                 raise
             # The response to an earlier try was lost, or the name belongs to something else.
             found = self._api.job(self._namespace, name)
@@ -218,7 +218,7 @@ class Runner:
             self._thread(self._watch, kind, event)
 
     def _watch(self, kind: str, event: Callable[[dict[str, dict[str, Any]]], Any]) -> None:
-        retry = Retry(f"watch of {kind}")
+        retry = Retry(f"watch of {kind}", explain=partial(self._explained, kind))
         refused = partial(self._poll, kind, [])
         try:
             for found in watched(self._api, kind, self._namespace, self._ours, retry=retry, refused=refused):
@@ -226,6 +226,12 @@ class Runner:
                 self._events.put(event(found))
         except ApiError as error:
             self._events.put(_Failed(self._refusal("list", kind, error)))
+
+    def _explained(self, kind: str, error: Exception) -> str:
+        """A refused list ends no pod: the step goes on, and its Job too, whose deadline is extended where that is permitted."""
+        if isinstance(error, ApiError) and not error.is_transient:
+            return f"{self._refusal('list', kind, error)}; the step goes on"
+        return str(error)
 
     def _poll(self, kind: str, told: list[str], error: ApiError) -> None:
         if not told:
@@ -356,7 +362,7 @@ class Runner:
                 return
             if not told:
                 told = True
-                say(f"a request for the Job has had no response: the API may carry it out for {SETTLE_SECONDS:g} s")
+                say(f"a request for the Job has had no response: the API may carry it out for {self._settle:g} s")
             pause(1.0)
 
     def _persist(self, work: Callable[[], object], *, until: Callable[[], bool] = lambda: False) -> None:

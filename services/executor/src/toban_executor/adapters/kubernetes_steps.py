@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesSettings:
-    """SCHEDULER_KUBERNETES_*, by the ends of their names; `margin` is MARGIN_SECONDS."""
+    """SCHEDULER_KUBERNETES_*, by the ends of their names; `margin` is MARGIN_SECONDS, `settle` is SETTLE_SECONDS."""
 
     api: str
     token_file: Path
@@ -40,6 +40,7 @@ class KubernetesSettings:
     images: str
     service_accounts: str
     margin: float
+    settle: float
 
 
 class KubernetesSteps:
@@ -65,6 +66,7 @@ class KubernetesSteps:
             "namespaces": self._access.namespaces,
             "cluster": cluster._asdict(),
             "margin": settings.margin,
+            "settle": settings.settle,
         }
         self._api = Api(cluster)
         self._check()

@@ -6,7 +6,7 @@ import http.client
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from toban_executor.decide.environment import portable_variables
@@ -20,11 +20,13 @@ _BACKOFF = Backoff(base=0.2, cap=5.0, jitter=0.2)
 
 
 class Retry:
-    """Waits before the next try, longer each time, and writes the first failure of several into the log."""
+    """Waits before the next try, longer each time, and writes the first failure of several into the log, and each one of another kind."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, explain: Callable[[Exception], str] = str) -> None:
         self._what = what
+        self._explain = explain
         self._failed = 0
+        self._logged = ""
 
     def succeeded(self) -> None:
         """The next failure is a first one."""
@@ -32,8 +34,10 @@ class Retry:
 
     def __call__(self, error: Exception) -> None:
         self._failed += 1
-        if self._failed == 1:
-            say(f"{self._what} is tried again: {error}")
+        text = self._explain(error)
+        if self._failed == 1 or text != self._logged:
+            self._logged = text
+            say(f"{self._what} is tried again: {text}")
         pause(_BACKOFF.delay(self._failed))
 
 

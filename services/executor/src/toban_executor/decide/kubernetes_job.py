@@ -19,8 +19,6 @@ ATTEMPT, STEP, INCARNATION = "toban.dev/attempt", "toban.dev/step", "toban.dev/i
 TTL_SECONDS = 3600
 """How long a Job that nothing has removed is there after its end."""
 MAX_GRACE_SECONDS = 3600
-SETTLE_SECONDS = 30.0
-"""How long the API may take to carry out a create whose sender has gone, or got no response."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 

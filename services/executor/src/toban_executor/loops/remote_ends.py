@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.kubernetes_job import SETTLE_SECONDS
 from toban_executor.decide.models import Report
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -40,12 +39,20 @@ class _Wait:
 
 
 class RemoteEnds:
-    """`release` gets each attempt of which nothing is left."""
+    """`release` gets each attempt of which nothing is left. `settle`: for how many seconds the API may carry out a request whose sender was
+    killed."""
 
     def __init__(
-        self, *, cluster: Cluster, release: Callable[[AttemptKey], None], wake: Callable[[], None], clock: Clock
+        self,
+        *,
+        cluster: Cluster,
+        settle: float,
+        release: Callable[[AttemptKey], None],
+        wake: Callable[[], None],
+        clock: Clock,
     ) -> None:
         self._cluster = cluster
+        self._settle = settle
         self._release = release
         self._wake = wake
         self._clock = clock
@@ -55,7 +62,7 @@ class RemoteEnds:
         """The attempt has ended here, as its outcome says. Where its program was killed, the API may still carry out what that had sent."""
         outcome = report.outcome
         by_itself = outcome is not None and outcome.signal is None and outcome.exit_code is not None
-        self._waiting[report.key] = _Wait(self._clock.monotonic() + (0.0 if by_itself else SETTLE_SECONDS))
+        self._waiting[report.key] = _Wait(self._clock.monotonic() + (0.0 if by_itself else self._settle))
         _held.set(len(self._waiting))
         self._wake()
 

@@ -75,5 +75,6 @@ def _kubernetes(config: ExecutorConfig, prepared: Prepared) -> KubernetesSteps |
         images=config.kubernetes_images,
         service_accounts=config.kubernetes_service_accounts,
         margin=config.kubernetes_margin_seconds,
+        settle=config.kubernetes_settle_seconds,
     )
     return KubernetesSteps(settings, incarnation=prepared.guards.incarnation)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flask import Response
 from pydantic import AwareDatetime, Field
 
-from toban_admin_web.decide.view_models import FoundLines, LogPlace
+from toban_admin_web.decide.view_models import LogPlace
 from toban_admin_web.views.api.answers import Answer, BigNumber, Page
 from toban_admin_web.views.api.answers_runs import RunPage
 from toban_admin_web.views.api.endpoint import MAX_CURSOR, Call, Endpoint, Input
@@ -18,6 +18,8 @@ from toban_admin_web.views.stream_response import stream_response
 from toban_admin_web.views.view_context import context, reader
 
 RUNS_PAGE = 100
+# Pages of runs that are newer than the search's place, and that one request reads to find its place.
+NEWER_PAGES = 20
 SEARCH_SECONDS = 30.0
 # Clocks of executors, which date lines, and of PostgreSQL, which dates runs, may differ by less than this.
 CLOCK = timedelta(seconds=60)
@@ -69,33 +71,55 @@ def _part(call: Call, query: SearchQuery) -> LogSearch:
     # Raises JOB_NOT_FOUND and PERMISSION_DENIED.
     job = reader().job(call.path["name"])
     after, runs_cursor = _read_cursor(query.cursor)
-    page = call.ask(
-        RunPage,
-        {
-            "job": job.name,
-            "page": {"limit": RUNS_PAGE, "cursor": runs_cursor},
-            "active_from": query.since and query.since - CLOCK,
-            "active_until": query.until and query.until + CLOCK,
-        },
-    )
-    ids = [run.id for run in page.runs]
-    if not ids:
-        return LogSearch(lines=[], runs=0, bytes=0, expired_attempts=0, next_cursor=_further(page.next_cursor))
+    page = _runs_from(call, query, job.name, after, runs_cursor)
+    if not page.ids:
+        further = _place(after, page.further) if page.further else ""
+        return LogSearch(lines=[], runs=0, bytes=0, expired_attempts=0, next_cursor=further)
     fields = {**query.model_dump(exclude={"cursor", "stream"}), "streams": query.stream}
     found = context().logs.search(
-        ids,
-        reader().read_ticket(*ids),
+        page.ids,
+        reader().read_ticket(*page.ids),
         fields,
-        after=after if after and after.run in ids else None,
+        after=after if after and after.run in page.ids else None,
         seconds=SEARCH_SECONDS,
     )
+    # A search that was cut before its first line keeps the place that it began with.
+    further = _place(found.place or after, page.cursor) if found.cut else page.further and _place(None, page.further)
     return LogSearch(
         lines=[_line(run, line) for run, line in found.lines],
         runs=found.runs,
         bytes=found.bytes,
         expired_attempts=found.expired_attempts,
-        next_cursor=_next(found, runs_cursor) if found.cut else _further(page.next_cursor),
+        next_cursor=further,
     )
+
+
+class _Runs(NamedTuple):
+    """Runs to search, the cursor of their page, and that of the next one ("" = there is none)."""
+
+    ids: list[int]
+    cursor: str
+    further: str
+
+
+def _runs_from(call: Call, query: SearchQuery, job: str, after: LogPlace | None, cursor: str) -> _Runs:
+    """The page of runs that a search goes on with. Runs that are newer than its place began after it: with enough of them the place is on a later
+    page than it was, or its run was deleted meanwhile."""
+    for _ in range(NEWER_PAGES):
+        page = call.ask(
+            RunPage,
+            {
+                "job": job,
+                "page": {"limit": RUNS_PAGE, "cursor": cursor},
+                "active_from": query.since and query.since - CLOCK,
+                "active_until": query.until and query.until + CLOCK,
+            },
+        )
+        ids = [run.id for run in page.runs if after is None or run.id <= after.run]
+        if ids or not page.next_cursor:
+            return _Runs(ids, cursor, page.next_cursor)
+        cursor = page.next_cursor
+    return _Runs([], cursor, cursor)
 
 
 def _line(run: int, line: Any) -> FoundLine:
@@ -123,13 +147,8 @@ def _read_cursor(text: str) -> tuple[LogPlace | None, str]:
     return (LogPlace(run=run, token=token, seq=seq) if run else None), found[4]
 
 
-def _next(found: FoundLines, runs_cursor: str) -> str:
-    place = found.place
+def _place(place: LogPlace | None, runs_cursor: str) -> str:
     return f"{place.run}.{place.token}.{place.seq}~{runs_cursor}" if place else f"0.0.0~{runs_cursor}"
-
-
-def _further(runs_cursor: str) -> str:
-    return f"0.0.0~{runs_cursor}" if runs_cursor else ""
 
 
 ENDPOINTS = (
