@@ -18,11 +18,12 @@ from toban_coordinator.decide.oidc import (
     make_nonce,
     nonce_end,
 )
-from toban_coordinator.decide.sign_in import ThrottleKeys, network_of
+from toban_coordinator.decide.sign_in import ThrottleKeys
 from toban_coordinator.ports.oidc import Endpoints, OidcProvider
 from toban_coordinator.store import accounts, identities
 from toban_coordinator.store.audit import AdminAction, note
 from toban_domain.access import can_administer
+from toban_domain.client_address import network_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.oidc import Grants, granted
 from toban_observability import metrics

@@ -15,13 +15,13 @@ from toban_coordinator.decide.sign_in import (
     LONGEST,
     ThrottleKeys,
     after_failure,
-    network_of,
     session_is_good,
     wait,
 )
 from toban_coordinator.store import accounts, audit, sessions
 from toban_coordinator.store.audit import AdminAction
 from toban_domain.access import TOKEN_PREFIX, Effect, Person, Role, Rule, Selector
+from toban_domain.client_address import network_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 from toban_observability.logs import get_logger
