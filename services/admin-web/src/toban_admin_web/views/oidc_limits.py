@@ -1,4 +1,4 @@
-"""Bounds sign-ins with the OpenID provider at this process: nobody needs an account to start one, and a provider that does not respond holds threads."""
+"""Bounds sign-ins with the OpenID provider at this process: they need no account, and a provider that does not respond holds threads."""
 
 from __future__ import annotations
 

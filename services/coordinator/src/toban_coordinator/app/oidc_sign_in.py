@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from toban_coordinator.app.accounts import SECRET_BYTES, hash_secret
-from toban_coordinator.app.sign_in import SignedIn, count_failure, forgive
+from toban_coordinator.app.sign_in import SignedIn
+from toban_coordinator.app.sign_in_throttle import count_failure, require_no_wait
 from toban_coordinator.decide.oidc import (
     NONCE_LASTS,
     ClaimError,
     Expected,
     Identity,
+    OidcThrottle,
     account_name,
     identity_of,
     make_nonce,
     nonce_end,
 )
-from toban_coordinator.decide.sign_in import ThrottleKeys
 from toban_coordinator.ports.oidc import Endpoints, OidcProvider
-from toban_coordinator.store import accounts, identities
+from toban_coordinator.store import accounts, identities, sessions
 from toban_coordinator.store.audit import AdminAction, note
 from toban_domain.access import can_administer
 from toban_domain.client_address import network_of
@@ -33,9 +36,8 @@ from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit, tx
 
 _log = get_logger(__name__)
-# Failures are counted by the address: before a token is verified, there is no account. No account can have this name.
-_NO_ACCOUNT = "(OpenID)"
 ACTOR = "OpenID provider"
+_FAILURES = frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED})
 _results = metrics.counter(
     "toban_oidc_sign_ins_total",
     "Sign-ins with the OpenID provider: ok, refused (the token is not good), unknown (no enabled account for its subject), throttled, "
@@ -113,17 +115,52 @@ class OidcSignIn:
         """
         rules, provider = self._configured()
         await self._endpoints(provider)
-        keys = ThrottleKeys.of(_NO_ACCOUNT, network_of(address))
+        throttle = OidcThrottle(network_of(address))
+        claims = await self._signed(provider, id_token, throttle.unverified)
+        person = throttle.of_person(claims)
+        await self._require_no_wait(person)
         try:
-            await count_failure(self.pool, keys, known=True)
+            identity, nonce_hash = await self._verified(rules, claims, nonce)
+            made = await self._enter(rules, identity, nonce_hash, person, address=address, user_agent=user_agent)
+        except TobanError as error:
+            if error.code in _FAILURES:
+                await self._count(person)
+            raise
+        _results.labels("ok").inc()
+        return made
+
+    async def _signed(self, provider: OidcProvider, id_token: str, key: str) -> Mapping[str, Any]:
+        """The claims of a token. Raises UNAUTHENTICATED, PROVIDER_UNAVAILABLE, RESOURCE_EXHAUSTED."""
+        await self._require_no_wait(key)
+        try:
+            return await provider.claims(id_token)
+        except TobanError as error:
+            refused = error.code is ErrorCode.UNAUTHENTICATED
+            _results.labels("refused" if refused else "unavailable").inc()
+            if refused:
+                _log.warning("an ID token was refused", reason=error.message)
+                await self._count(key)
+            raise
+
+    async def _require_no_wait(self, key: str) -> None:
+        try:
+            await require_no_wait(self.pool, key)
         except TobanError as error:
             if error.code is ErrorCode.RESOURCE_EXHAUSTED:
                 _results.labels("throttled").inc()
             raise
-        identity, nonce_hash = await self._verified(rules, provider, id_token, nonce)
+
+    async def _count(self, key: str) -> None:
+        """After the check, unlike a password: nobody guesses a signature, and people of one address sign in side by side."""
+        with suppress(TobanError):
+            await count_failure(self.pool, [key])
+
+    async def _enter(
+        self, rules: OidcRules, identity: Identity, nonce_hash: bytes, key: str, *, address: str, user_agent: str
+    ) -> SignedIn:
         secret = self.ids.token_hex(SECRET_BYTES)
         async with tx(self.pool) as t:
-            await forgive(t, keys)
+            await sessions.forget_failures(t, key)
             # Kept until it would be too old, whatever the clocks say.
             _, now = await identities.nonce_key(t)
             if not await identities.use_nonce(t, nonce_hash, ends_at=now + NONCE_LASTS):
@@ -142,7 +179,6 @@ class OidcSignIn:
             after = {"address": network_of(address), "issuer": identity.issuer, "subject": identity.subject}
             await note(t, AdminAction(actor=f"user {name}", action="sign_in", target="session", after=after))
             [person] = await accounts.people(t, name)
-        _results.labels("ok").inc()
         return SignedIn(person, secret, ends_at)
 
     def _configured(self) -> tuple[OidcRules, OidcProvider]:
@@ -158,9 +194,7 @@ class OidcSignIn:
             _results.labels("unavailable").inc()
             raise
 
-    async def _verified(
-        self, rules: OidcRules, provider: OidcProvider, id_token: str, nonce: str
-    ) -> tuple[Identity, bytes]:
+    async def _verified(self, rules: OidcRules, claims: Mapping[str, Any], nonce: str) -> tuple[Identity, bytes]:
         async with autocommit(self.pool) as t:
             key, now = await identities.nonce_key(t)
         expected = Expected(
@@ -168,12 +202,9 @@ class OidcSignIn:
         )
         try:
             nonce_end(key, nonce, now)
-            return identity_of(await provider.claims(id_token), expected, now), hash_secret(nonce)
+            return identity_of(claims, expected, now), hash_secret(nonce)
         except ClaimError as error:
             raise _refused(str(error)) from None
-        except TobanError as error:
-            _results.labels("refused" if error.code is ErrorCode.UNAUTHENTICATED else "unavailable").inc()
-            raise
 
     async def _account(self, t: Tx, rules: OidcRules, identity: Identity) -> str:
         """The name of the account, with what its groups give."""
