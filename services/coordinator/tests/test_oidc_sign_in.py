@@ -397,6 +397,47 @@ async def test_passwords_go_off_when_an_administrator_can_do_without(world: Worl
     assert not await world.oidc.passwords_off()
 
 
+async def test_a_link_that_nobody_has_used_switches_no_password_off(world: World) -> None:
+    """Its subject may be wrong."""
+    world.oidc = replace(world.oidc, rules=replace(world.rules, passwords=False))
+    await world.accounts.link("root", issuer=world.provider.issuer, subject="subject-1", actor=CLI)
+    assert not await world.oidc.passwords_off()
+    await world.enter(groups=[])
+    assert await world.oidc.passwords_off()
+    # Another subject has to show that it can sign in again.
+    await world.accounts.unlink("root", issuer=world.provider.issuer, actor=CLI)
+    await world.accounts.link("root", issuer=world.provider.issuer, subject="subject-2", actor=CLI)
+    assert not await world.oidc.passwords_off()
+
+
+async def test_who_was_unlinked_gets_no_new_account(world: World) -> None:
+    made = await world.enter(groups=["all"])
+    await world.accounts.unlink(made.person.name, issuer=world.provider.issuer, actor=CLI)
+    nonce = await world.nonce()
+    token = world.provider.token(nonce, groups=["admins"])
+    message = await world.refused(token, nonce, ErrorCode.PERMISSION_DENIED)
+    assert "unlinked it from the account ada" in message and "toban user link NAME --subject subject-1" in message
+    await world.accounts.delete_user("ada", actor=CLI)
+    await world.refused(token, nonce, ErrorCode.PERMISSION_DENIED)
+    # Other people still get one, and the person when an administrator links it again.
+    assert (await world.enter(groups=["all"], sub="subject-2", preferred_username="bob")).person.name == "bob"
+    await world.accounts.add_user("eve", display_name="", password="", actor=CLI)
+    await world.accounts.link("eve", issuer=world.provider.issuer, subject="subject-1", actor=CLI)
+    assert (await world.oidc.finish(token, nonce, address=HERE)).person.name == "eve"
+    await world.accounts.delete_user("eve", actor=CLI)
+    assert (await world.enter(groups=["all"])).person.name == "ada", "the link has ended the mark"
+
+
+async def test_the_same_groups_are_no_change(world: World) -> None:
+    """In whatever order the database sorts their names."""
+    both = {"x": parse_grants("group:a-b group:a.c group:ab group:a_d viewer operator")}
+    world.oidc = replace(world.oidc, rules=replace(world.rules, grants=both))
+    for _ in range(3):
+        await world.enter(groups=["x"])
+    actions = [row["action"] for row in (await list_audit(world.pool)).rows]
+    assert actions.count("set_roles") == 1
+
+
 async def test_the_last_link_of_an_administrator_remains(world: World) -> None:
     await world.enter(groups=["admins"])
     await world.accounts.delete_user("root", actor=CLI)

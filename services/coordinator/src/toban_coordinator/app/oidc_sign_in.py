@@ -82,7 +82,7 @@ class OidcSignIn:
     provider: OidcProvider | None = None
 
     async def passwords_off(self) -> bool:
-        """Whether passwords are refused: only while an administrator can sign in with the provider, so that no one is locked out."""
+        """Whether passwords are refused: only while an administrator is linked who has signed in with the provider, so that no one is locked out."""
         if self.rules is None or self.rules.passwords:
             return False
         async with autocommit(self.pool) as t:
@@ -95,6 +95,17 @@ class OidcSignIn:
             assert self.rules is not None
             message = f"passwords are switched off; sign in with {self.rules.name} at the site, programs with an API token made there"
             raise TobanError(ErrorCode.PERMISSION_DENIED, message)
+
+    def linkable_issuer(self, issuer: str) -> str:
+        """The issuer of the provider, which alone signs people in. Raises RESOURCE_INVALID_STATE without one, INVALID_ARGUMENT for another."""
+        rules, _ = self._configured()
+        if issuer not in ("", rules.issuer):
+            message = (
+                f"the coordinators use the issuer {rules.issuer}, and a link to another one signs nobody in; leave --issuer out, "
+                "or change SCHEDULER_OIDC_ISSUER first"
+            )
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+        return rules.issuer
 
     async def start(self) -> Started:
         """A nonce that any coordinator knows again. Raises RESOURCE_INVALID_STATE without a provider, PROVIDER_UNAVAILABLE."""
@@ -212,8 +223,11 @@ class OidcSignIn:
         row = await identities.account_of(t, identity)
         if row is not None and not row["enabled"]:
             raise _unknown(f"the account {row['name']} is disabled", identity)
-        if row is None and not (rules.creates_accounts and grants):
+        unlinked = None if row is not None else await identities.unlinked_from(t, identity)
+        if row is None and (unlinked is not None or not (rules.creates_accounts and grants)):
             why = "none of its groups gives a role here, and " if rules.creates_accounts else ""
+            if unlinked is not None:
+                why = f"an administrator unlinked it from the account {unlinked}, and "
             message = (
                 f"{why}no account is linked to subject {identity.subject} of {identity.issuer}; an administrator links one: "
                 f"toban user link NAME --subject {identity.subject}"
