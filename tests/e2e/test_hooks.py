@@ -20,7 +20,9 @@ from toban_testing.stack_fixtures import admin_of, leader_name, running_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hooks.md"
-STANDARD, GITHUB, CLOUDEVENT = re.findall(r"```bash\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+STANDARD, GITHUB, SIGNED_CLOUDEVENT, CLOUDEVENT = re.findall(
+    r"```bash\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL
+)
 
 
 @pytest.fixture
@@ -102,5 +104,9 @@ def test_signed_messages_start_runs_through_any_replica(
     assert run_example(GITHUB, SITE=one, secret=secret, body=body)["event_type"] == "git.push"
     token = toban("hook", "set", "broker", "--kind", "cloudevents-token", "--event", "order.paid", "-o", "name")
     assert run_example(CLOUDEVENT, SITE=other, token=token)["event_type"] == "order.paid"
+    secret = toban("hook", "set", "signed", "--kind", "cloudevents", "--event", "order.paid", "-o", "name")
+    assert run_example(SIGNED_CLOUDEVENT, SITE=one, secret=secret)["event_type"] == "order.paid"
+    binary = CLOUDEVENT.replace("hooks/broker", "hooks/signed")
+    assert run_example(binary, SITE=one, token=token)["status"] == 404, "a token is no signature"
     listed = json.loads(toban("hook", "list", "-o", "json"))
-    assert [hook["name"] for hook in listed] == ["broker", "repo", "shop"]
+    assert [hook["name"] for hook in listed] == ["broker", "repo", "shop", "signed"]

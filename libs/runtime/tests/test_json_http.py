@@ -89,6 +89,60 @@ def test_an_answer_byte_by_byte_ends_in_time(endpoint: Callable[[Answers], str])
         over.set()
 
 
+def test_a_resolver_that_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its request counts until it ends, so that no more threads than those of the client wait for it."""
+    over, real = threading.Event(), socket.getaddrinfo
+
+    def resolve(host: str, *args: object, **more: object) -> object:
+        if host[0].isdigit():
+            return real(host, *args, **more)  # type: ignore[arg-type]
+        over.wait(30)
+        raise OSError("nothing found")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    client, request = JsonHttp(seconds=0.2, at_once=1), Request("GET", parse_url("http://provider.example/keys"), {})
+    with pytest.raises(JsonHttpError, match=r"no whole response within 0\.2 s"):
+        client.send(request)
+    with pytest.raises(JsonHttpError, match="1 requests wait for a response already"):
+        client.send(request, seconds=30)
+    over.set()
+    for thread in threading.enumerate():
+        if thread.name == "json-http":
+            thread.join(30)
+    with pytest.raises(JsonHttpError, match="nothing found"):
+        client.send(request, seconds=30)
+
+
+def test_an_address_that_does_not_respond_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = socket.create_server(("127.0.0.1", 0))
+    port = good.getsockname()[1]
+    # A full backlog: the kernel drops what comes then, as a network does that drops packets.
+    silent = socket.create_server(("127.0.0.2", port), backlog=0)
+    filling = [socket.socket() for _ in range(3)]
+    for one in filling:
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.2", port))
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in ("127.0.0.2", "127.0.0.1")]
+    real = socket.getaddrinfo
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda host, *args, **more: real(host, *args, **more) if host[0].isdigit() else found
+    )
+
+    def serve() -> None:
+        with good.accept()[0] as connection:
+            connection.recv(65536)
+            of(b"{}")(connection)
+
+    server = threading.Thread(target=serve, daemon=True)
+    server.start()
+    try:
+        assert get(f"http://provider.example:{port}/keys", seconds=6.0) == (200, {})
+    finally:
+        for one in (*filling, silent, good):
+            one.close()
+    server.join()
+
+
 def test_tls_with_an_authority_of_ours_only(
     tls: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

@@ -125,6 +125,15 @@ def test_one_address_has_one_rate_for_all_hooks(new_web: Any, further: Receiver)
     assert len(further.received) == 1
 
 
+def test_one_network_of_ipv6_has_one_rate(new_web: Any, further: Receiver) -> None:
+    client = new_web(api_rate=6).worker.app.test_client()
+    sent = [
+        client.post("/hooks/shop", data=BODY, environ_base={"REMOTE_ADDR": address}).status_code
+        for address in ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1")
+    ]
+    assert sent == [200, 429, 200] and {one.address for one in further.received} == {"2001:db8::1", "2001:db8:0:1::1"}
+
+
 def test_before_the_first_administrator_messages_are_still_checked_by_coordinators(
     post: Any, cluster: Any, further: Receiver
 ) -> None:

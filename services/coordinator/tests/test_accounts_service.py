@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.adapters.oidc_provider import HttpsOidcProvider
 from toban_coordinator.app.accounts import Accounts
 from toban_coordinator.app.audit_log import list_audit
 from toban_coordinator.app.credentials import Credentials
-from toban_coordinator.app.oidc_sign_in import OidcSignIn
+from toban_coordinator.app.oidc_sign_in import OidcRules, OidcSignIn
 from toban_coordinator.app.own_account import OwnAccount
 from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.sign_in import SignIn
@@ -19,6 +20,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
+from toban_runtime.json_http import JsonHttp
 from toban_store.pool import Pool, open_pool
 
 PASSWORD = "correct horse battery"
@@ -132,3 +134,23 @@ async def test_the_calls_of_one_page_read_its_session_once(service: AccountsServ
     credentials = service._credentials
     credentials._sign_in = None  # type: ignore[assignment]
     assert (await credentials.person(made.session, address="")).name == asked.user == "root"
+
+
+async def test_an_account_is_linked_to_the_provider_of_the_configuration_only(
+    pool: Pool, service: AccountsService
+) -> None:
+    async def link(issuer: str) -> Any:
+        return await service.LinkUser(pb.LinkUserRequest(name="root", issuer=issuer, subject="s-1"), CLI)
+
+    for issuer in ("", "https://id.example"):
+        assert await refused(link(issuer), "SCHEDULER_OIDC_ISSUER") is ErrorCode.RESOURCE_INVALID_STATE
+    rules = OidcRules(issuer="https://id.example", client_id="toban", name="Example")
+    http = HttpsOidcProvider(issuer=rules.issuer, http=JsonHttp(), clock=SystemClock())
+    service._oidc = OidcSignIn(pool=pool, ids=IdSource(), rules=rules, provider=http)
+    assert await refused(link("https://old.example"), "leave --issuer out") is ErrorCode.INVALID_ARGUMENT
+    await link("https://id.example")
+    found = await service.ListUsers(pb.ListUsersRequest(), CLI)
+    assert [one.subject for one in found.users[0].identities] == ["s-1"]
+    # Also of a provider that is not configured any more.
+    service._oidc = OidcSignIn(pool=pool, ids=IdSource())
+    await service.UnlinkUser(pb.UnlinkUserRequest(name="root", issuer="https://id.example"), CLI)

@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from joserfc import jwk, jws
 
-from toban_coordinator.adapters.oidc_provider import HttpsOidcProvider, read_keys
+from toban_coordinator.adapters.oidc_provider import (
+    FETCH_SECONDS,
+    FRESH_SECONDS,
+    MAX_WAITING,
+    RETRY_SECONDS,
+    HttpsOidcProvider,
+    read_keys,
+)
 from toban_domain.errors import ErrorCode, TobanError
-from toban_runtime.json_http import JsonHttp
+from toban_runtime.json_http import JsonHttp, JsonHttpError
 from toban_testing.clock import FakeClock
 from toban_testing.oidc_provider import Provider, new_key
 
@@ -107,3 +116,95 @@ def test_keys_that_cannot_sign_are_left_out() -> None:
     for wrong in ({}, {"keys": {}}, {"keys": useless}):
         with pytest.raises(ValueError, match="no public key"):
             read_keys(wrong)
+
+
+class SilentHttp(JsonHttp):
+    """Every request waits until `over`, and ends without a response."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over, self.asked = threading.Event(), threading.Event()
+        self.seconds: list[float | None] = []
+
+    def send(self, request: Any, *, seconds: float | None = None) -> Any:
+        self.seconds.append(seconds)
+        self.asked.set()
+        self.over.wait(30)
+        raise JsonHttpError("no response")
+
+
+@pytest.fixture
+def silent() -> Iterator[SilentHttp]:
+    made = SilentHttp()
+    yield made
+    made.over.set()
+
+
+async def unavailable(verifier: HttpsOidcProvider) -> str:
+    with pytest.raises(TobanError) as caught:
+        await verifier.endpoints()
+    assert caught.value.code is ErrorCode.PROVIDER_UNAVAILABLE
+    return caught.value.message
+
+
+async def test_few_sign_ins_wait_for_a_provider_that_does_not_respond(silent: SilentHttp) -> None:
+    clock = FakeClock()
+    verifier = HttpsOidcProvider(issuer="https://id.example.com", http=silent, clock=clock)
+    waiting = [asyncio.create_task(unavailable(verifier)) for _ in range(MAX_WAITING)]
+    await asyncio.to_thread(silent.asked.wait, 30)
+    assert f"{MAX_WAITING} sign-ins wait" in await unavailable(verifier)
+    assert not any(one.done() for one in waiting)
+    await clock.advance(FETCH_SECONDS)
+    silent.over.set()
+    assert {one.endswith("no response") for one in await asyncio.gather(*waiting)} == {True}
+    # The next one is told at once: the time counts from the end of a fetch, which may last as long.
+    assert (await unavailable(verifier)).endswith("no response") and silent.seconds == [FETCH_SECONDS]
+    await clock.advance(RETRY_SECONDS)
+    await unavailable(verifier)
+    assert len(silent.seconds) == 2
+
+
+async def test_a_fetch_goes_on_when_the_call_that_began_it_ends(provider: Provider) -> None:
+    http = SilentHttp()
+    real = JsonHttp()
+
+    def send(request: Any, *, seconds: float | None = None) -> Any:
+        http.asked.set()
+        http.over.wait(30)
+        return real.send(request, seconds=seconds)
+
+    http.send = send  # type: ignore[method-assign]
+    verifier = HttpsOidcProvider(issuer=provider.issuer, http=http, clock=FakeClock())
+    first, second = (asyncio.create_task(verifier.endpoints()) for _ in range(2))
+    await asyncio.to_thread(http.asked.wait, 30)
+    first.cancel()
+    http.over.set()
+    assert (await second).token == f"{provider.issuer}/token"
+    assert provider.requests.count("/keys") == 1
+
+
+async def test_with_known_keys_those_beyond_the_bound_go_on(provider: Provider) -> None:
+    http, clock = SilentHttp(), FakeClock()
+    known = HttpsOidcProvider(issuer=provider.issuer, http=JsonHttp(), clock=clock)
+    await known.endpoints()
+    known._http = http
+    await clock.advance(FRESH_SECONDS)
+    waiting = [asyncio.create_task(known.endpoints()) for _ in range(MAX_WAITING)]
+    await asyncio.to_thread(http.asked.wait, 30)
+    assert (await known.endpoints()).token and not any(one.done() for one in waiting)
+    http.over.set()
+    assert len(await asyncio.gather(*waiting)) == MAX_WAITING
+
+
+@pytest.mark.parametrize("methods", [7, "client_secret_post", {}, None])
+async def test_methods_that_are_no_list(provider: Provider, methods: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    http = JsonHttp()
+    real = http.send
+
+    def send(request: Any, *, seconds: float | None = None) -> Any:
+        found = real(request, seconds=seconds)
+        return replace(found, body={**found.body, "token_endpoint_auth_methods_supported": methods})
+
+    monkeypatch.setattr(http, "send", send)
+    verifier = HttpsOidcProvider(issuer=provider.issuer, http=http, clock=FakeClock())
+    assert not (await verifier.endpoints()).secret_in_body

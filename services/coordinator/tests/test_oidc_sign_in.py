@@ -289,6 +289,55 @@ async def test_failures_are_throttled_by_address(world: World) -> None:
     assert (await world.oidc.finish(good, nonce, address="198.51.100.9")).person.name == "ada"
 
 
+async def test_people_without_an_account_throttle_nobody_else_at_their_address(world: World) -> None:
+    """An office has one address."""
+    for number in range(2 * FREE):
+        nonce = await world.nonce()
+        token = world.provider.token(nonce, sub=f"stranger-{number}", groups=[])
+        await world.refused(token, nonce, ErrorCode.PERMISSION_DENIED)
+    assert (await world.enter(groups=["all"])).person.name == "ada"
+    assert (await world.sign_in.with_password("root", PASSWORD, address=HERE)).person.name == "root"
+    # One of them alone waits after some tries, there.
+    nonce = await world.nonce()
+    token = world.provider.token(nonce, sub="stranger-0", groups=[])
+    for _ in range(FREE):
+        await world.refused(token, nonce, ErrorCode.PERMISSION_DENIED)
+    await world.refused(token, nonce, ErrorCode.RESOURCE_EXHAUSTED)
+    assert (await world.enter(groups=["all"])).person.name == "ada"
+    with pytest.raises(TobanError, match="toban user link"):
+        await world.oidc.finish(token, nonce, address="198.51.100.9")
+
+
+async def test_wrong_passwords_throttle_no_person_of_the_provider(world: World) -> None:
+    for _ in range(FREE + 1):
+        with pytest.raises(TobanError):
+            await world.sign_in.with_password("root", "a wrong password", address=HERE)
+    with pytest.raises(TobanError) as caught:
+        await world.sign_in.with_password("root", PASSWORD, address=HERE)
+    assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
+    assert (await world.enter(groups=["all"])).person.name == "ada"
+
+
+async def test_tokens_without_a_good_signature_throttle_their_address(world: World) -> None:
+    nonce = await world.nonce()
+    for _ in range(FREE + 1):
+        await world.refused(world.provider.token(nonce, key=new_key("one")), nonce)
+    good = world.provider.token(nonce, groups=["all"])
+    await world.refused(good, nonce, ErrorCode.RESOURCE_EXHAUSTED)
+    assert (await world.oidc.finish(good, nonce, address="198.51.100.9")).person.name == "ada"
+
+
+async def test_people_of_one_address_sign_in_side_by_side(world: World) -> None:
+    nonces = [await world.nonce() for _ in range(3 * FREE)]
+    tokens = [world.provider.token(one, sub=f"s-{at}", groups=["all"]) for at, one in enumerate(nonces)]
+    made = await asyncio.gather(
+        *(world.oidc.finish(token, nonce, address=HERE) for token, nonce in zip(tokens, nonces, strict=True))
+    )
+    assert len({one.person.name for one in made}) == 3 * FREE
+    async with tx(world.pool) as t:
+        assert await t.fetch_all("SELECT key FROM scheduler.sign_in_failures WHERE key LIKE 'OpenID%'") == []
+
+
 async def test_new_keys_are_fetched_once_a_minute(world: World) -> None:
     await world.enter(groups=["all"])
     world.provider.key = new_key("two")
@@ -346,6 +395,47 @@ async def test_passwords_go_off_when_an_administrator_can_do_without(world: Worl
     assert caught.value.code is ErrorCode.PERMISSION_DENIED
     await world.enter(groups=[])
     assert not await world.oidc.passwords_off()
+
+
+async def test_a_link_that_nobody_has_used_switches_no_password_off(world: World) -> None:
+    """Its subject may be wrong."""
+    world.oidc = replace(world.oidc, rules=replace(world.rules, passwords=False))
+    await world.accounts.link("root", issuer=world.provider.issuer, subject="subject-1", actor=CLI)
+    assert not await world.oidc.passwords_off()
+    await world.enter(groups=[])
+    assert await world.oidc.passwords_off()
+    # Another subject has to show that it can sign in again.
+    await world.accounts.unlink("root", issuer=world.provider.issuer, actor=CLI)
+    await world.accounts.link("root", issuer=world.provider.issuer, subject="subject-2", actor=CLI)
+    assert not await world.oidc.passwords_off()
+
+
+async def test_who_was_unlinked_gets_no_new_account(world: World) -> None:
+    made = await world.enter(groups=["all"])
+    await world.accounts.unlink(made.person.name, issuer=world.provider.issuer, actor=CLI)
+    nonce = await world.nonce()
+    token = world.provider.token(nonce, groups=["admins"])
+    message = await world.refused(token, nonce, ErrorCode.PERMISSION_DENIED)
+    assert "unlinked it from the account ada" in message and "toban user link NAME --subject subject-1" in message
+    await world.accounts.delete_user("ada", actor=CLI)
+    await world.refused(token, nonce, ErrorCode.PERMISSION_DENIED)
+    # Other people still get one, and the person when an administrator links it again.
+    assert (await world.enter(groups=["all"], sub="subject-2", preferred_username="bob")).person.name == "bob"
+    await world.accounts.add_user("eve", display_name="", password="", actor=CLI)
+    await world.accounts.link("eve", issuer=world.provider.issuer, subject="subject-1", actor=CLI)
+    assert (await world.oidc.finish(token, nonce, address=HERE)).person.name == "eve"
+    await world.accounts.delete_user("eve", actor=CLI)
+    assert (await world.enter(groups=["all"])).person.name == "ada", "the link has ended the mark"
+
+
+async def test_the_same_groups_are_no_change(world: World) -> None:
+    """In whatever order the database sorts their names."""
+    both = {"x": parse_grants("group:a-b group:a.c group:ab group:a_d viewer operator")}
+    world.oidc = replace(world.oidc, rules=replace(world.rules, grants=both))
+    for _ in range(3):
+        await world.enter(groups=["x"])
+    actions = [row["action"] for row in (await list_audit(world.pool)).rows]
+    assert actions.count("set_roles") == 1
 
 
 async def test_the_last_link_of_an_administrator_remains(world: World) -> None:

@@ -49,15 +49,22 @@ class AddressBook:
 
 
 class PinnedConnection(http.client.HTTPConnection):
-    """One connection to one of `addresses`; it resolves nothing and knows no proxy."""
+    """One connection to one of `addresses`; it resolves nothing and knows no proxy. Each address has `connect_seconds` to accept it."""
 
     def __init__(
-        self, target: Target, *, addresses: Sequence[str], timeout: float, context: ssl.SSLContext | None
+        self,
+        target: Target,
+        *,
+        addresses: Sequence[str],
+        timeout: float,
+        context: ssl.SSLContext | None,
+        connect_seconds: float = CONNECT_SECONDS,
     ) -> None:
         super().__init__(target.host, target.port, timeout=timeout)
         self._addresses = addresses
         self._context = context
         self._seconds = timeout
+        self._connect_seconds = min(connect_seconds, timeout)
         self._aborted = False
 
     def connect(self) -> None:
@@ -65,10 +72,12 @@ class PinnedConnection(http.client.HTTPConnection):
         problem: OSError = OSError("no address")
         for address in self._addresses:
             try:
-                sock = socket.create_connection((address, self.port), timeout=min(CONNECT_SECONDS, self._seconds))
+                sock = socket.create_connection((address, self.port), timeout=self._connect_seconds)
                 break
             except OSError as error:
                 problem = error
+                # A name with many addresses that do not respond lasts no longer than one of them.
+                self._raise_aborted()
         else:
             raise problem
         self.sock = sock

@@ -34,7 +34,7 @@ PASSED_ON = ("LOG_LEVEL", "LOG_FORMAT", "SLOTS", "LABELS", "ALLOW_LIST")
 FOR_EXECUTORS = ("HTTP_STEP_ALLOW", "HTTP_STEP_CA_FILE", "CONTAINER_ENGINE", "CONTAINER_MOUNTS")
 # And for the site, which alone serves HTTP and sends webhooks.
 FOR_SITE = (
-    *("WEBHOOK_ALLOW", "WEBHOOK_CA_FILE", "API_RATE", "HTTP_PROXIES", "HTTP_THREADS"),
+    *("WEBHOOK_ALLOW", "WEBHOOK_CA_FILE", "API_RATE", "HTTP_NAMES", "HTTP_PROXIES", "HTTP_THREADS"),
     *("OIDC_CLIENT_SECRET_FILE", "OIDC_CA_FILE"),
 )
 # And for coordinators, which decide who signs in.
@@ -116,9 +116,8 @@ class Services:
 
     def fingerprint(self) -> str:
         """Differs when running services need a restart: other addresses, URLs or settings."""
-        settings = {
-            key: self._environment.get(f"SCHEDULER_{key}", "") for key in (*PASSED_ON, *FOR_EXECUTORS, *FOR_SITE)
-        }
+        keys = (*PASSED_ON, *FOR_EXECUTORS, *FOR_SITE, *FOR_COORDINATORS)
+        settings = {key: self._environment.get(f"SCHEDULER_{key}", "") for key in keys}
         facts = [self._ports, settings, asdict(self._endpoints)]
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -76,6 +76,7 @@ TABLES: Mapping[str, str] = {
     "scheduler.succeeded_keys": "SELECT INSERT",
     "scheduler.unresolved_attempts": "SELECT INSERT UPDATE DELETE",
     "scheduler.user_groups": "SELECT INSERT DELETE",
+    "scheduler.unlinked_identities": "SELECT INSERT UPDATE DELETE",
     "scheduler.user_identities": "SELECT INSERT UPDATE DELETE",
     "scheduler.user_sessions": "SELECT INSERT UPDATE DELETE",
     "scheduler.users": "SELECT INSERT UPDATE DELETE",

@@ -71,6 +71,11 @@ class AdminWebConfig(ServiceConfig):
         """Live logs and downloads of one worker at a time."""
         return self.http_threads // 2
 
+    @property
+    def max_oidc_steps(self) -> int:
+        """Sign-ins of one worker that wait for the OpenID provider at a time."""
+        return self.http_threads // 4
+
     def admin_port_of(self, worker: int) -> int:
         """The admin port of a worker, counted from 0: one after the other; 0 = any free one."""
         return self.admin_port + worker if self.admin_port else 0

@@ -134,6 +134,36 @@ def test_a_value_of_a_header_or_of_the_body_decides() -> None:
         read_message(STANDARD, mapping, signed(STANDARD, {"a": {"b": 1}}), now=NOW)
 
 
+@pytest.mark.parametrize("kind", [STANDARD, CLOUDEVENTS])
+def test_a_header_that_is_not_signed_decides_nothing(kind: str) -> None:
+    mapping = HookMapping(events={"push": "git.push"}, type_from="header:x-kind")
+    with pytest.raises(TobanError, match=r"does not cover header:x-kind.* use field:PATH"):
+        check_mapping(mapping, kind)
+    # Also for a hook that is stored so.
+    structured = {"content_type": "application/cloudevents+json"}
+    with pytest.raises(TobanError, match="does not cover header:x-kind"):
+        read_message(kind, mapping, signed(kind, STRUCTURED, x_kind="push", **structured), now=NOW)
+    for other in (GITHUB, CLOUDEVENTS_TOKEN):
+        assert check_mapping(mapping, other).type_from == "header:x-kind"
+
+
+def test_a_signed_cloud_event_has_its_attributes_in_the_body() -> None:
+    """Headers are not signed: whoever changes them on the way would choose type and id."""
+    mapping = check_mapping(HookMapping(events={"order.paid": "paid"}), CLOUDEVENTS)
+    good = signed(CLOUDEVENTS, STRUCTURED, content_type="application/cloudevents+json")
+    assert read_message(CLOUDEVENTS, mapping, good, now=NOW).type == "paid"
+    changed = {**good.headers, **CE, "ce-type": "order.paid"}
+    for kind in ("application/json", "application/vnd.x+json", "", "application/cloudevents"):
+        message = HookMessage(name="h", headers={**changed, "content-type": kind}, body=good.body)
+        assert is_authentic(CLOUDEVENTS, [secret(CLOUDEVENTS)], message)
+        with pytest.raises(TobanError, match="structured mode") as caught:
+            read_message(CLOUDEVENTS, mapping, message, now=NOW)
+        assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+    # Beside a structured event they have no effect.
+    beside = HookMessage(name="h", headers={**good.headers, "ce-type": "other", "ce-id": "8"}, body=good.body)
+    assert read_message(CLOUDEVENTS, mapping, beside, now=NOW).payload == STRUCTURED
+
+
 def test_the_event_keeps_the_fields_that_are_named() -> None:
     mapping = HookMapping(event_type="x", fields=["a.b", "c", "a.d", "e"])
     body = {"a": {"b": 1, "d": [2], "f": 3}, "c": None, "g": 4}
@@ -150,9 +180,8 @@ def test_cloud_events_of_both_modes_are_equal() -> None:
     found = [read_message(CLOUDEVENTS_TOKEN, ANY, one, now=NOW) for one in (binary, structured)]
     assert found[0] == found[1] and found[0].payload["data"] == {"id": 7}
     assert read_message(CLOUDEVENTS_TOKEN, ANY, message(raw=b"", **CE), now=NOW).payload["data"] is None
-    assert read_message(CLOUDEVENTS, ANY, signed(CLOUDEVENTS, {}, **CE_JSON), now=NOW).id == "m-1", (
-        "the id that is signed"
-    )
+    by_signature = signed(CLOUDEVENTS, STRUCTURED, content_type="application/cloudevents+json")
+    assert read_message(CLOUDEVENTS, ANY, by_signature, now=NOW).id == "m-1", "the id that is signed"
 
 
 @pytest.mark.parametrize(

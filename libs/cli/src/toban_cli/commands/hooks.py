@@ -39,7 +39,7 @@ TypeFrom = Annotated[
     typer.Option(
         "--type-from",
         metavar="WHERE",
-        help="Where that value is: header:NAME or field:PATH. Default: the type that the kind has.",
+        help="Where that value is: field:PATH, or header:NAME for github and cloudevents-token. Default: the type that the kind has.",
         show_default=False,
     ),
 ]

@@ -13,7 +13,9 @@ from toban_cli.output import show_done
 Issuer = Annotated[
     str,
     typer.Option(
-        "--issuer", metavar="URL", help="Issuer of the OpenID provider; without it the one of the coordinators."
+        "--issuer",
+        metavar="URL",
+        help="Issuer of the OpenID provider; without it the one of the coordinators, which alone can be linked.",
     ),
 ]
 Subject = Annotated[
@@ -36,14 +38,17 @@ def link(
 
 
 def unlink(user: UserName, issuer: Issuer = "", reason: AuditReason = "", output: Output = Format.TABLE) -> None:
-    """Unlink an account from the OpenID provider: its sessions end, and the roles from there are removed.
+    """Unlink an account from the OpenID provider: its sessions end, the roles from there are removed, and the person gets no new account.
+
+    A password and API tokens of the account stay good; `toban user disable` ends all of it.
 
     Examples:
-    toban user unlink bob --reason "left the company"
+    toban user unlink bob --reason "is another person now"
     """
     from toban_proto.v1.coordinator_pb2 import UnlinkUserRequest
 
-    _change("UnlinkUser", UnlinkUserRequest(name=user, issuer=issuer, reason=reason), f"user {user} unlinked", output)
+    line = f"user {user} unlinked; the person signs in with the provider when `toban user link` is used again, API tokens stay good"
+    _change("UnlinkUser", UnlinkUserRequest(name=user, issuer=issuer, reason=reason), line, output)
 
 
 def _change(method: str, request: Any, line: str, output: Format) -> None:

@@ -23,8 +23,10 @@ from toban_transport.replica_client import Fleet
 
 CALL_SECONDS = 5.0
 ATTEMPT_SECONDS = 1.5
-# A password is hashed for it, behind others; or the OpenID provider is asked.
+# A password is hashed for it, behind others.
 SIGN_IN_SECONDS = 20.0
+# A coordinator waits for the OpenID provider for less.
+OIDC_SECONDS = 8.0
 # There being an administrator is asked again after this long: only a database that was replaced has none any more.
 REMEMBERED_SECONDS = 10.0
 # Persons that are remembered, and sign-ins that wait.
@@ -55,13 +57,13 @@ class PeopleClient:
 
     def start_oidc(self) -> OidcStart:
         """StartOidcSignIn."""
-        found = self._write("StartOidcSignIn", pb.StartOidcSignInRequest(), SIGN_IN_SECONDS, None)
+        found = self._write("StartOidcSignIn", pb.StartOidcSignInRequest(), OIDC_SECONDS, None)
         return from_proto(OidcStart, found)
 
     def sign_in_with_oidc(self, id_token: str, nonce: str, *, address: str, user_agent: str) -> str:
         """SignInWithOidc."""
         request = pb.SignInWithOidcRequest(id_token=id_token, nonce=nonce, address=address, user_agent=user_agent)
-        return str(self._write("SignInWithOidc", request, SIGN_IN_SECONDS, address).session)
+        return str(self._write("SignInWithOidc", request, OIDC_SECONDS, address).session)
 
     def _state(self) -> Any:
         with self._lock:

@@ -35,6 +35,7 @@ from toban_admin_web.views import (
 from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
+from toban_admin_web.views.oidc_limits import OidcLimits
 from toban_admin_web.views.session_gate import SessionGate
 from toban_admin_web.views.view_context import StreamSlots, ViewContext
 from toban_domain.version import VERSION
@@ -88,7 +89,11 @@ class SiteWorker:
             gate=SessionGate(
                 people=PeopleClient(coordinators=self._coordinators, clock=clock), proxies=config.http_proxies
             ),
-            id_tokens=TokenEndpoint(http=JsonHttp(ca_file=config.oidc_ca_file), secret=config.oidc_client_secret),
+            id_tokens=TokenEndpoint(
+                http=JsonHttp(ca_file=config.oidc_ca_file, at_once=config.max_oidc_steps),
+                secret=config.oidc_client_secret,
+            ),
+            oidc_limits=OidcLimits(clock=clock, at_once=config.max_oidc_steps),
             logs=LogClient(archivers=self._archivers),
             hooks=HookClient(coordinators=self._coordinators),
             clock=clock,

@@ -8,6 +8,7 @@ from flask import Blueprint, Response, request
 
 from toban_admin_web.ports.hooks import Message
 from toban_admin_web.views.view_context import context
+from toban_domain.client_address import network_of
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_NAME = 80
@@ -20,8 +21,8 @@ views = Blueprint("hooks", __name__)
 def receive(name: str) -> Response:
     """One message. 200 also for one that is ignored or was received before, so that its sender does not try again."""
     address = context().gate.address()
-    # Not for each name: a sender that tries names would have a rate for each.
-    context().rate.count(f"hooks {address}")
+    # Not for each name or each address of a /64: a sender that tries them would have a rate for each.
+    context().rate.count(f"hooks {network_of(address)}")
     request.max_content_length = MAX_BODY_BYTES
     message = Message(hook=name[:MAX_NAME], headers=_passed(), body=request.get_data(), address=address)
     done = context().hooks.receive(message)

@@ -45,8 +45,10 @@ views = Blueprint("oidc", __name__)
 @views.get("/sign-in/oidc")
 def begin() -> Response:
     """To the provider. A link, since browsers follow no redirect of a form to another site here (form-action)."""
+    gate = context().gate
     try:
-        start = context().gate.people.start_oidc()
+        with context().oidc_limits.step(gate.address()):
+            start = gate.people.start_oidc()
     except TobanError as error:
         return _failed(error)
     pending = Pending(secrets.token_urlsafe(48), start.nonce, short_path(local_path(request.args.get("next", "/"))))
@@ -80,12 +82,14 @@ def finish() -> Response:
 def _enter(pending: Pending, code: str, issuer: str) -> Response:
     gate, before = context().gate, session_secret()
     try:
-        start = gate.people.start_oidc()
-        if not 1 <= len(code) <= MAX_CODE or issuer not in ("", start.issuer):
-            return refused_page(INVALID, "oidc_state")
-        token = context().id_tokens.id_token(start, pending, code, host_header=host_header())
-        agent = request.headers.get("User-Agent", "")[:200]
-        secret = gate.people.sign_in_with_oidc(token, pending.nonce, address=gate.address(), user_agent=agent)
+        # Also here: a browser can make a cookie and an answer of the provider that fit each other.
+        with context().oidc_limits.step(gate.address()):
+            start = gate.people.start_oidc()
+            if not 1 <= len(code) <= MAX_CODE or issuer not in ("", start.issuer):
+                return refused_page(INVALID, "oidc_state")
+            token = context().id_tokens.id_token(start, pending, code, host_header=host_header())
+            agent = request.headers.get("User-Agent", "")[:200]
+            secret = gate.people.sign_in_with_oidc(token, pending.nonce, address=gate.address(), user_agent=agent)
     except TobanError as error:
         return _failed(error)
     if before:
@@ -97,6 +101,8 @@ def _failed(error: TobanError) -> Response:
     if error.code not in _PROBLEMS:
         raise error
     status, problem = _PROBLEMS[error.code]
+    if error.detail.get("rate"):
+        problem = "oidc_rate"
     seconds = int(error.detail.get("retry_after_seconds") or 1)
     response = refused_page(status, problem, message=error.message, seconds=seconds)
     if status == 429:

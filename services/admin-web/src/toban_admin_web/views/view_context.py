@@ -15,6 +15,7 @@ from toban_admin_web.ports.cluster import ClusterReader, LogSource
 from toban_admin_web.ports.hooks import Hooks
 from toban_admin_web.ports.people import Credential, IdTokens
 from toban_admin_web.views.api.request_rate import RequestRate
+from toban_admin_web.views.oidc_limits import OidcLimits
 from toban_admin_web.views.session_gate import SessionGate
 from toban_observability import metrics
 from toban_runtime.clock import Clock
@@ -73,6 +74,7 @@ class ViewContext:
     """Of the API."""
     gate: SessionGate
     id_tokens: IdTokens
+    oidc_limits: OidcLimits
     logs: LogSource
     hooks: Hooks
     clock: Clock

@@ -24,8 +24,11 @@ from toban_runtime.json_http import JsonHttp, JsonHttpError
 
 # Seconds. Documents are fetched again after the first, and used for the second when the provider does not answer then.
 FRESH_SECONDS, STALE_SECONDS = 3600.0, 86400.0
-# The least time between two fetches: after a failure, and for a key that is not known.
+# The least time between the end of a fetch and the next one: after a failure, and for a key that is not known.
 RETRY_SECONDS, UNKNOWN_KEY_SECONDS = 5.0, 60.0
+# How long a fetch of both documents may take, and how many sign-ins wait for it at a time.
+FETCH_SECONDS = 5.0
+MAX_WAITING = 32
 MAX_KEYS = 64
 _MIN_RSA_BITS = 2048
 # By the beginning of an algorithm.
@@ -46,7 +49,8 @@ class _Known:
 
 
 class HttpsOidcProvider:
-    """`OidcProvider` by its issuer. One fetch at a time, in a thread of its own: sign-ins wait for it, other calls do not."""
+    """`OidcProvider` by its issuer. One fetch at a time, in a thread of its own: some sign-ins wait for it, at most FETCH_SECONDS, other calls
+    do not."""
 
     def __init__(self, *, issuer: str, http: JsonHttp, clock: Clock) -> None:
         self._issuer = issuer
@@ -54,7 +58,8 @@ class HttpsOidcProvider:
         self._clock = clock
         self._plain = parse_endpoint(issuer).scheme == "http"
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="oidc")
-        self._fetching = asyncio.Lock()
+        self._fetching: asyncio.Task[None] | None = None
+        self._waiting = 0
         self._known: _Known | None = None
         self._tried_at = float("-inf")
         self._failure = ""
@@ -72,7 +77,7 @@ class HttpsOidcProvider:
         keys = _fitting(known.keys, header)
         if not keys and self._clock.monotonic() - self._tried_at >= UNKNOWN_KEY_SECONDS:
             # The provider may have new keys; without an answer the ones we have still count.
-            known = await self._fetched(known, at_least=UNKNOWN_KEY_SECONDS)
+            known = await self._fetched(at_least=UNKNOWN_KEY_SECONDS)
             keys = _fitting(known.keys, header)
         if len(keys) != 1:
             raise _refused("the provider has no key for it" if not keys else "several keys of the provider fit it")
@@ -89,20 +94,26 @@ class HttpsOidcProvider:
         now, known = self._clock.monotonic(), self._known
         if known is not None and now - known.at < FRESH_SECONDS:
             return known
-        return await self._fetched(known, at_least=RETRY_SECONDS)
+        return await self._fetched(at_least=RETRY_SECONDS)
 
-    async def _fetched(self, known: _Known | None, *, at_least: float) -> _Known:
-        """Fetches unless that was tried within `at_least` seconds; what is `known` is used on when it fails."""
-        async with self._fetching:
-            if self._known is not known and self._known is not None:
-                return self._known
-            if self._clock.monotonic() - self._tried_at >= at_least:
-                self._tried_at = self._clock.monotonic()
-                await self._fetch()
-            if self._known is None or self._clock.monotonic() - self._known.at >= STALE_SECONDS:
-                message = f"the OpenID provider is not available: {self._failure}"
-                raise TobanError(ErrorCode.PROVIDER_UNAVAILABLE, message)
-            return self._known
+    async def _fetched(self, *, at_least: float) -> _Known:
+        """Fetches unless that was tried within `at_least` seconds; what is known is used on when it fails, or when too many wait for it."""
+        if self._fetching is None and self._clock.monotonic() - self._tried_at >= at_least:
+            self._fetching = asyncio.create_task(self._fetch())
+        failure = self._failure
+        if self._fetching is not None and self._waiting >= MAX_WAITING:
+            failure = f"{MAX_WAITING} sign-ins wait for its response already; try again in some seconds"
+        elif self._fetching is not None:
+            self._waiting += 1
+            try:
+                # It is of all that wait: it goes on when the call of one of them ends.
+                await asyncio.shield(self._fetching)
+            finally:
+                self._waiting -= 1
+            failure = self._failure
+        if self._known is None or self._clock.monotonic() - self._known.at >= STALE_SECONDS:
+            raise TobanError(ErrorCode.PROVIDER_UNAVAILABLE, f"the OpenID provider is not available: {failure}")
+        return self._known
 
     async def _fetch(self) -> None:
         try:
@@ -112,9 +123,13 @@ class HttpsOidcProvider:
         except (JsonHttpError, ValueError) as error:
             self._failure = str(error)
             _log.warning("OpenID provider did not give its configuration", issuer=self._issuer, error=str(error))
+        finally:
+            self._tried_at = self._clock.monotonic()
+            self._fetching = None
 
     def _download(self) -> tuple[Endpoints, Mapping[str, Any]]:
-        found = self._get(self._issuer.removesuffix("/") + _DISCOVERY)
+        ends_at = self._clock.monotonic() + FETCH_SECONDS
+        found = self._get(self._issuer.removesuffix("/") + _DISCOVERY, FETCH_SECONDS)
         if found.get("issuer") != self._issuer:
             shown = str(found.get("issuer"))[:200]
             raise ValueError(f"its discovery document is of the issuer {shown}; set SCHEDULER_OIDC_ISSUER to that")
@@ -122,13 +137,14 @@ class HttpsOidcProvider:
         for url in urls:
             if parse_endpoint(url).scheme == "http" and not self._plain:
                 raise ValueError("its discovery document has an address without https")
-        methods = found.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
-        in_body = "client_secret_basic" not in methods and "client_secret_post" in methods
-        return Endpoints(authorization=urls[0], token=urls[1], secret_in_body=in_body), self._get(urls[2])
+        methods = found.get("token_endpoint_auth_methods_supported")
+        in_body = isinstance(methods, list) and "client_secret_basic" not in methods and "client_secret_post" in methods
+        jwks = self._get(urls[2], max(0.1, ends_at - self._clock.monotonic()))
+        return Endpoints(authorization=urls[0], token=urls[1], secret_in_body=in_body), jwks
 
-    def _get(self, url: str) -> Mapping[str, Any]:
+    def _get(self, url: str, seconds: float) -> Mapping[str, Any]:
         headers = {"Accept": "application/json", "User-Agent": f"toban/{VERSION}"}
-        answer = self._http.send(Request("GET", parse_endpoint(url), headers))
+        answer = self._http.send(Request("GET", parse_endpoint(url), headers), seconds=seconds)
         if answer.status != 200:
             raise JsonHttpError(f"{url}: status {answer.status}")
         return answer.body

@@ -160,12 +160,15 @@ class Accounts:
                 raise TobanError(ErrorCode.ALREADY_EXISTS, message)
 
     async def unlink(self, name: str, *, issuer: str, actor: str, reason: str = "") -> None:
-        """What the provider gave the account goes, and its sessions end. Raises INVALID_ARGUMENT, NOT_FOUND, RESOURCE_INVALID_STATE."""
+        """What the provider gave the account goes, its sessions end, and no sign-in makes another account for the subject.
+
+        Raises INVALID_ARGUMENT, NOT_FOUND, RESOURCE_INVALID_STATE.
+        """
         before: dict[str, Any] = {}
         _checked_issuer(issuer)
         async with self._change(actor, "unlink_user", f"user {name}", reason, before=before) as t:
             await _require_user(t, name)
-            subject = await identities.unlink(t, name, issuer=issuer)
+            subject = await identities.unlink(t, name, issuer=issuer, actor=actor)
             if subject is None:
                 raise TobanError(ErrorCode.NOT_FOUND, f"{name} has no identity of {issuer}")
             before |= {"issuer": issuer, "subject": subject}

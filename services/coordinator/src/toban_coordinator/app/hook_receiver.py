@@ -72,7 +72,8 @@ class HookReceiver:
         return done
 
     async def _authentic(self, message: HookMessage) -> StoredHook:
-        hook, valid, problem = await self._find(message.name)
+        # PostgreSQL takes no NUL.
+        hook, valid, problem = await self._find(message.name.replace("\0", "?"))
         authentic = len(message.body) <= MAX_BODY and is_authentic(
             hook.kind if hook else STANDARD, valid or [_NO_SECRET], message
         )

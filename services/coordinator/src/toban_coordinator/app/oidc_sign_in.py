@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from toban_coordinator.app.accounts import SECRET_BYTES, hash_secret
-from toban_coordinator.app.sign_in import SignedIn, count_failure, forgive
+from toban_coordinator.app.sign_in import SignedIn
+from toban_coordinator.app.sign_in_throttle import count_failure, require_no_wait
 from toban_coordinator.decide.oidc import (
     NONCE_LASTS,
     ClaimError,
     Expected,
     Identity,
+    OidcThrottle,
     account_name,
     identity_of,
     make_nonce,
     nonce_end,
 )
-from toban_coordinator.decide.sign_in import ThrottleKeys, network_of
 from toban_coordinator.ports.oidc import Endpoints, OidcProvider
-from toban_coordinator.store import accounts, identities
+from toban_coordinator.store import accounts, identities, sessions
 from toban_coordinator.store.audit import AdminAction, note
 from toban_domain.access import can_administer
+from toban_domain.client_address import network_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.oidc import Grants, granted
 from toban_observability import metrics
@@ -32,9 +36,8 @@ from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit, tx
 
 _log = get_logger(__name__)
-# Failures are counted by the address: before a token is verified, there is no account. No account can have this name.
-_NO_ACCOUNT = "(OpenID)"
 ACTOR = "OpenID provider"
+_FAILURES = frozenset({ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED})
 _results = metrics.counter(
     "toban_oidc_sign_ins_total",
     "Sign-ins with the OpenID provider: ok, refused (the token is not good), unknown (no enabled account for its subject), throttled, "
@@ -79,7 +82,7 @@ class OidcSignIn:
     provider: OidcProvider | None = None
 
     async def passwords_off(self) -> bool:
-        """Whether passwords are refused: only while an administrator can sign in with the provider, so that no one is locked out."""
+        """Whether passwords are refused: only while an administrator is linked who has signed in with the provider, so that no one is locked out."""
         if self.rules is None or self.rules.passwords:
             return False
         async with autocommit(self.pool) as t:
@@ -92,6 +95,17 @@ class OidcSignIn:
             assert self.rules is not None
             message = f"passwords are switched off; sign in with {self.rules.name} at the site, programs with an API token made there"
             raise TobanError(ErrorCode.PERMISSION_DENIED, message)
+
+    def linkable_issuer(self, issuer: str) -> str:
+        """The issuer of the provider, which alone signs people in. Raises RESOURCE_INVALID_STATE without one, INVALID_ARGUMENT for another."""
+        rules, _ = self._configured()
+        if issuer not in ("", rules.issuer):
+            message = (
+                f"the coordinators use the issuer {rules.issuer}, and a link to another one signs nobody in; leave --issuer out, "
+                "or change SCHEDULER_OIDC_ISSUER first"
+            )
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+        return rules.issuer
 
     async def start(self) -> Started:
         """A nonce that any coordinator knows again. Raises RESOURCE_INVALID_STATE without a provider, PROVIDER_UNAVAILABLE."""
@@ -112,17 +126,52 @@ class OidcSignIn:
         """
         rules, provider = self._configured()
         await self._endpoints(provider)
-        keys = ThrottleKeys.of(_NO_ACCOUNT, network_of(address))
+        throttle = OidcThrottle(network_of(address))
+        claims = await self._signed(provider, id_token, throttle.unverified)
+        person = throttle.of_person(claims)
+        await self._require_no_wait(person)
         try:
-            await count_failure(self.pool, keys, known=True)
+            identity, nonce_hash = await self._verified(rules, claims, nonce)
+            made = await self._enter(rules, identity, nonce_hash, person, address=address, user_agent=user_agent)
+        except TobanError as error:
+            if error.code in _FAILURES:
+                await self._count(person)
+            raise
+        _results.labels("ok").inc()
+        return made
+
+    async def _signed(self, provider: OidcProvider, id_token: str, key: str) -> Mapping[str, Any]:
+        """The claims of a token. Raises UNAUTHENTICATED, PROVIDER_UNAVAILABLE, RESOURCE_EXHAUSTED."""
+        await self._require_no_wait(key)
+        try:
+            return await provider.claims(id_token)
+        except TobanError as error:
+            refused = error.code is ErrorCode.UNAUTHENTICATED
+            _results.labels("refused" if refused else "unavailable").inc()
+            if refused:
+                _log.warning("an ID token was refused", reason=error.message)
+                await self._count(key)
+            raise
+
+    async def _require_no_wait(self, key: str) -> None:
+        try:
+            await require_no_wait(self.pool, key)
         except TobanError as error:
             if error.code is ErrorCode.RESOURCE_EXHAUSTED:
                 _results.labels("throttled").inc()
             raise
-        identity, nonce_hash = await self._verified(rules, provider, id_token, nonce)
+
+    async def _count(self, key: str) -> None:
+        """After the check, unlike a password: nobody guesses a signature, and people of one address sign in side by side."""
+        with suppress(TobanError):
+            await count_failure(self.pool, [key])
+
+    async def _enter(
+        self, rules: OidcRules, identity: Identity, nonce_hash: bytes, key: str, *, address: str, user_agent: str
+    ) -> SignedIn:
         secret = self.ids.token_hex(SECRET_BYTES)
         async with tx(self.pool) as t:
-            await forgive(t, keys)
+            await sessions.forget_failures(t, key)
             # Kept until it would be too old, whatever the clocks say.
             _, now = await identities.nonce_key(t)
             if not await identities.use_nonce(t, nonce_hash, ends_at=now + NONCE_LASTS):
@@ -141,7 +190,6 @@ class OidcSignIn:
             after = {"address": network_of(address), "issuer": identity.issuer, "subject": identity.subject}
             await note(t, AdminAction(actor=f"user {name}", action="sign_in", target="session", after=after))
             [person] = await accounts.people(t, name)
-        _results.labels("ok").inc()
         return SignedIn(person, secret, ends_at)
 
     def _configured(self) -> tuple[OidcRules, OidcProvider]:
@@ -157,9 +205,7 @@ class OidcSignIn:
             _results.labels("unavailable").inc()
             raise
 
-    async def _verified(
-        self, rules: OidcRules, provider: OidcProvider, id_token: str, nonce: str
-    ) -> tuple[Identity, bytes]:
+    async def _verified(self, rules: OidcRules, claims: Mapping[str, Any], nonce: str) -> tuple[Identity, bytes]:
         async with autocommit(self.pool) as t:
             key, now = await identities.nonce_key(t)
         expected = Expected(
@@ -167,12 +213,9 @@ class OidcSignIn:
         )
         try:
             nonce_end(key, nonce, now)
-            return identity_of(await provider.claims(id_token), expected, now), hash_secret(nonce)
+            return identity_of(claims, expected, now), hash_secret(nonce)
         except ClaimError as error:
             raise _refused(str(error)) from None
-        except TobanError as error:
-            _results.labels("refused" if error.code is ErrorCode.UNAUTHENTICATED else "unavailable").inc()
-            raise
 
     async def _account(self, t: Tx, rules: OidcRules, identity: Identity) -> str:
         """The name of the account, with what its groups give."""
@@ -180,8 +223,11 @@ class OidcSignIn:
         row = await identities.account_of(t, identity)
         if row is not None and not row["enabled"]:
             raise _unknown(f"the account {row['name']} is disabled", identity)
-        if row is None and not (rules.creates_accounts and grants):
+        unlinked = None if row is not None else await identities.unlinked_from(t, identity)
+        if row is None and (unlinked is not None or not (rules.creates_accounts and grants)):
             why = "none of its groups gives a role here, and " if rules.creates_accounts else ""
+            if unlinked is not None:
+                why = f"an administrator unlinked it from the account {unlinked}, and "
             message = (
                 f"{why}no account is linked to subject {identity.subject} of {identity.issuer}; an administrator links one: "
                 f"toban user link NAME --subject {identity.subject}"

@@ -8,7 +8,8 @@ from datetime import datetime
 from toban_coordinator.app.accounts import hash_secret
 from toban_coordinator.app.credentials import actor_name
 from toban_coordinator.app.passwords import Passwords, check_password
-from toban_coordinator.app.sign_in import NewToken, SignIn, forgive
+from toban_coordinator.app.sign_in import NewToken, SignIn
+from toban_coordinator.app.sign_in_throttle import forgive
 from toban_coordinator.decide.sign_in import IDLE
 from toban_coordinator.store import accounts, audit, sessions
 from toban_coordinator.store.audit import AdminAction

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -10,24 +9,23 @@ from toban_coordinator.app.accounts import SECRET_BYTES, hash_secret
 from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.passwords import LONGEST as LONGEST_PASSWORD
 from toban_coordinator.app.passwords import Passwords
+from toban_coordinator.app.sign_in_throttle import count_failure, forgive
 from toban_coordinator.decide.sign_in import (
     KNOWN,
     LONGEST,
     ThrottleKeys,
-    after_failure,
-    network_of,
     session_is_good,
-    wait,
 )
 from toban_coordinator.store import accounts, audit, sessions
 from toban_coordinator.store.audit import AdminAction
 from toban_domain.access import TOKEN_PREFIX, Effect, Person, Role, Rule, Selector
+from toban_domain.client_address import network_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
-from toban_store.tx import Row, Tx, autocommit, tx
+from toban_store.tx import Row, autocommit, tx
 
 _log = get_logger(__name__)
 MOST_TOKEN_DAYS = 366
@@ -94,7 +92,8 @@ class SignIn:
         keys = ThrottleKeys.of(user, address)
         # Counted before the check: guesses side by side do not share one count.
         try:
-            await count_failure(self.pool, keys, known=row is not None and row["known"])
+            counted = keys.counted(known=row is not None and row["known"])
+            await count_failure(self.pool, counted, account=keys.account)
         except TobanError as error:
             if error.code is ErrorCode.RESOURCE_EXHAUSTED:
                 _sign_ins.labels("throttled").inc()
@@ -256,31 +255,3 @@ class SignIn:
             )
             [person] = await accounts.people(t, user)
         return SignedIn(person, secret, ends_at)
-
-
-async def count_failure(pool: Pool, keys: ThrottleKeys, *, known: bool) -> None:
-    """Counts an attempt as failed before its check. Raises RESOURCE_EXHAUSTED with `retry_after_seconds` when it has to wait."""
-    counted = keys.counted(known=known)
-    async with tx(pool) as t:
-        found, now = await sessions.lock_failures(t, counted)
-        assert now is not None, "a row for each key"
-        left = wait(list(found.values()), now)
-        if left > timedelta(0):
-            seconds = math.ceil(left.total_seconds())
-            raise TobanError(
-                ErrorCode.RESOURCE_EXHAUSTED,
-                f"too many failed sign-ins; try again in {seconds} s",
-                detail={"retry_after_seconds": seconds},
-            )
-        failures = {
-            key: after_failure(one if one.count else None, now, of_account=key == keys.account)
-            for key, one in found.items()
-        }
-        await sessions.put_failures(t, failures)
-
-
-async def forgive(t: Tx, keys: ThrottleKeys) -> None:
-    """Forgets the failures before a password that was right."""
-    # In the order in which failures are counted.
-    await sessions.lock_failures(t, keys.counted(known=False))
-    await sessions.forgive(t, own=[keys.pair, keys.account], address=keys.address)

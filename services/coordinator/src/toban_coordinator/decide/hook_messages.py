@@ -1,7 +1,7 @@
 """Messages to hooks: whether they are authentic, and what their event has. The signature is over the bytes of the body as they were received.
 
-Kinds: Standard Webhooks (HMAC over id, time and body), GitHub (HMAC over the body), CloudEvents in binary and structured mode, signed as Standard
-Webhooks or with a bearer token.
+Kinds: Standard Webhooks (HMAC over id, time and body), GitHub (HMAC over the body), CloudEvents in structured mode, signed as Standard Webhooks, or
+in both modes with a bearer token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from toban_coordinator.decide.hooks import CLOUDEVENTS, CLOUDEVENTS_TOKEN, GITHUB, HEADER, HookMapping
+from toban_coordinator.decide.hooks import (
+    CLOUDEVENTS,
+    CLOUDEVENTS_TOKEN,
+    GITHUB,
+    HEADER,
+    HookMapping,
+    check_signed_source,
+)
 from toban_coordinator.decide.webhooks import secret_key
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event_filter import MISSING, split_path, value_at
@@ -73,7 +80,9 @@ def read_message(kind: str, mapping: HookMapping, message: HookMessage, *, now: 
         _check_time(headers.get("webhook-timestamp", ""), now)
     if kind == GITHUB and headers.get("x-github-event") == "ping":
         return HookEvent(id="", type="", payload={}, is_ping=True)
-    payload = _cloud_event(message) if kind in (CLOUDEVENTS, CLOUDEVENTS_TOKEN) else _object(message)
+    # Of a hook that an earlier release stored, too.
+    check_signed_source(mapping.type_from, kind)
+    payload = _cloud_event(message, kind) if kind in (CLOUDEVENTS, CLOUDEVENTS_TOKEN) else _object(message)
     value = _value(mapping.type_from, headers, payload) if mapping.type_from else ""
     kept = _kept(payload, mapping.fields) if mapping.fields else payload
     return HookEvent(id=_id(kind, headers, payload), type=mapping.type_of(value), payload=kept)
@@ -131,12 +140,15 @@ def _object(message: HookMessage) -> dict[str, Any]:
     return value
 
 
-def _cloud_event(message: HookMessage) -> dict[str, Any]:
+def _cloud_event(message: HookMessage, hook_kind: str) -> dict[str, Any]:
     kind = _content_type(message)
     if kind == _BATCH:
         raise _invalid("a batch of CloudEvents is not taken; send one event a request")
     if kind == _STRUCTURED:
         event = _object(message)
+    elif hook_kind == CLOUDEVENTS:
+        why = "the signature covers id, time and body, and not the headers with the attributes of a CloudEvent in binary mode"
+        raise _invalid(f"{why}; send it in structured mode, as {_STRUCTURED}")
     else:
         event = {
             name.removeprefix(_CE): unquote(value) for name, value in message.headers.items() if name.startswith(_CE)

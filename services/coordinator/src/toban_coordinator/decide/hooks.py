@@ -90,9 +90,17 @@ def check_mapping(mapping: HookMapping, kind: str) -> HookMapping:
     source = "" if mapping.event_type else mapping.type_from or _SOURCE.get(kind, DEFAULT_SOURCE)
     if source:
         source = _check_source(source)
+        check_signed_source(source, kind)
     return HookMapping(
         event_type=mapping.event_type, type_from=source, events=dict(mapping.events), fields=tuple(mapping.fields)
     )
+
+
+def check_signed_source(source: str, kind: str) -> None:
+    """Raises INVALID_ARGUMENT for a header as the source of types where a signature covers the body but not that header."""
+    if kind in (STANDARD, CLOUDEVENTS) and source.startswith(f"{HEADER}:"):
+        message = f"the signature of a hook of kind {kind} does not cover {source}, so that anyone on the way could choose the event"
+        raise _invalid(f"{message}; use field:PATH, a path into the body")
 
 
 def check_secret(kind: str, secret: str) -> str:

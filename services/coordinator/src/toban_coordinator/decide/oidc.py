@@ -55,7 +55,7 @@ def identity_of(claims: Mapping[str, Any], expected: Expected, now: datetime) ->
     _check_audience(claims, expected.client_id)
     _check_times(claims, now)
     nonce = claims.get("nonce")
-    if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), expected.nonce.encode()):
+    if not isinstance(nonce, str) or not hmac.compare_digest(_bytes(nonce), _bytes(expected.nonce)):
         raise ClaimError("its nonce is of another sign-in")
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 1 <= len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
@@ -90,7 +90,7 @@ def nonce_end(key: bytes, nonce: str, now: datetime) -> datetime:
     """Until when a nonce is good. Raises ClaimError for one that no coordinator made, or that is too old."""
     body, _, signature = nonce.rpartition(".")
     stamp = body.partition(".")[0]
-    if not _NUMBER.fullmatch(stamp) or not hmac.compare_digest(signature.encode(), _signature(key, body).encode()):
+    if not _NUMBER.fullmatch(stamp) or not hmac.compare_digest(_bytes(signature), _signature(key, body).encode()):
         raise ClaimError("its sign-in was not started here")
     made = datetime.fromtimestamp(int(stamp), UTC)
     if not made - LEEWAY <= now < made + NONCE_LASTS:
@@ -98,8 +98,31 @@ def nonce_end(key: bytes, nonce: str, now: datetime) -> datetime:
     return made + NONCE_LASTS
 
 
+@dataclass(frozen=True, slots=True)
+class OidcThrottle:
+    """What failures of sign-ins from an address are counted by: apart from wrong passwords, and once the provider's signature is good apart from
+    other people there, since an office has one address."""
+
+    network: str
+
+    @property
+    def unverified(self) -> str:
+        """For tokens that the provider has not signed."""
+        return f"OpenID token from address {self.network}"
+
+    def of_person(self, claims: Mapping[str, Any]) -> str:
+        """For those that it has signed for one subject."""
+        subject = str(claims.get("sub"))
+        return f"OpenID sha256:{sha256(subject.encode('utf-8', 'replace')).hexdigest()} from address {self.network}"
+
+
 def _signature(key: bytes, body: str) -> str:
-    return hmac.new(key, b"toban oidc nonce " + body.encode(), sha256).hexdigest()
+    return hmac.new(key, b"toban oidc nonce " + _bytes(body), sha256).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    """JSON has texts that UTF-8 does not."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _check_audience(claims: Mapping[str, Any], client_id: str) -> None:
@@ -128,9 +151,12 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ClaimError(f"{name} is no time")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    except OverflowError:
+        pass
+    raise ClaimError(f"{name} is no time")
 
 
 def _display_name(value: object) -> str:

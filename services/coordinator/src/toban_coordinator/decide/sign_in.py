@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
-from ipaddress import IPv6Address, ip_address, ip_network
 
 # A session ends without use, and at the latest after a working day.
 IDLE = timedelta(minutes=30)
@@ -51,17 +50,6 @@ class ThrottleKeys:
     def counted(self, *, known: bool) -> tuple[str, ...]:
         """Every key that a failure counts for, in the order of their locks; the account's only for an address that is new to it."""
         return tuple(sorted({self.address, self.pair} if known else {self.address, self.pair, self.account}))
-
-
-def network_of(address: str) -> str:
-    """What failures are counted by and a session is known by: an IPv4 address, the /64 of an IPv6 one; "unknown" for anything else."""
-    try:
-        found = ip_address(address.strip().partition("%")[0])
-    except ValueError:
-        return "unknown"
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(found) if found.version == 4 else str(ip_network((int(found) >> 64 << 64, 64)))
 
 
 def wait(found: list[Failures], now: datetime) -> timedelta:

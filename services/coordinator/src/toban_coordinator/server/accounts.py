@@ -103,7 +103,7 @@ class AccountsService(AccountsServicer):
         """A subject of a provider signs in to an account."""
         await self._accounts.link(
             request.name,
-            issuer=request.issuer or self._issuer(),
+            issuer=self._oidc.linkable_issuer(request.issuer),
             subject=request.subject,
             actor=actor_of(context),
             reason=request.reason,
@@ -112,7 +112,8 @@ class AccountsService(AccountsServicer):
 
     async def UnlinkUser(self, request: pb.UnlinkUserRequest, context: Context) -> pb.AccountsChange:
         """It does not any more."""
-        issuer = request.issuer or self._issuer()
+        # Also of a provider that is not used any more.
+        issuer = request.issuer or (self._oidc.rules.issuer if self._oidc.rules is not None else "")
         await self._accounts.unlink(request.name, issuer=issuer, actor=actor_of(context), reason=request.reason)
         return pb.AccountsChange()
 
@@ -281,9 +282,6 @@ class AccountsService(AccountsServicer):
         about = {"actor": actor_of(context), "reason": request.reason}
         await self._sign_in.revoke_token(request.id, user=own_call().person.name, **about)
         return pb.AccountsChange()
-
-    def _issuer(self) -> str:
-        return self._oidc.rules.issuer if self._oidc.rules is not None else ""
 
 
 def _signed_in_to_pb(made: SignedIn) -> pb.AuthenticateResponse:

@@ -39,13 +39,26 @@ async def name_taken(t: Tx, name: str) -> bool:
 
 async def link(t: Tx, identity: Identity, user: str, *, actor: str) -> bool:
     """False: the subject is an account already, or the account a subject of this issuer, or there is no such account."""
-    return await t.execute(_sql.link, {**_of(identity), "user": user, "actor": actor}) == 1
+    if await t.execute(_sql.link, {**_of(identity), "user": user, "actor": actor}) != 1:
+        return False
+    await t.execute(_sql.forget_unlinked, _of(identity))
+    return True
 
 
-async def unlink(t: Tx, user: str, *, issuer: str) -> str | None:
-    """The subject that the account was; None: it was none of this issuer."""
+async def unlink(t: Tx, user: str, *, issuer: str, actor: str) -> str | None:
+    """The subject that the account was, which gets no new account by itself; None: it was none of this issuer."""
     row = await t.fetch_one(_sql.unlink, {"user": user, "issuer": issuer})
-    return None if row is None else str(row["subject"])
+    if row is None:
+        return None
+    identity = Identity(issuer=issuer, subject=row["subject"])
+    await t.execute(_sql.mark_unlinked, {**_of(identity), "user": user, "actor": actor})
+    return identity.subject
+
+
+async def unlinked_from(t: Tx, identity: Identity) -> str | None:
+    """The account that an administrator unlinked the subject from; None: it is linked, or never was."""
+    row = await t.fetch_one(_sql.unlinked, _of(identity))
+    return None if row is None else str(row["user_name"])
 
 
 async def identities(t: Tx, users: Sequence[str]) -> list[Row]:
@@ -54,7 +67,7 @@ async def identities(t: Tx, users: Sequence[str]) -> list[Row]:
 
 
 async def linked(t: Tx, issuer: str) -> frozenset[str]:
-    """Enabled accounts that can sign in with an issuer."""
+    """Enabled accounts that signed in with an issuer, since they were linked."""
     return frozenset(row["name"] for row in await t.fetch_all(_sql.linked, {"issuer": issuer}))
 
 

@@ -32,6 +32,20 @@ DELETE FROM scheduler.user_identities i USING scheduler.users u
  WHERE i.user_id = u.id AND u.name = %(user)s::text AND i.issuer = %(issuer)s::text
 RETURNING i.subject
 
+-- name: mark_unlinked
+-- A subject gets no new account by itself.
+INSERT INTO scheduler.unlinked_identities (issuer, subject, user_name, unlinked_by)
+VALUES (%(issuer)s::text, %(subject)s::text, %(user)s::text, %(actor)s::text)
+ON CONFLICT (issuer, subject) DO UPDATE SET user_name = EXCLUDED.user_name, unlinked_at = now(), unlinked_by = EXCLUDED.unlinked_by
+
+-- name: forget_unlinked
+-- A subject that is linked again.
+DELETE FROM scheduler.unlinked_identities WHERE issuer = %(issuer)s::text AND subject = %(subject)s::text
+
+-- name: unlinked
+-- From which account a subject was unlinked.
+SELECT user_name FROM scheduler.unlinked_identities WHERE issuer = %(issuer)s::text AND subject = %(subject)s::text
+
 -- name: identities
 -- Who accounts are at providers.
 SELECT u.name, i.issuer, i.subject, i.created_at, i.created_by, i.last_used_at
@@ -39,14 +53,15 @@ SELECT u.name, i.issuer, i.subject, i.created_at, i.created_by, i.last_used_at
  WHERE u.name = ANY(%(users)s::text[]) ORDER BY u.name, i.issuer
 
 -- name: linked
--- Enabled accounts that can sign in with an issuer.
-SELECT u.name FROM scheduler.user_identities i JOIN scheduler.users u ON u.id = i.user_id WHERE i.issuer = %(issuer)s::text AND u.enabled
+-- Enabled accounts that signed in with an issuer by the identity that they have now.
+SELECT u.name FROM scheduler.user_identities i JOIN scheduler.users u ON u.id = i.user_id
+ WHERE i.issuer = %(issuer)s::text AND u.enabled AND i.last_used_at IS NOT NULL
 
 -- name: roles
 -- Roles and groups that an account has from its provider.
-SELECT ARRAY(SELECT r.role FROM scheduler.access_rules r WHERE r.user_id = u.id AND r.from_provider ORDER BY 1) AS roles,
+SELECT ARRAY(SELECT r.role FROM scheduler.access_rules r WHERE r.user_id = u.id AND r.from_provider ORDER BY r.role COLLATE "C") AS roles,
        ARRAY(SELECT g.name FROM scheduler.group_members m JOIN scheduler.user_groups g ON g.id = m.group_id
-              WHERE m.user_id = u.id AND m.from_provider ORDER BY 1) AS groups
+              WHERE m.user_id = u.id AND m.from_provider ORDER BY g.name COLLATE "C") AS groups
   FROM scheduler.users u WHERE u.name = %(user)s::text
 
 -- name: drop_roles

@@ -122,6 +122,19 @@ async def lock_failures(t: Tx, keys: Sequence[str]) -> tuple[dict[str, Failures]
     return found, max((row["server_time"] for row in rows), default=None)
 
 
+async def seen_failures(t: Tx, key: str) -> tuple[list[Failures], datetime]:
+    """The failures under a key, at most one row, and PostgreSQL's time. Locks and makes nothing."""
+    row = await t.fetch_one(_sql.seen_failures, {"key": key})
+    assert row is not None, "the statement has one row"
+    found = [] if row["last_at"] is None else [Failures(row["failures"], row["last_at"], row["blocked_until"])]
+    return found, row["server_time"]
+
+
+async def forget_failures(t: Tx, key: str) -> None:
+    """Forgets those under a key."""
+    await t.execute(_sql.forget_failures, {"key": key})
+
+
 async def put_failures(t: Tx, failures: Mapping[str, Failures]) -> None:
     """New counts, under locked keys."""
     parameters = {

@@ -85,6 +85,15 @@ INSERT INTO scheduler.sign_in_failures (key) SELECT k FROM unnest(%(keys)s::text
 SELECT f.key, f.failures, f.last_at, f.blocked_until, clock_timestamp() AS server_time
   FROM scheduler.sign_in_failures f WHERE f.key = ANY(%(keys)s::text[]) ORDER BY f.key FOR UPDATE
 
+-- name: seen_failures
+-- The failures under a key, and PostgreSQL's time.
+SELECT f.failures, f.last_at, f.blocked_until, clock_timestamp() AS server_time
+  FROM (SELECT %(key)s::text AS key) k LEFT JOIN scheduler.sign_in_failures f ON f.key = k.key
+
+-- name: forget_failures
+-- failures under a key → ∅.
+DELETE FROM scheduler.sign_in_failures WHERE key = %(key)s::text
+
 -- name: put_failures
 -- New counts under some keys.
 UPDATE scheduler.sign_in_failures f SET failures = i.failures, last_at = i.last_at, blocked_until = i.blocked_until

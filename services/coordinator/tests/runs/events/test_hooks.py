@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,34 @@ async def test_an_accepted_event_starts_its_run_under_the_next_leader(
     assert (again.result, again.event_id) == ("duplicate", accepted.event_id), "also when the event was processed"
     await world.turn("events")
     assert len(await inbox.runs()) == 1
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\0", "", "é" * 80, "x" * 80, "hook.shop", "'"])
+async def test_any_name_of_a_hook_gets_the_answer_of_an_unknown_one(desk: Desk, name: str) -> None:
+    await desk.set(kind="standard", mapping=PAID)
+    with pytest.raises(TobanError) as caught:
+        await desk.receiver.receive(replace(desk.message(), name=name))
+    assert (caught.value.code, caught.value.message) == (ErrorCode.NOT_FOUND, UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("kind", "header", "value"),
+    [
+        ("standard", "webhook-id", "m\0"),
+        ("standard", "webhook-id", "é"),
+        ("standard", "webhook-timestamp", "1" * 4000),
+        ("standard", "webhook-signature", "v1,é " * 900),
+        ("standard", "webhook-signature", "v1,\0"),
+        ("github", "x-hub-signature-256", "sha256=é"),
+        ("cloudevents-token", "authorization", "Bearer é"),
+    ],
+)
+async def test_headers_of_any_form_are_not_authentic(desk: Desk, kind: str, header: str, value: str) -> None:
+    await desk.set(kind=kind, mapping=PAID)
+    message = desk.message()
+    with pytest.raises(TobanError) as caught:
+        await desk.receiver.receive(replace(message, headers={**message.headers, header: value}))
+    assert caught.value.code is ErrorCode.NOT_FOUND
 
 
 async def test_what_is_not_authentic_gets_one_answer(desk: Desk) -> None:

@@ -42,7 +42,9 @@ class UpdateUser(Reason):
 class LinkUser(Reason):
     """Who the account is at an OpenID provider."""
 
-    issuer: str = Field("", max_length=500, description="Empty: the provider of the configuration.")
+    issuer: str = Field(
+        "", max_length=500, description="Empty: the provider of the configuration, which alone can be linked."
+    )
     subject: str = Field(min_length=1, max_length=255, description="`sub` of its ID token.")
 
 
@@ -143,7 +145,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         route="DELETE /users/{name}/identity",
-        summary="Unlinks an account from an OpenID provider, and ends its sessions.",
+        summary="Unlinks an account from an OpenID provider, and ends its sessions. Its person gets no new account.",
         query=UnlinkUser,
         answer=Done,
     ),
