@@ -10,11 +10,13 @@ import typer
 
 from toban_cli.commands.webhooks import NewSecret, SecretFile, read_secret_file
 from toban_cli.formatting import NOTHING, age, brief, wall_now
-from toban_cli.options import AuditReason, Format, Output
+from toban_cli.options import AuditReason, Format, Output, check_name
 from toban_cli.output import Column, show, show_done
 from toban_domain.errors import ErrorCode, TobanError
 
-HookName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the hook.", show_default=False)]
+HookName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the hook.", show_default=False, callback=check_name)
+]
 Kind = Annotated[
     str,
     typer.Option(
