@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
+from toban_cli.cluster_config import is_token
 from toban_cli.rest.retry import Patience
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 _READ_BYTES = 65_536
+_UNTRUSTED = "name the CA that signed it with `toban login URL --ca-file FILE` or TOBAN_CA_FILE"
+_OTHER_NAME = "use a host name that the certificate has, or give the site a certificate for this one"
+# By the numbers of OpenSSL (X509_V_ERR_*).
+_CERTIFICATE_REMEDIES = {
+    9: "it is not valid yet: check the clock of this machine",
+    10: "it has expired: the site needs a new one; check the clock of this machine too",
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,
+}
+# What OpenSSL has for bytes that are no TLS.
+_PLAIN_ANSWERS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL"})
 Pairs = list[tuple[str, str]]
 
 
@@ -48,6 +60,9 @@ class Http:
         self.patience: Callable[[], Patience] = Patience
         self.headers = {"User-Agent": f"toban/{VERSION}", "Accept": "application/json"}
         if site.token:
+            if not is_token(site.token):
+                message = f"the token of {site.name or site.url} is no API token; {site.renewal}"
+                raise TobanError(ErrorCode.CONFIG_INVALID, message)
             self.headers["Authorization"] = f"Bearer {site.token}"
 
     def send(
@@ -171,9 +186,12 @@ class Http:
         """What a person reads about a connection that failed."""
         url = self._site.url
         if isinstance(error, ssl.SSLCertVerificationError):
+            remedy = _CERTIFICATE_REMEDIES.get(error.verify_code, _UNTRUSTED)
+            message = f"the certificate of {url} is not trusted ({error.verify_message}); {remedy}"
+            return TobanError(ErrorCode.CONFIG_INVALID, message)
+        if isinstance(error, ssl.SSLError) and error.reason in _PLAIN_ANSWERS:
             message = (
-                f"the certificate of {url} is not trusted ({error.verify_message}); name the CA that signed it with "
-                "`toban login URL --ca-file FILE` or TOBAN_CA_FILE"
+                f"{url} does not answer with TLS; check its port, and whether a proxy for https stands before the site"
             )
             return TobanError(ErrorCode.CONFIG_INVALID, message)
         if isinstance(error, TimeoutError):

@@ -39,7 +39,7 @@ def read_json(reply: Reply, site: Site) -> Any:
     """The JSON of an answer. Raises what it is an error of, and CONFIG_INVALID or UNAVAILABLE for an answer that is none of Toban."""
     if reply.status == 304 or (200 <= reply.status < _REDIRECT and not reply.body):
         return {}
-    if not reply.kind.endswith("json"):
+    if not reply.kind.endswith("json") or _REDIRECT <= reply.status < 400:
         raise _foreign(reply, site.url)
     try:
         found = json.loads(reply.body)
