@@ -59,6 +59,34 @@ def test_a_damaged_file_names_the_remedy(file: ContextFile, content: str) -> Non
     assert caught.value.code is ErrorCode.CONFIG_INVALID
 
 
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        ("contexts = 3", "contexts is not a table"),
+        ("[contexts]\na = 3", "a is not a table"),
+        ("[contexts.a]\nurl = 3", "context a: url is a text in quotes"),
+        ('[contexts.a]\nurl = "u"\ntoken_id = true', "context a: token_id is a number"),
+        ("[contexts.a]", "context a has no url"),
+        ('[contexts.a]\nurl = "u"\ntokn = "x"', "context a: tokn is not a known key; there are url, token"),
+        ("[contexts.a]\nurl = u", "line 2"),
+    ],
+)
+def test_a_damaged_file_names_the_place(file: ContextFile, content: str, place: str) -> None:
+    file.path.write_text(content)
+    with pytest.raises(TobanError) as caught:
+        file.load()
+    assert place in caught.value.message and "__init__" not in caught.value.message
+
+
+def test_a_wrong_address_names_where_it_is_from(file: ContextFile, tmp_path: Path) -> None:
+    with file.change() as held:
+        held[0] = held[0].with_one("old", Context(url="toban.example.com", token=TOKEN), current=True)
+    with pytest.raises(TobanError, match=r"^context old: 'toban\.example\.com' is no address"):
+        read_site({"XDG_CONFIG_HOME": str(tmp_path)})
+    with pytest.raises(TobanError, match=r"^TOBAN_URL: 'http://a\.example' is plain HTTP"):
+        read_site({"TOBAN_URL": "http://a.example", "TOBAN_TOKEN": TOKEN})
+
+
 def test_an_error_leaves_the_file_as_it_was(file: ContextFile) -> None:
     before = file.path.read_bytes()
     with pytest.raises(TobanError), file.change() as held:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -248,6 +249,27 @@ def test_the_ca_of_a_context_is_enough_and_needed(server: Any, tls_server: str, 
     ) as caught:
         list_runs(RestClient(Site(url=tls_server, token=TOKEN)))
     assert caught.value.code is ErrorCode.CONFIG_INVALID and len(server.asked) == 1
+
+
+def test_a_certificate_of_another_name_and_none_at_all(server: Any, tls_server: str, tmp_path: Path) -> None:
+    other = tls_server.replace("127.0.0.1", "localhost")
+    with pytest.raises(TobanError, match=r"is not trusted.*use a host name that the certificate has") as caught:
+        list_runs(RestClient(Site(url=other, token=TOKEN, ca_file=str(tmp_path / "ca.crt"))))
+    assert caught.value.code is ErrorCode.CONFIG_INVALID and server.asked == []
+
+
+def test_https_where_there_is_none(server: Any) -> None:
+    with pytest.raises(TobanError, match="does not answer with TLS; check its port") as caught:
+        list_runs(RestClient(Site(url=f"https://127.0.0.1:{server.server_port}", token=TOKEN)))
+    assert caught.value.code is ErrorCode.CONFIG_INVALID
+
+
+@pytest.mark.parametrize(("number", "remedy"), [(9, "check the clock"), (10, "expired"), (20, "--ca-file")])
+def test_each_fault_of_a_certificate_has_its_remedy(client: RestClient, number: int, remedy: str) -> None:
+    fault = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    fault.verify_code, fault.verify_message = number, "as OpenSSL names it"
+    found = client.http._failure(fault, 1)
+    assert remedy in found.message and "as OpenSSL names it" in found.message
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])

@@ -109,7 +109,8 @@ def test_a_request_goes_where_the_route_takes_it(key: str) -> None:
     path = next(path for path in PATHS if plain(path) == plain(f"/api/v1{route.path}"))
     described = PATHS[path][route.verb.lower()]
     has_body = route.verb in ("POST", "PUT", "PATCH") and not route.in_query
-    if "requestBody" in described:
-        assert has_body
-    if route.in_query:
+    # A request with nothing but its path has an empty body: the site takes none on other routes.
+    assert has_body == ("requestBody" in described)
+    # The groups have a reason; `resume` has its name alone.
+    if route.in_query and route.verb == "PUT":
         assert any(one["in"] == "query" for one in described["parameters"])

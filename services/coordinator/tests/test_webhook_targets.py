@@ -145,7 +145,8 @@ async def test_deliveries_by_pages_and_filters(desk: WebhookOperations, outbox: 
     [
         ({"name": "Pager"}, ErrorCode.INVALID_ARGUMENT, "is not a name of a webhook"),
         ({"url": ""}, ErrorCode.NOT_FOUND, "a new one needs --url"),
-        ({"url": "ftp://a.example/"}, ErrorCode.INVALID_ARGUMENT, "must begin with http:// or https://"),
+        ({"url": "ftp://a.example/"}, ErrorCode.INVALID_ARGUMENT, "none of https://, http://, smtps://, smtp://;"),
+        ({"url": "a.example"}, ErrorCode.INVALID_ARGUMENT, "none of https://, http://, smtps://, smtp://;"),
         ({"url": "https://u:hidden@a.example/"}, ErrorCode.INVALID_ARGUMENT, "put them into a header"),
         ({"url": "https://a.example/" + "x" * 2000}, ErrorCode.INVALID_ARGUMENT, "the limit is 2000"),
         ({"secret": "short"}, ErrorCode.INVALID_ARGUMENT, "base64 of 24 to 64 random bytes"),

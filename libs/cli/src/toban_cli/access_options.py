@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from toban_cli.completion_values import job_names
-from toban_cli.options import parse_labels
+from toban_cli.options import check_name, parse_labels
 from toban_domain.errors import ErrorCode, TobanError
 
-UserName = Annotated[str, typer.Argument(metavar="USER", help="Name of the account.", show_default=False)]
+UserName = Annotated[
+    str, typer.Argument(metavar="USER", help="Name of the account.", show_default=False, callback=check_name)
+]
 RoleName = Annotated[str, typer.Argument(metavar="ROLE", help="viewer, operator, editor or admin.", show_default=False)]
 ForJob = Annotated[str, typer.Option("--job", metavar="JOB", help="Only for this job.", autocompletion=job_names)]
 ForLabels = Annotated[

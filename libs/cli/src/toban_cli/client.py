@@ -153,6 +153,9 @@ class Client:
             lambda channel: getattr(_log_stubs().LogArchiveStub(channel), method), request, timeout=STREAM_SECONDS
         )
 
+    def be_patient(self) -> None:
+        """Nothing to change: calls of the coordinators try each address, and `attend` waits for them."""
+
     def attend(self, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
         """The run in its terminal state; its output is shown meanwhile."""
         from toban_cli.follow import attend
@@ -166,12 +169,17 @@ class Client:
 
 
 @contextmanager
-def connect() -> Iterator[Client]:
-    """A client from the environment, over REST where that names a site; connects at the first call."""
+def connect(*, patient: bool = False) -> Iterator[Client]:
+    """A client from the environment, over REST where that names a site; connects at the first call.
+
+    A `patient` one is for a command that waits for a run: a site that is away or has no room for a while does not end it.
+    """
     from toban_cli.rest.site import read_site
 
     site = read_site(os.environ)
     client = _direct() if site is None else _over_rest(site)
+    if patient:
+        client.be_patient()
     try:
         yield client
     finally:

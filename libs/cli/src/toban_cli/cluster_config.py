@@ -19,6 +19,7 @@ CONTEXT_FILE = "context.json"
 DEFAULT_TLS_DIR = "/etc/scheduler/tls"
 DEFAULT_TRUST_DOMAIN = "toban.internal"
 _PREFIX = "SCHEDULER_"
+_TOKEN = re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{1,200}}")
 # A test holds these against the configurations of the services, which are not loaded for a command.
 _WORDS = """
 ADMIN_HOST ADMIN_PORT ADVERTISE_HOST ALLOW_LIST API_RATE CONTAINER_ENGINE CONTAINER_MOUNTS COORDINATORS DATABASE_URL
@@ -78,11 +79,16 @@ def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = N
 def read_token(environ: Mapping[str, str]) -> str:
     """TOBAN_TOKEN; "" without it. Raises CONFIG_INVALID for what is no API token."""
     given = environ.get(TOKEN, "").strip()
-    if given and not given.startswith(TOKEN_PREFIX):
+    if given and not is_token(given):
         # Its value is not shown.
-        message = f"{TOKEN} is no API token: they begin with {TOKEN_PREFIX}; `toban token create USER NAME` makes one"
+        message = f"{TOKEN} is no API token: one line that begins with {TOKEN_PREFIX}; `toban token create USER NAME` makes one"
         raise TobanError(ErrorCode.CONFIG_INVALID, message)
     return given
+
+
+def is_token(text: str) -> bool:
+    """Whether a text has the form of an API token, alone and on one line."""
+    return _TOKEN.fullmatch(text) is not None
 
 
 def local_context(environ: Mapping[str, str]) -> str:
@@ -92,12 +98,16 @@ def local_context(environ: Mapping[str, str]) -> str:
         return ""
     path = Path(home) / CONTEXT_FILE
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["token"])
+        token = str(json.loads(path.read_text(encoding="utf-8"))["token"])
     except FileNotFoundError:
         return ""
     except (OSError, ValueError, LookupError, TypeError) as error:
         message = f"{path} cannot be read ({error}); run `make up` again, or use `toban --direct`"
         raise TobanError(ErrorCode.CONFIG_INVALID, message) from None
+    if not is_token(token):
+        message = f"{path} has no API token; run `make up` again, or use `toban --direct`"
+        raise TobanError(ErrorCode.CONFIG_INVALID, message)
+    return token
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[TobanError]:

@@ -57,6 +57,9 @@ class Contexts:
         return Contexts(named=named, current="" if self.current == name else self.current)
 
 
+_KEYS = tuple(Context.__dataclass_fields__)
+
+
 class ContextFile:
     """contexts.toml of the person whose environment this is."""
 
@@ -140,11 +143,24 @@ def check_name(name: str) -> str:
 
 def _contexts(found: Mapping[str, Any]) -> Contexts:
     named = {}
-    for name, given in found.get("contexts", {}).items():
-        if not all(isinstance(value, int if key == "token_id" else str) for key, value in given.items()):
-            raise TypeError(f"context {name} has a value of another type")
+    for name, given in _table(found, "contexts").items():
+        values = _table(found["contexts"], name)
+        for key, value in values.items():
+            if key not in _KEYS:
+                raise ValueError(f"context {name}: {key} is not a known key; there are {', '.join(_KEYS)}")
+            if not isinstance(value, int if key == "token_id" else str) or isinstance(value, bool):
+                raise ValueError(f"context {name}: {key} is {'a number' if key == 'token_id' else 'a text in quotes'}")
+        if not values.get("url"):
+            raise ValueError(f"context {name} has no url")
         named[name] = Context(**given)
     return Contexts(current=str(found.get("current", "")), named=named)
+
+
+def _table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = found.get(key, {})
+    if not isinstance(value, dict):
+        raise TypeError(f"{key} is not a table")
+    return value
 
 
 def _toml(contexts: Contexts) -> str:

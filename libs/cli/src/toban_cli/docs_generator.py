@@ -46,6 +46,10 @@ What REST has no route for needs `--direct`: `cluster adopt-epoch`, `user bootst
 `archive`. With the local stack these go to its coordinators by themselves. Over REST, output that is not UTF-8 has replacement
 characters, `run logs` does not mark lines that have expired, and nothing says where lines are stored.
 
+Over REST, `--wait` and `--follow` do without the site for 60 s, as over a restart, and wait as long as its `Retry-After` asks within these;
+output goes on after the last line that was shown. Output that breaks off otherwise ends with an error, exit code 69. Commands that wait for
+nothing end at once when the site is away. No request follows a redirect or uses the proxy of `HTTPS_PROXY`, so the token goes to the site alone.
+
 * `--output` (`-o`): `table` and `wide` for people, `json` and `yaml` with the same data, `name` for one name or number a line.
 * `--watch [SECONDS]` (`-w`) draws in place on a terminal. On a pipe it prints again what changed: tables below a line with the time (ages alone
   are no change), YAML as further documents. While no coordinator answers, the error is shown beside the last answer, for five minutes. Ctrl-C ends

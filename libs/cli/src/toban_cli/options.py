@@ -39,6 +39,33 @@ def check_reason(reason: str) -> str:
     return reason
 
 
+# Characters of the longest name that the site takes.
+MAX_NAME = 300
+
+
+def check_name(name: str) -> str:
+    """The name of an object. Raises BadParameter for a name that no object can have: the path of a REST route could not carry it."""
+    if "/" in name:
+        raise typer.BadParameter(f"{name!r} contains '/', which no name does; give the name alone")
+    return check_path_name(name)
+
+
+def check_given_name(name: str) -> str:
+    """As `check_name`, where no name at all is good too."""
+    return check_name(name) if name else name
+
+
+def check_path_name(name: str) -> str:
+    """As `check_name`, for names that may contain a slash: those of limits."""
+    if not name.strip():
+        raise typer.BadParameter("the name is empty; give a name (an unset variable of the shell makes it empty)")
+    if any(part in ("", ".", "..") for part in name.split("/")) or not name.isprintable():
+        raise typer.BadParameter(f"{name!r} is not a name; names have letters, digits, '.', '_' and '-'")
+    if len(name) > MAX_NAME:
+        raise typer.BadParameter(f"the name has {len(name)} characters; no name has more than {MAX_NAME}")
+    return name
+
+
 def parse_labels(given: Sequence[str]) -> dict[str, str]:
     """The values of --label by key. Raises BadParameter."""
     labels: dict[str, str] = {}
@@ -64,12 +91,26 @@ Files = Annotated[
     list[str], typer.Option("--file", "-f", metavar="FILE", help="A YAML file, a folder of them, or - for stdin.")
 ]
 JobName = Annotated[
-    str, typer.Argument(metavar="JOB", help="Name of the job.", show_default=False, autocompletion=job_names)
+    str,
+    typer.Argument(
+        metavar="JOB", help="Name of the job.", show_default=False, callback=check_name, autocompletion=job_names
+    ),
 ]
-OfJob = Annotated[str, typer.Option("--job", metavar="JOB", help="Only those of this job.", autocompletion=job_names)]
+OfJob = Annotated[
+    str,
+    typer.Option(
+        "--job", metavar="JOB", help="Only those of this job.", callback=check_given_name, autocompletion=job_names
+    ),
+]
 ScheduleName = Annotated[
     str,
-    typer.Argument(metavar="SCHEDULE", help="Name of the schedule.", show_default=False, autocompletion=schedule_names),
+    typer.Argument(
+        metavar="SCHEDULE",
+        help="Name of the schedule.",
+        show_default=False,
+        callback=check_name,
+        autocompletion=schedule_names,
+    ),
 ]
 RunId = Annotated[
     int,

@@ -43,7 +43,8 @@ class _Converter:
         if get_origin(kind) is list:
             (kind,) = get_args(kind)
         if kind is str:
-            return cls(str, "TEXT")
+            # Names of files are bytes.
+            return cls(str if "FILE" in (param.metavar or "") else _text, "TEXT")
         if kind is bool:
             # Flags: the parser has made them true or false.
             return cls(bool)
@@ -62,6 +63,15 @@ class _Converter:
             return [self._convert(word) for word in value] if several else self._convert(value)
         except ValueError as error:
             raise typer.BadParameter(str(error), ctx=ctx, param=param) from None
+
+
+def _text(word: Any) -> str:
+    text = str(word)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{text!r} is not text in UTF-8") from None
+    return text
 
 
 def _number(word: Any, kind: Any, low: float | None, high: float | None) -> Any:

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toban_cli.sanitize import clean, clean_lines, cut_words, escaped
+from toban_domain.access import TOKEN_PREFIX
 from toban_domain.errors import ErrorCode, TobanError
 
 # Characters of an argument that are shown in a message.
 _LONGEST_ARGUMENT = 100
+# API tokens and secrets of webhooks. No message means to have one; a library, a server or the arguments may put one there.
+_SECRET = re.compile(rf"({TOKEN_PREFIX}|whsec_)[A-Za-z0-9_+/=-]+")
 
 
 def wants_json(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> bool:
@@ -52,10 +56,10 @@ def usage(message: str, *, as_json: bool, command: str = "toban") -> None:
 
 
 def note(text: str) -> None:
-    """A line on stderr (or several)."""
+    """A line on stderr (or several), without secrets."""
     sys.stdout.flush()
     try:
-        sys.stderr.write(clean_lines(text) + "\n")
+        sys.stderr.write(_SECRET.sub(r"\1...", clean_lines(text)) + "\n")
         sys.stderr.flush()
     except BrokenPipeError:
         # The reader of stderr has left (`2>&1 | head`): the work and the exit code do not depend on notes.

@@ -10,7 +10,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from toban_cli.own_options import in_options
 from toban_cli.param_types import convert_plainly
+from toban_domain.errors import TobanError
 
 F = TypeVar("F", bound=Callable[..., Any])
 # A docstring of a command has its examples below this line, one `toban …` a line.
@@ -52,6 +54,13 @@ class Command(TyperCommand):
         if any("--watch" in param.opts for param in self.params):
             args = _with_seconds(args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """As Click does; mistakes in a request are named by the parameters of the command."""
+        try:
+            return super().invoke(ctx)
+        except TobanError as error:
+            raise in_options(error, self.params) from None
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The examples, as they are typed."""

@@ -164,7 +164,8 @@ def test_output_as_text_and_as_objects(api: Any) -> None:
     assert (list(request.streams), request.level, request.grep, request.regex) == ([2, 3], "error", "x", True)
     response = api.get("/runs/7/logs?format=jsonl")
     assert response.content_type == "application/x-ndjson"
-    first = json.loads(response.get_data(as_text=True).splitlines()[0])
+    first, *_, last = map(json.loads, response.get_data(as_text=True).splitlines())
+    assert last == {"end": True}
     assert (first["seq"], first["stream"], first["text"], first["partial"]) == (1, "stdout", "line 1", False)
 
 

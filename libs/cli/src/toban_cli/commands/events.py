@@ -10,7 +10,7 @@ import typer
 from toban_cli import report
 from toban_cli.completion_values import trigger_names
 from toban_cli.formatting import NOTHING, age, given_key, local, wall_now
-from toban_cli.options import Format, Limit, Output
+from toban_cli.options import Format, Limit, Output, check_name
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
 
@@ -35,7 +35,13 @@ OfType = Annotated[str, typer.Option("--type", metavar="TYPE", help="Only this t
 Unprocessed = Annotated[bool, typer.Option("--unprocessed", help="Only events that are not processed yet.")]
 TriggerName = Annotated[
     str,
-    typer.Argument(metavar="TRIGGER", help="Name of the trigger.", show_default=False, autocompletion=trigger_names),
+    typer.Argument(
+        metavar="TRIGGER",
+        help="Name of the trigger.",
+        show_default=False,
+        callback=check_name,
+        autocompletion=trigger_names,
+    ),
 ]
 
 

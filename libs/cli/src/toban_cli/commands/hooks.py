@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +11,14 @@ import typer
 
 from toban_cli.commands.webhooks import NewSecret, SecretFile, read_secret_file
 from toban_cli.formatting import NOTHING, age, brief, wall_now
-from toban_cli.options import AuditReason, Format, Output
+from toban_cli.options import AuditReason, Format, Output, check_name
 from toban_cli.output import Column, show, show_done
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.payload import kind_of
 
-HookName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the hook.", show_default=False)]
+HookName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the hook.", show_default=False, callback=check_name)
+]
 Kind = Annotated[
     str,
     typer.Option(
@@ -198,13 +202,22 @@ def _event(text: str) -> tuple[str, str]:
 
 
 def _body(given: str) -> str:
-    if not given.startswith("@"):
-        return given
+    """The text of --payload. Raises PAYLOAD_INVALID unless it is one JSON object, or empty."""
+    text = given
+    if given.startswith("@"):
+        try:
+            text = Path(given[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            message = f"--payload {given} cannot be read ({error}); give a JSON file"
+            raise TobanError(ErrorCode.PAYLOAD_INVALID, message) from None
     try:
-        return Path(given[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"--payload {given} cannot be read ({error}); give a JSON file"
-        raise TobanError(ErrorCode.PAYLOAD_INVALID, message) from None
+        found = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise TobanError(ErrorCode.PAYLOAD_INVALID, f"--payload is not JSON ({error}); give one JSON object") from None
+    if not isinstance(found, dict):
+        message = f"--payload is {kind_of(found)}; give one JSON object, as the sender's message has"
+        raise TobanError(ErrorCode.PAYLOAD_INVALID, message)
+    return text
 
 
 def _becomes(hook: Any) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli.formatting import NOTHING, age, local, wall_now
-from toban_cli.options import AuditReason, Format, Output
+from toban_cli.options import AuditReason, Format, Output, check_path_name
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.report import echo
 from toban_cli.tables import facts, table
@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 LimitName = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="job:NAME, pool:NAME, or scope:SCOPE/ID for a tenant's weight.", show_default=False
+        metavar="NAME",
+        help="job:NAME, pool:NAME, or scope:SCOPE/ID for a tenant's weight.",
+        show_default=False,
+        callback=check_path_name,
     ),
 ]
-BreakerName = Annotated[str, typer.Argument(metavar="NAME", help="job:NAME or pool:NAME.", show_default=False)]
+BreakerName = Annotated[
+    str, typer.Argument(metavar="NAME", help="job:NAME or pool:NAME.", show_default=False, callback=check_path_name)
+]
 Level = Annotated[str, typer.Argument(metavar="ok|soft|hard", help="How healthy it is.", show_default=False)]
 Ttl = Annotated[
     int, typer.Option("--ttl", metavar="SECONDS", min=1, max=86_400, help="How long the signal holds unless repeated.")

@@ -13,6 +13,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.access_options import read_secret
+from toban_cli.cluster_config import is_token
 from toban_domain.access import TOKEN_PREFIX
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -149,9 +150,12 @@ def _given_token(source: str, file: Path | None) -> str:
         found = read_secret("API token", twice=False).strip()
     else:
         return ""
-    if not found.startswith(TOKEN_PREFIX):
+    if not is_token(found):
+        # Its value is not shown.
+        what = f"--token-file {file}" if file else "what was given"
         message = (
-            f"what was given is no API token: they begin with {TOKEN_PREFIX}; the site makes them on its account page"
+            f"{what} is no API token: one line that begins with {TOKEN_PREFIX}, and nothing else; "
+            "the site makes them on its account page"
         )
         raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
     return found

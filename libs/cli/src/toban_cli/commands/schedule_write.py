@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli.completion_values import job_names
-from toban_cli.options import Format, Output, ScheduleName
+from toban_cli.options import Format, Output, ScheduleName, check_name
 from toban_cli.output import show_done
 
 if TYPE_CHECKING:
     from toban_cli.schedule_options import Options
 
-NewName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule.", show_default=False)]
+NewName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the schedule.", show_default=False, callback=check_name)
+]
 Job = Annotated[
     str, typer.Option("--job", metavar="JOB", help="The job to start.", show_default=False, autocompletion=job_names)
 ]

@@ -10,7 +10,7 @@ import typer
 from toban_cli import report
 from toban_cli.completion_values import schedule_names
 from toban_cli.formatting import NOTHING, age, brief, count, local, to_time, wall_now
-from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName, check_reason
+from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName, check_given_name, check_reason
 from toban_cli.output import Column, show, show_data, show_done, show_one
 from toban_cli.sanitize import clean
 from toban_cli.watch import Watch, watch
@@ -31,6 +31,7 @@ Which = Annotated[
         metavar="[JOB|SCHEDULE]",
         help="Name of a schedule, or of a job for all of its schedules.",
         show_default=False,
+        callback=check_given_name,
         autocompletion=schedule_names,
     ),
 ]

@@ -16,7 +16,9 @@ from toban_cli.output import Column, show, show_done
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.secret import MAX_VALUE, check_name, check_value
 
-SecretName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret.", show_default=False)]
+SecretName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the secret.", show_default=False, callback=check_name)
+]
 ValueFile = Annotated[
     Path | None,
     typer.Option("--file", metavar="FILE", help="File with the value; it is taken as it is.", show_default=False),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli.formatting import NOTHING, age, local, plain_number, wall_now
-from toban_cli.options import AuditReason, Format, Output
+from toban_cli.options import AuditReason, Format, Output, check_name
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.param_types import LARGEST
 from toban_domain.errors import ErrorCode, TobanError
@@ -24,6 +24,7 @@ SettingName = Annotated[
         metavar="NAME",
         help="Name of the setting.",
         show_default=False,
+        callback=check_name,
         autocompletion=lambda incomplete: _setting_names(incomplete),
     ),
 ]

@@ -18,13 +18,15 @@ from toban_cli.access_options import (
     selector,
 )
 from toban_cli.formatting import NOTHING, age, local, wall_now
-from toban_cli.options import AuditReason, Format, Limit, Output
+from toban_cli.options import AuditReason, Format, Limit, Output, check_given_name, check_name
 from toban_cli.output import Column, show, show_data, show_done
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.", show_default=False)]
+GroupName = Annotated[
+    str, typer.Argument(metavar="GROUP", help="Name of the group.", show_default=False, callback=check_name)
+]
 IsGroup = Annotated[bool, typer.Option("--group", help="The name is that of a group.")]
 DisplayName = Annotated[str, typer.Option("--display-name", metavar="TEXT", help="How people know this account.")]
 WithPassword = Annotated[
@@ -220,7 +222,7 @@ def list_groups(output: Output = Format.TABLE) -> None:
 def change_group(
     change: Change,
     group: GroupName,
-    user: Annotated[str, typer.Argument(metavar="[USER]", help="Who joins or leaves.")] = "",
+    user: Annotated[str, typer.Argument(metavar="[USER]", help="Who joins or leaves.", callback=check_given_name)] = "",
     reason: AuditReason = "",
     output: Output = Format.TABLE,
 ) -> None:

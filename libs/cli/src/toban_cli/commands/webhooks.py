@@ -12,7 +12,7 @@ import typer
 from toban_cli.access_options import MAX_SECRET, read_secret
 from toban_cli.completion_values import job_names
 from toban_cli.formatting import NOTHING, age, brief, count, wall_now
-from toban_cli.options import AuditReason, Format, Limit, Output, parse_labels
+from toban_cli.options import AuditReason, Format, Limit, Output, check_name, parse_labels
 from toban_cli.output import Column, show, show_done
 from toban_cli.param_types import LARGEST
 from toban_domain.errors import ErrorCode, TobanError
@@ -22,7 +22,9 @@ TEST_SECONDS = 35.0
 # Between two looks at it, seconds: each pause is twice the one before, up to the longest.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 4.0
 
-HookName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the webhook.", show_default=False)]
+HookName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of the webhook.", show_default=False, callback=check_name)
+]
 Url = Annotated[
     str,
     typer.Option(

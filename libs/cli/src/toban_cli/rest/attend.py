@@ -7,7 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from toban_cli import report
-from toban_cli.follow import OUTAGE_SECONDS, PAUSE_SECONDS
+from toban_cli.follow import PAUSE_SECONDS
 from toban_cli.log_printer import LinePrinter
 from toban_cli.log_reader import position_after
 from toban_cli.rest.events import server_events
@@ -29,28 +29,42 @@ _FINAL = frozenset(
         ErrorCode.INVALID_ARGUMENT,
     }
 )
-_AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
+# The site is away, or has no room for another stream: whether the run has ended shows when the site is asked about the run.
+_AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED})
+# After a stream that did not begin, seconds, where the site names no other time.
+_REFUSED_SECONDS = 1.0
+# How long output is still tried after the end of its run, while every stream breaks off, seconds.
+_LATE_SECONDS = 20.0
 
 
 def attend(client: RestClient, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
     """As `toban_cli.follow.attend`. Raises KeyboardInterrupt when the reader of the output leaves before the run ends."""
     shown = _Shown(client, run_id, query, printer or LinePrinter()) if show_log else None
-    away = 0.0
+    client.be_patient()
+    late, complaint = 0.0, ""
     while True:
+        pause, before, complaint = PAUSE_SECONDS, complaint, ""
         try:
             if shown is None:
                 _await_end(client, run_id)
             else:
                 shown.follow()
-            run = _run(client, run_id)
-            if run.state in _TERMINAL:
-                return run
-            away = 0.0
         except TobanError as error:
-            away += PAUSE_SECONDS
-            if error.code not in _AWAY or away > OUTAGE_SECONDS:
+            if error.code not in _AWAY:
                 raise
-        Event().wait(PAUSE_SECONDS)
+            pause, complaint = float(error.detail.get("retry_after_seconds", _REFUSED_SECONDS)), error.message
+        run = _run(client, run_id)
+        if shown is not None and before and complaint:
+            # The site is there, and it was no restart: two streams in a row have failed.
+            shown.complain(complaint)
+        if run.state in _TERMINAL:
+            if shown is None or shown.is_over:
+                return run
+            late += pause
+            if late > _LATE_SECONDS:
+                shown.give_up()
+                return run
+        Event().wait(min(pause, _LATE_SECONDS))
 
 
 class _Shown:
@@ -68,20 +82,29 @@ class _Shown:
         self._request.follow = True
         self._printer: LinePrinter | None = printer
         self._complaint = ""
+        self.is_over = False
+        """Every line was shown, or the rest cannot be shown."""
 
     def follow(self) -> None:
-        """Shows lines until the run has ended, or its output cannot be read and it has ended."""
+        """Shows lines until the output is complete, the site ends the stream, or the run has ended and its output cannot be read.
+
+        Raises what ends the wait, and for a stream that did not begin or that broke the error of that.
+        """
         try:
             for answer in self._answers():
                 if self._printer is not None:
                     self._printer.show(answer)
-        except (_EndedUnseenError, StreamEndedError):
+            self.is_over = True
+        except _EndedUnseenError:
+            self.is_over = True
+        except StreamEndedError:
             return
         except TobanError as error:
-            if error.code in _FINAL:
-                raise
-            # The run does not depend on it; whether the site is away shows when it is asked about the run.
-            self._complain(error.message)
+            if error.code not in _FINAL | _AWAY:
+                # The run does not depend on it.
+                self.complain(error.message)
+                return
+            raise
         except BrokenPipeError:
             report.drop_output()
             if _run(self._client, self._run_id).state not in _TERMINAL:
@@ -89,8 +112,14 @@ class _Shown:
                 raise KeyboardInterrupt from None
         except OSError as error:
             # The disk is full: the wait goes on without the output.
-            self._complain(report.unwritten(error).message)
+            self.complain(report.unwritten(error).message)
             self._printer = None
+
+    def give_up(self) -> None:
+        """The run has ended, and every stream of its output breaks off."""
+        self.complain(
+            f"the streams of the site end before it does; `toban run logs {self._run_id}` reads what is stored"
+        )
 
     def _answers(self) -> Iterator[Any]:
         for answer in follow_lines(self._client, self._request, self._on_outage):
@@ -101,11 +130,12 @@ class _Shown:
                 self._request.tail = 0
 
     def _on_outage(self, message: str) -> None:
-        self._complain(message)
+        self.complain(message)
         if _run(self._client, self._run_id).state in _TERMINAL:
             raise _EndedUnseenError
 
-    def _complain(self, message: str) -> None:
+    def complain(self, message: str) -> None:
+        """Warns once that the output cannot be shown."""
         if message != self._complaint:
             self._complaint = message
             report.note(f"warning: the output cannot be shown: {message}")

@@ -26,19 +26,25 @@ class ServerEvent:
     data: dict[str, Any]
 
 
-def server_events(client: RestClient, path: str, query: Pairs | None = None) -> Iterator[ServerEvent]:
-    """The events of a stream until the site ends it. Raises what the answer is an error of, and UNAVAILABLE when it breaks."""
-    reply, lines = client.http.stream(f"{API}{path}", query=query, timeout=SILENCE_SECONDS)
+def server_events(
+    client: RestClient, path: str, query: Pairs | None = None, *, patient: bool = False
+) -> Iterator[ServerEvent]:
+    """The events of a stream until the site ends it; its last one tells whether it was complete. A `patient` reader waits for it to begin.
+
+    Raises what the answer is an error of, and UNAVAILABLE when it breaks.
+    """
+    reply, lines = client.http.stream(f"{API}{path}", query=query, timeout=SILENCE_SECONDS, patient=patient)
     if reply.status != 200 or reply.kind != "text/event-stream":
         read_json(reply, client.site)
         raise TobanError(ErrorCode.CONFIG_INVALID, f"{client.site.url} answered without a stream; check the address")
     name, data = "", ""
     for line in lines:
-        word, _, value = line.decode("utf-8", "replace").rstrip("\r\n").partition(": ")
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        word, _, value = text.partition(": ")
         if word == "event":
             name = value
         elif word == "data":
             data += value
-        elif not word and name:
+        elif not text and name:
             yield ServerEvent(name, json.loads(data or "{}"))
             name, data = "", ""

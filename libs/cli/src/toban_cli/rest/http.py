@@ -1,16 +1,17 @@
-"""HTTP to one site: a connection that is kept, time limits, and a second try where a repeated request has no second effect."""
+"""HTTP to one site: a connection that is kept, time limits, and more tries where a repeated request has no second effect."""
 
 from __future__ import annotations
 
 import http.client
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from threading import Event
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
+from toban_cli.cluster_config import is_token
+from toban_cli.rest.retry import Patience
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
 
@@ -18,9 +19,18 @@ if TYPE_CHECKING:
     from toban_cli.rest.site import Site
 
 API = "/api/v1"
-# A site that allows no request now is asked again after at most this many seconds.
-MOST_WAIT_SECONDS = 3.0
-_TOO_MANY = 429
+_READ_BYTES = 65_536
+_UNTRUSTED = "name the CA that signed it with `toban login URL --ca-file FILE` or TOBAN_CA_FILE"
+_OTHER_NAME = "use a host name that the certificate has, or give the site a certificate for this one"
+# By the numbers of OpenSSL (X509_V_ERR_*).
+_CERTIFICATE_REMEDIES = {
+    9: "it is not valid yet: check the clock of this machine",
+    10: "it has expired: the site needs a new one; check the clock of this machine too",
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,
+}
+# What OpenSSL has for bytes that are no TLS.
+_PLAIN_ANSWERS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "UNKNOWN_PROTOCOL"})
 Pairs = list[tuple[str, str]]
 
 
@@ -39,7 +49,7 @@ class Reply:
 
 
 class Http:
-    """Not safe for threads."""
+    """Not safe for threads. `patience` makes the patience of a request; a caller that waits for something gives more."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -47,8 +57,12 @@ class Http:
         self._host, self._port, self._base = parts.hostname or "", parts.port, parts.path
         self._tls = _tls(site) if parts.scheme == "https" else None
         self._kept: http.client.HTTPConnection | None = None
+        self.patience: Callable[[], Patience] = Patience
         self.headers = {"User-Agent": f"toban/{VERSION}", "Accept": "application/json"}
         if site.token:
+            if not is_token(site.token):
+                message = f"the token of {site.name or site.url} is no API token; {site.renewal}"
+                raise TobanError(ErrorCode.CONFIG_INVALID, message)
             self.headers["Authorization"] = f"Bearer {site.token}"
 
     def send(
@@ -64,44 +78,43 @@ class Http:
     ) -> Reply:
         """The answer, whatever its status. `path` is below the site; `timeout` bounds each wait, seconds.
 
-        A `repeatable` request whose connection breaks is sent once more. Raises UNAVAILABLE, DEADLINE_EXCEEDED, and
-        CONFIG_INVALID for a certificate that is not trusted.
+        A `repeatable` request whose connection breaks is sent once more, and again within the patience. Raises UNAVAILABLE,
+        DEADLINE_EXCEEDED, and CONFIG_INVALID for a certificate that is not trusted.
         """
         target = self._target(path, query)
         sent = {**self.headers, **(headers or {})}
-        for last in (False, True):
-            if not repeatable:
-                # A connection that the site has closed meanwhile would leave it open whether the request arrived.
-                self.close()
-            try:
-                reply = self._exchange(method, target, body, sent, timeout)
-            except (http.client.HTTPException, OSError) as error:
-                self.close()
-                if last or not (repeatable and _is_broken(error)):
-                    raise self._failure(error, timeout) from None
-                continue
-            if last or not repeatable or not _wait_for_turn(reply):
-                return reply
-        raise AssertionError("the last try returns or raises")
+        if not repeatable:
+            # A connection that the site has closed meanwhile would leave it open whether the request arrived.
+            self.close()
+            return self._once(lambda: self._exchange(method, target, body, sent, timeout), timeout)
+        return self._repeated(lambda: self._exchange(method, target, body, sent, timeout), timeout)
 
-    def stream(self, path: str, *, query: Pairs | None = None, timeout: float) -> tuple[Reply, Iterator[bytes]]:
+    def stream(
+        self, path: str, *, query: Pairs | None = None, timeout: float, patient: bool = False
+    ) -> tuple[Reply, Iterator[bytes]]:
         """The head of an answer, and its lines as they come, over a connection of its own. `body` has the answer to an error.
 
-        `timeout` is the longest silence, seconds. Reading raises what `send` raises.
+        `timeout` is the longest silence, seconds. A `patient` reader waits as `send` does until the stream begins. Reading raises what
+        `send` raises, also when the answer ends before its end.
         """
-        connection = self._connect(timeout)
-        try:
-            connection.request("GET", self._target(path, query), headers={**self.headers, "Accept": "*/*"})
-            response = connection.getresponse()
-            failed = response.status != http.client.OK
-            reply = _reply(response, response.read() if failed else b"")
-        except (http.client.HTTPException, OSError) as error:
-            connection.close()
-            raise self._failure(error, timeout) from None
-        if failed:
-            connection.close()
-            return reply, iter(())
-        return reply, self._lines(connection, response, timeout)
+        target, opened = self._target(path, query), _Opened()
+
+        def open_stream() -> Reply:
+            opened.connection = self._connect(timeout)
+            try:
+                opened.connection.request("GET", target, headers={**self.headers, "Accept": "*/*"})
+                opened.response = opened.connection.getresponse()
+                failed = opened.response.status != http.client.OK
+                reply = _reply(opened.response, opened.response.read() if failed else b"")
+            except BaseException:
+                opened.connection.close()
+                raise
+            if failed:
+                opened.connection.close()
+            return reply
+
+        reply = self._repeated(open_stream, timeout) if patient else self._once(open_stream, timeout)
+        return reply, self._lines(opened, timeout) if reply.status == http.client.OK else iter(())
 
     def close(self) -> None:
         """Ends the connection; the next request opens another."""
@@ -109,16 +122,45 @@ class Http:
             self._kept.close()
             self._kept = None
 
-    def _lines(
-        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse, timeout: float
-    ) -> Iterator[bytes]:
+    def _once(self, exchange: Callable[[], Reply], timeout: float) -> Reply:
         try:
-            while line := response.readline():
-                yield line
+            return exchange()
+        except (http.client.HTTPException, OSError) as error:
+            self.close()
+            raise self._failure(error, timeout) from None
+
+    def _repeated(self, exchange: Callable[[], Reply], timeout: float) -> Reply:
+        """The answer to a request that may be sent again."""
+        patience, again_at_once = self.patience(), True
+        while True:
+            try:
+                reply = exchange()
+            except (http.client.HTTPException, OSError) as error:
+                self.close()
+                if again_at_once and _is_broken(error):
+                    again_at_once = False
+                    continue
+                failure = self._failure(error, timeout)
+                lost = timeout if isinstance(error, TimeoutError) else 0.0
+                if failure.code is ErrorCode.CONFIG_INVALID or not patience.await_site(lost):
+                    raise failure from None
+                continue
+            if not patience.await_turn(reply.status, reply.headers):
+                return reply
+
+    def _lines(self, opened: _Opened, timeout: float) -> Iterator[bytes]:
+        """Lines without their ends. `HTTPResponse.readline` would take a connection that breaks between two chunks for the end."""
+        held = b""
+        try:
+            while found := opened.response.read1(_READ_BYTES):
+                *lines, held = (held + found).split(b"\n")
+                yield from lines
+            if held or opened.response.length:
+                raise http.client.IncompleteRead(held)
         except (http.client.HTTPException, OSError) as error:
             raise self._failure(error, timeout) from None
         finally:
-            connection.close()
+            opened.connection.close()
 
     def _exchange(
         self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], timeout: float
@@ -144,9 +186,12 @@ class Http:
         """What a person reads about a connection that failed."""
         url = self._site.url
         if isinstance(error, ssl.SSLCertVerificationError):
+            remedy = _CERTIFICATE_REMEDIES.get(error.verify_code, _UNTRUSTED)
+            message = f"the certificate of {url} is not trusted ({error.verify_message}); {remedy}"
+            return TobanError(ErrorCode.CONFIG_INVALID, message)
+        if isinstance(error, ssl.SSLError) and error.reason in _PLAIN_ANSWERS:
             message = (
-                f"the certificate of {url} is not trusted ({error.verify_message}); name the CA that signed it with "
-                "`toban login URL --ca-file FILE` or TOBAN_CA_FILE"
+                f"{url} does not answer with TLS; check its port, and whether a proxy for https stands before the site"
             )
             return TobanError(ErrorCode.CONFIG_INVALID, message)
         if isinstance(error, TimeoutError):
@@ -156,6 +201,13 @@ class Http:
             return TobanError(ErrorCode.DEADLINE_EXCEEDED, message)
         message = f"cannot reach the site at {url} ({_reason(error)}); {self._site.hint}"
         return TobanError(ErrorCode.UNAVAILABLE, message)
+
+
+class _Opened:
+    """A stream that was opened."""
+
+    connection: http.client.HTTPConnection
+    response: http.client.HTTPResponse
 
 
 def _reply(response: http.client.HTTPResponse, body: bytes) -> Reply:
@@ -174,15 +226,6 @@ def _is_broken(error: Exception) -> bool:
     )
 
 
-def _wait_for_turn(reply: Reply) -> bool:
-    """Waits as a 429 asks for; whether another try makes sense."""
-    after = reply.headers.get("retry-after", "")
-    if reply.status != _TOO_MANY or not after.isdigit() or int(after) > MOST_WAIT_SECONDS:
-        return False
-    Event().wait(int(after))
-    return True
-
-
 def _reason(error: Exception) -> str:
     if isinstance(error, socket.gaierror):
         return "its host name is unknown"
@@ -190,6 +233,8 @@ def _reason(error: Exception) -> str:
         return f"TLS: {error.reason or error}"
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
+    if isinstance(error, http.client.IncompleteRead):
+        return "the connection ended in the middle of an answer"
     return "it does not speak HTTP, or ended the connection"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from toban_cli import report
 from toban_cli.log_printer import STREAM_NAMES
 from toban_cli.rest.events import server_events
 from toban_cli.rest.http import API, Pairs
@@ -28,13 +29,19 @@ _TEXTS = ("from_seq", "to_seq", "head", "tail", "level", "grep")
 
 
 class StreamEndedError(TobanError):
-    """The site has ended a stream after its longest time, and the run goes on."""
+    """The site has ended a stream before the output was complete: it stops, or the stream had its longest time."""
 
 
 def read_lines(client: RestClient, request: Any) -> Iterator[Any]:
-    """ReadLogResponses for a ReadLogRequest. With follow until the run has ended; a stream that breaks raises DEADLINE_EXCEEDED."""
+    """ReadLogResponses for a ReadLogRequest. With follow until the run has ended; a stream that ends before raises DEADLINE_EXCEEDED.
+
+    Raises UNAVAILABLE for what broke off before its end.
+    """
+    if request.follow or request.after.token:
+        # What has begun goes on after a restart of the site.
+        client.be_patient()
     if request.follow:
-        yield from follow_lines(client, request, lambda _: None)
+        yield from follow_lines(client, request, lambda _: None, patient=True)
         return
     places = list(_places(client, request))
     if request.tail and len(places) > 1:
@@ -49,8 +56,10 @@ def read_lines(client: RestClient, request: Any) -> Iterator[Any]:
             return
 
 
-def follow_lines(client: RestClient, request: Any, on_outage: Callable[[str], None]) -> Iterator[Any]:
-    """The lines from `after` on, as they arrive; `on_outage` gets the reason while the site cannot read them.
+def follow_lines(
+    client: RestClient, request: Any, on_outage: Callable[[str], None], *, patient: bool = False
+) -> Iterator[Any]:
+    """The lines from `after` on, as they arrive, until the output is complete; `on_outage` gets the reason while the site cannot read them.
 
     The stream of the site names new lines, without terminal codes; they are then read as they are, by the filters of the request.
     """
@@ -60,8 +69,13 @@ def follow_lines(client: RestClient, request: Any, on_outage: Callable[[str], No
             yield answer
             place = _end_of(answer)
     query = [("after", f"{place[0]}:{place[1]}")] if place > (0, 0) else []
-    for event in server_events(client, f"/runs/{request.run_id}/logs/stream", query):
+    for event in server_events(client, f"/runs/{request.run_id}/logs/stream", query, patient=patient):
         if event.name == "end":
+            if event.data.get("complete") is False:
+                report.note(
+                    f"warning: the end of the output of run {request.run_id} has not arrived; its executor may be unreachable. "
+                    f"`toban run logs {request.run_id}` shows it later"
+                )
             return
         if event.name == "unavailable":
             on_outage(str(event.data.get("message", "")))
@@ -118,25 +132,39 @@ def _read(
     pairs: Pairs = [("format", "jsonl"), *((name, str(value)) for name, value in query.items() if value)]
     pairs += [("stream", STREAM_NAMES[stream]) for stream in request.streams]
     pairs += [("regex", "true")] if request.regex else []
-    reply, lines = client.http.stream(f"{API}/runs/{request.run_id}/logs", query=pairs, timeout=READ_SECONDS)
-    if reply.status != 200:
+    path = f"{API}/runs/{request.run_id}/logs"
+    reply, lines = client.http.stream(path, query=pairs, timeout=READ_SECONDS, patient=True)
+    if reply.status != 200 or not reply.kind.endswith("ndjson"):
         read_json(reply, client.site)
+        raise TobanError(ErrorCode.CONFIG_INVALID, f"{client.site.url} answered without lines; check the address")
     answer = _response()
-    for text in lines:
-        try:
-            of, line = _parse(text)
-        except TobanError:
-            # What came before it counts.
-            if answer.lines:
+    try:
+        for of, line in _parsed(lines):
+            if answer.lines and (of != answer.token or len(answer.lines) >= _LINES):
                 yield answer
-            raise
-        if answer.lines and (of != answer.token or len(answer.lines) >= _LINES):
+                answer = _response()
+            answer.token = of
+            answer.lines.append(line)
+    except TobanError:
+        # What came before it counts.
+        if answer.lines:
             yield answer
-            answer = _response()
-        answer.token = of
-        answer.lines.append(line)
+        raise
     if answer.lines:
         yield answer
+
+
+def _parsed(lines: Iterator[bytes]) -> Iterator[tuple[int, Any]]:
+    """Tokens and LogLines until the object with which a whole answer ends. Raises the error that it ends with, and UNAVAILABLE without an end."""
+    for text in lines:
+        found = json.loads(text)
+        if found.get("end"):
+            return
+        if "error" in found:
+            raise TobanError(code_of(500, str(found.get("code", ""))), str(found["error"]))
+        yield _parse(found)
+    message = "the output broke off before its end: the site or a proxy ended the connection; run the command again"
+    raise TobanError(ErrorCode.UNAVAILABLE, message)
 
 
 def _query(request: Any) -> dict[str, Any]:
@@ -147,13 +175,10 @@ def _query(request: Any) -> dict[str, Any]:
     return found
 
 
-def _parse(text: bytes) -> tuple[int, Any]:
-    """Token and LogLine of a line of the answer. Raises the error that an answer ends with."""
+def _parse(found: Mapping[str, Any]) -> tuple[int, Any]:
+    """Token and LogLine of a line of the answer."""
     from toban_proto.v1.logs_pb2 import LogLine
 
-    found = json.loads(text)
-    if "error" in found:
-        raise TobanError(code_of(500, str(found.get("code", ""))), str(found["error"]))
     at = (datetime.fromisoformat(found["at"]) - _EPOCH) // timedelta(microseconds=1) * 1000 if found["at"] else 0
     line = LogLine(
         seq=found["seq"],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toban_cli.rest.http import Reply
+from toban_cli.rest.retry import retry_after
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def read_json(reply: Reply, site: Site) -> Any:
     """The JSON of an answer. Raises what it is an error of, and CONFIG_INVALID or UNAVAILABLE for an answer that is none of Toban."""
     if reply.status == 304 or (200 <= reply.status < _REDIRECT and not reply.body):
         return {}
-    if not reply.kind.endswith("json"):
+    if not reply.kind.endswith("json") or _REDIRECT <= reply.status < 400:
         raise _foreign(reply, site.url)
     try:
         found = json.loads(reply.body)
@@ -61,12 +63,10 @@ def problem_of(reply: Reply, found: Mapping[str, Any], site: Site) -> TobanError
         detail["errors"] = errors
     if reply.status == _UNAUTHENTICATED and not str(found.get("instance", "")).endswith(_PASSWORD):
         message = f"{message.partition(';')[0]}; {site.renewal}"
-    if (
-        reply.status == _TOO_MANY
-        and "retry_after_seconds" not in detail
-        and (after := reply.headers.get("retry-after"))
-    ):
-        message += f" (try again after {after} s)"
+    after = retry_after(reply.headers) if reply.status == _TOO_MANY else None
+    if after is not None and "retry_after_seconds" not in detail:
+        detail["retry_after_seconds"] = math.ceil(after)
+        message += f" (try again after {math.ceil(after)} s)"
     return TobanError(code, message, detail=detail)
 
 

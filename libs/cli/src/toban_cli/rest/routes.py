@@ -30,11 +30,16 @@ class Route:
     inside: str = ""
     """The field of the method's answer that the answer of the route is."""
     in_query: bool = False
-    """A PUT without a body."""
+    """A PUT or POST that takes no body."""
     version: str = ""
     """The field that is sent as If-Match."""
     adapt: Callable[[Fields], Fields] = field(default=dict)
     """The request's own fields → those of the route."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The fields of the request that are in the path."""
+        return tuple(_PARAMETER.findall(self.path))
 
     def send(self, fields: Fields) -> Sent:
         """The request for these fields. Raises INVALID_ARGUMENT for a value that REST cannot carry."""
@@ -42,7 +47,7 @@ class Route:
         if "reason" in given:
             # Coordinators cut it; the site refuses more.
             given["reason"] = given["reason"].strip()[:MAX_REASON]
-        path = _PARAMETER.sub(lambda found: quote(str(given.pop(found[1])), safe=""), self.path)
+        path = _PARAMETER.sub(lambda found: _path_part(found[1], given.pop(found[1], "")), self.path)
         version = given.pop(self.version, None) if self.version else None
         headers = {} if version is None else {"If-Match": f'"{version}"'} if version else {"If-None-Match": "*"}
         if self.in_query or self.verb in ("GET", "DELETE"):
@@ -61,8 +66,16 @@ class Sent:
     body: Fields | None = None
 
     def encoded(self) -> bytes | None:
-        """The body; none for routes that take none."""
-        return json.dumps(self.body, ensure_ascii=False).encode() if self.body else None
+        """The body, also an empty object; None for routes that take none."""
+        return None if self.body is None else json.dumps(self.body, ensure_ascii=False).encode()
+
+
+def _path_part(name: str, value: Any) -> str:
+    """A value as one part of a path. Raises INVALID_ARGUMENT for one that would lead to another route, as an empty one does."""
+    text = str(value)
+    if text in ("", ".", ".."):
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name}: {text!r} is not a name; give the name of an object")
+    return quote(text, safe="")
 
 
 def _query(fields: Fields) -> Pairs:
@@ -162,7 +175,7 @@ ROUTES: Mapping[str, Route] = {
     "JobControl.DeleteSchedule": _delete("/schedules/{name}"),
     "JobControl.DeleteTrigger": _delete("/triggers/{name}"),
     "JobControl.PauseSchedule": _post("/schedules/{name}/pause"),
-    "JobControl.ResumeSchedule": _post("/schedules/{name}/resume"),
+    "JobControl.ResumeSchedule": _post("/schedules/{name}/resume", in_query=True),
     "JobControl.StartRuns": _post("/runs", repeatable=True),
     "JobControl.RerunRun": _post("/runs/{id}/rerun", repeatable=True),
     "JobControl.RerunRuns": _post("/runs/rerun", repeatable=True, adapt=_many_runs),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -26,7 +26,7 @@ class NewToken:
 
     user: str
     role: str
-    secret: str
+    secret: str = field(repr=False)
     id: int
     ends_at: str
 

@@ -47,7 +47,11 @@ def read_site(environ: Mapping[str, str]) -> Site | None:
         if not token:
             raise TobanError(ErrorCode.CONFIG_INVALID, f"{URL} is set without {TOKEN}; set both, or `toban login URL`")
         return Site(
-            url=check_url(url), token=token, ca_file=environ.get(CA_FILE, ""), name=URL, renewal=f"set another {TOKEN}"
+            url=check_url(url, URL),
+            token=token,
+            ca_file=environ.get(CA_FILE, ""),
+            name=URL,
+            renewal=f"set another {TOKEN}",
         )
     if name := environ.get(CONTEXT, ""):
         return _site_of(environ, name)
@@ -59,14 +63,17 @@ def read_site(environ: Mapping[str, str]) -> Site | None:
     return _site_of(environ, current) if current else None
 
 
-def check_url(text: str) -> str:
-    """The address of a site without what follows it. Raises CONFIG_INVALID for one that is none, or that would send a token in the clear."""
+def check_url(text: str, source: str = "") -> str:
+    """The address of a site without what follows it; `source` is where it comes from.
+
+    Raises CONFIG_INVALID for one that is none, or that would send a token in the clear.
+    """
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         host, parts = "", urlsplit("")
-    shown = repr(text[:200]) if "@" not in text else "the address"
+    shown = f"{source}: " * bool(source) + (repr(text[:200]) if "@" not in text else "the address")
     if not host or parts.scheme not in ("http", "https") or not text.isprintable() or " " in text:
         raise _wrong(f"{shown} is no address of a site; write it as https://toban.example.com")
     if parts.username is not None or parts.query or parts.fragment:
@@ -83,7 +90,7 @@ def _site_of(environ: Mapping[str, str], name: str) -> Site:
         message = f"context {name} has no token; sign in with `toban login --context {name}`"
         raise TobanError(ErrorCode.UNAUTHENTICATED, message)
     ca_file = environ.get(CA_FILE) or context.ca_file
-    return Site(url=check_url(context.url), token=token, ca_file=ca_file, name=f"context {name}")
+    return Site(url=check_url(context.url, f"context {name}"), token=token, ca_file=ca_file, name=f"context {name}")
 
 
 def _local_site(environ: Mapping[str, str]) -> Site | None:

@@ -42,6 +42,7 @@ TEST = "webhook.test"
 OWNER = "webhook/"
 """The secret of a target is for `webhook/NAME`, which is the name of no job: no job can have it."""
 _SECRET_PREFIX = "whsec_"
+_SCHEMES = ("https", "http", "smtps", "smtp")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,53}[a-z0-9])?")
 
 
@@ -134,6 +135,11 @@ def origin_of(url: str) -> str:
     """Scheme, host and port of a URL that webhooks may go to. Raises INVALID_ARGUMENT, without the URL: it may hold secrets."""
     if len(url) > MAX_URL:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"the URL has {len(url)} characters, the limit is {MAX_URL}")
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme.lower() not in _SCHEMES:
+        known = ", ".join(f"{one}://" for one in _SCHEMES)
+        message = f"the URL of the webhook begins with none of {known}; write https://HOST/PATH, or smtps://HOST/?from=ADDRESS&to=ADDRESS for mail"
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
     try:
         if is_mail(url):
             return parse_mail(url).origin

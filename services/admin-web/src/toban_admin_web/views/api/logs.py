@@ -24,7 +24,8 @@ class LogQuery(Input):
     """Which lines. All parts must hold."""
 
     format: Literal["text", "jsonl"] = Field(
-        "text", description="text: as the job wrote them; jsonl: an object a line."
+        "text",
+        description='text: as the job wrote them; jsonl: an object a line, at the end {"end": true}, or {"error", "code"}.',
     )
     token: str = Field("", pattern=r"^[0-9]{0,19}$", description="Only the attempt with this token.")
     from_seq: int = Field(0, ge=0, le=MAX_ID, description="From this line of each attempt on; they count from 1.")
@@ -87,6 +88,8 @@ def _lines(parts: Iterable[LogPart]) -> Iterator[bytes]:
                     "level": line.level or None,
                 }
                 yield json.dumps(one, ensure_ascii=False).encode() + b"\n"
+        # A connection that breaks between two chunks looks like an end to many readers.
+        yield b'{"end": true}\n'
     except TobanError as error:
         yield json.dumps({"error": error.message, "code": error.code.value}, ensure_ascii=False).encode() + b"\n"
 
