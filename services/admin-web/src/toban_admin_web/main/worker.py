@@ -28,6 +28,7 @@ from toban_admin_web.views import (
     jobs,
     log,
     oidc,
+    run_actions,
     runs,
     schedules,
     sign_in,
@@ -56,7 +57,9 @@ HINT = "See what runs with `make status`, start it with `make up`"
 API_WRITE_SECONDS = 30.0
 VIEWS = tuple(
     module.views
-    for module in (account, api_docs, audit, cluster, executors, hooks, jobs, log, oidc, runs, schedules, sign_in)
+    for module in (
+        *(account, api_docs, audit, cluster, executors, hooks, jobs, log, oidc, run_actions, runs, schedules, sign_in),
+    )
 )
 
 
