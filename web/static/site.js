@@ -94,3 +94,7 @@ showTimes(document);
 showZone();
 const main = document.querySelector("main[data-refresh]");
 if (main) new Refresher(main);
+
+// A change of many runs goes on by itself, part after part, until it is done or the person leaves.
+const going = document.querySelector("form[data-continue]");
+if (going) setTimeout(() => going.requestSubmit(), 400);

@@ -59,6 +59,8 @@ def used_keys() -> set[str]:
     for action in RUN_ACTIONS:
         own = ("", ".text", ".do") if action != "rerun" else ("",)
         names |= {f"run_action.{action}{part}" for part in own}
+    names |= {f"bulk.{verb}{part}" for verb in ("cancel", "rerun") for part in ("", ".do", ".states")}
+    names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 
 

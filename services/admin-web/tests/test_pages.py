@@ -30,6 +30,8 @@ PAGES = [
     "/runs/1/declare-lost",
     "/runs/1/note",
     "/runs/1/rerun",
+    "/runs/cancel?state=FAILED",
+    "/runs/rerun",
 ]
 # They refresh a part of themselves.
 LIVE = PAGES[:9]
