@@ -23,13 +23,20 @@ function hasSelection(part) {
   return selection && !selection.isCollapsed && part.contains(selection.anchorNode);
 }
 
+// What a person has opened stays open.
+function keepOpen(part, replace) {
+  const open = [...part.querySelectorAll("details[id][open]")].map((one) => one.id);
+  replace();
+  for (const id of open) part.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
+}
+
 function replaceParts(text) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
   for (const part of fresh.querySelectorAll("[data-part]")) {
     const current = document.getElementById(part.id);
     if (!current || hasSelection(current)) continue;
     showTimes(part);
-    keepFocus(current, () => current.replaceChildren(...part.childNodes));
+    keepFocus(current, () => keepOpen(current, () => current.replaceChildren(...part.childNodes)));
   }
   return fresh.querySelector("[data-final]") !== null;
 }
@@ -87,3 +94,7 @@ showTimes(document);
 showZone();
 const main = document.querySelector("main[data-refresh]");
 if (main) new Refresher(main);
+
+// A change of many runs goes on by itself, part after part, until it is done or the person leaves.
+const going = document.querySelector("form[data-continue]");
+if (going) setTimeout(() => going.requestSubmit(), 400);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from google.protobuf.message_factory import GetMessageClass
 
 from toban_admin_web.config import AdminWebConfig
 from toban_admin_web.main.worker import SiteWorker
@@ -39,7 +41,11 @@ PASSWORD = "correct horse battery"
 LINK = "11" * 32
 
 
-class Reader(coordinator_pb2_grpc.JobReaderServicer, coordinator_pb2_grpc.OperationsServicer):
+class Reader(
+    coordinator_pb2_grpc.JobReaderServicer,
+    coordinator_pb2_grpc.OperationsServicer,
+    coordinator_pb2_grpc.JobControlServicer,
+):
     """Records requests and returns `responses` by method: a message, an exception, or a function of the request."""
 
     def __init__(self) -> None:
@@ -63,25 +69,27 @@ class Reader(coordinator_pb2_grpc.JobReaderServicer, coordinator_pb2_grpc.Operat
             ),
             "ListExecutors": pb.ListExecutorsResponse(executors=[executor_message()]),
             "GetRun": run(),
+            "ExplainRun": pb.RunExplanation(state="RUNNING", reasons=["it runs on executor-1"]),
+            "RerunRun": pb.RerunRunResponse(run_id=12, created=True),
             "GetReadTicket": pb.GetReadTicketResponse(ticket=ReadTicket(body=b"a ticket"), valid_seconds=60),
             "ListAudit": pb.ListAuditResponse(entries=[audit_entry()], next_cursor="3"),
         }
 
-    async def _response(self, method: str, request: Any, context: Any) -> Any:
+    async def _response(self, method: str, kind: type, request: Any, context: Any) -> Any:
         self.requests.append(request)
         self.metadata.append(metadata(context))
         self.seconds.append(context.time_remaining())
         if self.silent:
             await asyncio.Event().wait()
-        response = self.responses[method]
+        response = self.responses.get(method, kind())
         if isinstance(response, Exception):
             raise response
         return response(request) if callable(response) else response
 
 
-def _method(name: str) -> Any:
+def _method(name: str, kind: type) -> Any:
     async def response(self: Reader, request: Any, context: Any) -> Any:
-        return await self._response(name, request, context)
+        return await self._response(name, kind, request, context)
 
     return response
 
@@ -224,8 +232,9 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
                 await self.changed.wait()
 
 
-for _name in Reader().responses:
-    setattr(Reader, _name, _method(_name))
+for _service in ("JobReader", "Operations", "JobControl"):
+    for _one in pb.DESCRIPTOR.services_by_name[_service].methods:
+        setattr(Reader, _one.name, _method(_one.name, GetMessageClass(_one.output_type)))
 
 
 class Everybody:
@@ -280,6 +289,7 @@ class FakeCluster:
                 server.add(coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts)
                 if self._further is None:
                     server.add(coordinator_pb2_grpc.add_OperationsServicer_to_server, self.reader)
+                    server.add(coordinator_pb2_grpc.add_JobControlServicer_to_server, self.reader)
                 else:
                     for further_adder, further in self._further.services:
                         server.add(further_adder, further)
@@ -337,6 +347,14 @@ class Web:
         response = self.get(path, **headers)
         assert response.status_code == 200, response.get_data(as_text=True)
         return str(response.get_data(as_text=True))
+
+    def post(self, path: str, **fields: str) -> Any:
+        """The answer to a form of the page at `path`, with the hidden fields that the page has."""
+        page = self.page(path)
+        [(action, body)] = re.findall(r'<form class="action"[^>]* action="([^"]*)">(.*?)</form>', page, re.DOTALL)
+        hidden = dict(re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', body))
+        self.cluster.reader.requests.clear()
+        return self.client.post(action, data={**hidden, **fields}, headers={"Origin": "http://localhost"})
 
     def refuse(self, method: str, code: ErrorCode, message: str = "no") -> None:
         """Makes a method of the coordinator fail."""

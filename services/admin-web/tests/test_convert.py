@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from toban_admin_web.adapters.convert import from_proto
-from toban_admin_web.decide import view_models
+from toban_admin_web.decide import explanation, view_models
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_transport.convert import timestamp_to_pb
 
@@ -33,6 +33,13 @@ def test_an_empty_message_gives_an_empty_view_model(name: str) -> None:
     made = from_proto(getattr(view_models, name), getattr(pb, name)())
     for field in dataclasses.fields(made):
         assert not getattr(made, field.name), field.name
+
+
+def test_an_empty_explanation() -> None:
+    made = from_proto(explanation.RunExplanation, pb.RunExplanation())
+    assert not any(getattr(made, field.name) for field in dataclasses.fields(made))
+    for name in ("RunCheck", "RunLimit", "RunCandidate"):
+        from_proto(getattr(explanation, name), getattr(pb, name)())
 
 
 def test_all_values_are_converted() -> None:

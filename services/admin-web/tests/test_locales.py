@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from toban_admin_web.decide.languages import LANGUAGES, NAMES
+from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.translations import placeholders
+from toban_admin_web.views.actions import DONE
 from toban_domain.outcome import Reason
 from toban_domain.run import RunState
 
@@ -35,6 +37,9 @@ PROBLEMS = (
     "form",
 )
 
+FORM_PROBLEMS = ("missing", "not_integer", "not_number", "not_boolean", "not_choice", "not_json", "not_object")
+REFUSED = ("no_reason", "long_reason", "invalid_payload")
+
 
 def used_keys() -> set[str]:
     """The keys in templates and in the code behind them."""
@@ -49,6 +54,13 @@ def used_keys() -> set[str]:
         f"age.{way}.{unit}" for way in ("ago", "in") for unit in "smhd"
     }
     names |= {f"weekday.{day}" for day in ("mon", "tue", "wed", "thu", "fri", "sat", "sun")}
+    names |= {f"done.{done}" for done in DONE} | {f"action.{problem}" for problem in REFUSED}
+    names |= {f"form.{problem}" for problem in FORM_PROBLEMS}
+    for action in RUN_ACTIONS:
+        own = ("", ".text", ".do") if action != "rerun" else ("",)
+        names |= {f"run_action.{action}{part}" for part in own}
+    names |= {f"bulk.{verb}{part}" for verb in ("cancel", "rerun") for part in ("", ".do", ".states")}
+    names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 
 
@@ -76,6 +88,6 @@ def test_every_key_in_use_has_a_text() -> None:
 def test_no_text_is_unused() -> None:
     # Their keys are made of values that the cluster reports.
     labels = {"leader", "role", "coordinator_status", "health", "check", "executor_state", "enabled", "schedule_status"}
-    labels |= {"access_role", "outcome", "origin", "event", "value", "reason", "state", "duration", "step"}
+    labels |= {"access_role", "outcome", "origin", "event", "value", "reason", "state", "duration", "step", "why"}
     unused = {name for name in set(ENGLISH) - used_keys() if name.partition(".")[0] not in labels}
     assert sorted(unused) == []

@@ -7,6 +7,7 @@ from typing import Any
 
 from toban_admin_web.adapters.convert import from_proto
 from toban_admin_web.decide.api_rules import SLOW_READS
+from toban_admin_web.decide.explanation import RunExplanation
 from toban_admin_web.decide.view_models import (
     AuditEntry,
     AuditQuery,
@@ -108,6 +109,10 @@ class ClusterClient:
     def run(self, run_id: int) -> Run:
         """GetRun."""
         return from_proto(Run, self._call("GetRun", pb.GetRunRequest(id=run_id)))
+
+    def explain(self, run_id: int) -> RunExplanation:
+        """ExplainRun."""
+        return from_proto(RunExplanation, self._call("ExplainRun", pb.GetRunRequest(id=run_id)))
 
     def read_ticket(self, *run_ids: int) -> ReadTicket:
         """GetReadTicket."""

@@ -22,12 +22,14 @@ from toban_admin_web.views import (
     account,
     api_docs,
     audit,
+    bulk_actions,
     cluster,
     executors,
     hooks,
     jobs,
     log,
     oidc,
+    run_actions,
     runs,
     schedules,
     sign_in,
@@ -55,10 +57,8 @@ SERVICE = "admin-web"
 HINT = "See what runs with `make status`, start it with `make up`"
 # Applying many manifests takes longer than a page.
 API_WRITE_SECONDS = 30.0
-VIEWS = tuple(
-    module.views
-    for module in (account, api_docs, audit, cluster, executors, hooks, jobs, log, oidc, runs, schedules, sign_in)
-)
+_PAGES = (account, api_docs, audit, bulk_actions, cluster, executors, jobs, log, run_actions, runs, schedules, sign_in)
+VIEWS = tuple(module.views for module in (*_PAGES, hooks, oidc))
 
 
 class SiteWorker:

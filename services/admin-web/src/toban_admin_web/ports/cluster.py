@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NewType, Protocol
 
+from toban_admin_web.decide.explanation import RunExplanation
 from toban_admin_web.decide.view_models import (
     AuditEntry,
     AuditQuery,
@@ -61,6 +62,9 @@ class ClusterReader(Protocol):
 
     def run(self, run_id: int) -> Run:
         """One run with attempts and events. Raises RUN_NOT_FOUND."""
+
+    def explain(self, run_id: int) -> RunExplanation:
+        """Why a run waits, or what became of it. Raises RUN_NOT_FOUND."""
 
     def read_ticket(self, *run_ids: int) -> ReadTicket:
         """What a log-archiver needs to give the output of these runs, for a minute. Raises PERMISSION_DENIED."""

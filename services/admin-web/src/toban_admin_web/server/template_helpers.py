@@ -14,6 +14,7 @@ from markupsafe import Markup
 from toban_admin_web.decide import durations, languages, schedule_text
 from toban_admin_web.decide.json_fields import parse_object
 from toban_admin_web.decide.log_text import clean
+from toban_admin_web.decide.payload_form import field_id
 from toban_admin_web.decide.status_styles import style
 from toban_admin_web.decide.translations import Message, Translations
 from toban_admin_web.decide.view_models import Schedule
@@ -39,6 +40,11 @@ class TemplateHelpers:
         """The translation of a value from the cluster (a state, a role, a reason); the value itself when it is unknown."""
         text = self._translations.find(language.current(), f"{kind}.{value}")
         return value if text is None else text
+
+    def notice(self) -> str:
+        """What the action that led to this page has done; "" without one."""
+        done = request.args.get("done", "")
+        return self._translations.find(language.current(), f"done.{done}") or ""
 
     def at(self, moment: datetime | None) -> Markup:
         """A time element in UTC, which the script converts to the viewer's zone."""
@@ -86,8 +92,18 @@ def install(app: Flask, translations: Translations, clock: Clock) -> None:
     """Adds the helpers to the templates of `app`."""
     helpers = TemplateHelpers(translations, Path(str(app.static_folder)))
     functions = (
-        *(helpers.t, helpers.label, helpers.at, helpers.utc, helpers.age, helpers.elapsed, helpers.rule, helpers.asset),
-        *(style, clean, language_url, part_url),
+        *(
+            helpers.t,
+            helpers.label,
+            helpers.notice,
+            helpers.at,
+            helpers.utc,
+            helpers.age,
+            helpers.elapsed,
+            helpers.rule,
+            helpers.asset,
+        ),
+        *(style, clean, language_url, part_url, field_id),
     )
     app.jinja_env.globals.update({function.__name__: function for function in functions})
 

@@ -81,7 +81,7 @@ class LogStream:
         self._sealed = False
         if is_terminal(run.state) and self._ended_at is None:
             self._ended_at = self._context.clock.monotonic()
-        attempts = {attempt.token: attempt.attempt for attempt in run.attempts}
+        attempts = {attempt.token: number for number, attempt in enumerate(run.attempts, 1)}
         parts = self._context.logs.follow(
             self._run_id,
             self._good_ticket(reader),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
+from toban_admin_web.decide.api_rules import may_try
 from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
 from toban_admin_web.decide.json_fields import indent, parse_progress
 from toban_admin_web.decide.log_text import clean, join_partial
+from toban_admin_web.decide.run_actions import ENDPOINTS, is_killed, run_actions, shown_dispatch
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
 from toban_admin_web.decide.view_models import LogLine, Run
-from toban_admin_web.views.view_context import context, page, reader
+from toban_admin_web.views.view_context import context, if_implemented, page, reader
 from toban_domain.errors import TobanError
 from toban_domain.run import ORIGINS, RunState
 
@@ -39,6 +41,7 @@ def show(run_id: int) -> Response:
     """One run; a part of the page excludes the output, which the log stream updates."""
     run = reader().run(run_id)
     log = None if wants_part(request.args) else _LogTail(run)
+    dispatch = shown_dispatch(run, request.args.get("dispatch", ""))
     return page(
         "run",
         run=run,
@@ -46,8 +49,12 @@ def show(run_id: int) -> Response:
         progress=parse_progress(run.progress_json),
         payload=indent(run.payload_json or "{}"),
         result=indent(run.result_json) if run.result_json else "",
-        steps=[(None, step) for step in run.steps],
-        earlier=[(attempt, step) for attempt in run.attempts[:-1] for step in attempt.steps],
+        actions=[name for name in run_actions(run) if may_try(g.person.role, ENDPOINTS[name])],
+        killed=is_killed(run),
+        dispatch=dispatch,
+        # Lists of runs have the steps of the last attempt at the run.
+        steps=() if dispatch is None else dispatch.steps or (run.steps if dispatch is run.attempts[-1] else ()),
+        why=if_implemented(lambda: reader().explain(run_id)),
         log=log,
     )
 
@@ -69,7 +76,7 @@ class _LogTail:
         self.partial = bool(lines) and lines[-1].partial
         first = min((attempt.token for attempt in run.attempts), default=0)
         self.truncated = bool(lines) and (lines[0].seq > 1 or lines[0].token > first > 0)
-        self.attempts = {attempt.token: attempt.attempt for attempt in run.attempts}
+        self.attempts = {attempt.token: number for number, attempt in enumerate(run.attempts, 1)}
         self.live = not _is_output_final(run)
 
 

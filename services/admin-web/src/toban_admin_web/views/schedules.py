@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
-
 from flask import Blueprint, Response, request
 
 from toban_admin_web.decide.json_fields import indent
-from toban_admin_web.views.view_context import page, reader
-from toban_domain.errors import ErrorCode, TobanError
+from toban_admin_web.views.view_context import if_implemented, page, reader
 
 NEXT_SLOTS = 10
 LAST_FIRES = 20
-T = TypeVar("T")
 
 views = Blueprint("schedules", __name__)
 
@@ -32,17 +27,7 @@ def show(name: str) -> Response:
     return page(
         "schedule",
         schedule=schedule,
-        slots=_if_implemented(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
-        fires=_if_implemented(lambda: reader().fires(name, limit=LAST_FIRES)),
+        slots=if_implemented(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
+        fires=if_implemented(lambda: reader().fires(name, limit=LAST_FIRES)),
         definition=indent(schedule.spec_json),
     )
-
-
-def _if_implemented(call: Callable[[], Sequence[T]]) -> Sequence[T] | None:
-    """None when the coordinator's release lacks the method."""
-    try:
-        return call()
-    except TobanError as error:
-        if error.code is not ErrorCode.UNIMPLEMENTED:
-            raise
-        return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from flask import Flask, Response, abort, g, make_response, redirect, request, url_for
 
-from toban_admin_web.decide.api_rules import is_for_programs
+from toban_admin_web.decide.api_rules import is_for_programs, may_try
 from toban_admin_web.decide.browser_safety import (
     FORM,
     SESSION,
@@ -23,6 +23,7 @@ from toban_admin_web.decide.browser_safety import (
 )
 from toban_admin_web.decide.filters import wants_part
 from toban_admin_web.ports.people import Credential, People
+from toban_domain.access import Action
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 FIRST = frozenset({"sign_in.first", "sign_in.make_first"})
@@ -119,7 +120,11 @@ def _template_values() -> dict[str, Any]:
     def csrf(endpoint: str) -> str:
         return form_token(session_secret() if g.get("person") else form_secret(), endpoint)
 
-    return {"person": g.get("person"), "csrf": csrf}
+    def may(action: str) -> bool:
+        person = g.get("person")
+        return person is not None and may_try(person.role, Action(action))
+
+    return {"person": g.get("person"), "csrf": csrf, "may": may}
 
 
 def _send_to(path: str) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from flask import Blueprint, Flask, Response, current_app, g, make_response, render_template, request
 
@@ -17,10 +17,12 @@ from toban_admin_web.ports.people import Credential, IdTokens
 from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.oidc_limits import OidcLimits
 from toban_admin_web.views.session_gate import SessionGate
+from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 from toban_runtime.clock import Clock
 
 EXTENSION = "toban"
+T = TypeVar("T")
 
 _streams = metrics.gauge("toban_site_streams", "Open log streams and downloads.")
 _refused = metrics.counter(
@@ -108,3 +110,13 @@ def page(template: str, **values: object) -> Response:
     """Renders `template.html`, or only `template_part.html` for the script that refreshes the page."""
     name = f"{template}_part.html" if wants_part(request.args) else f"{template}.html"
     return make_response(render_template(name, now=context().clock.wall(), **values))
+
+
+def if_implemented(call: Callable[[], T]) -> T | None:
+    """None when the release of the coordinators does not have the method."""
+    try:
+        return call()
+    except TobanError as error:
+        if error.code is not ErrorCode.UNIMPLEMENTED:
+            raise
+        return None

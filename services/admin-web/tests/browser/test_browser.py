@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_testing.browser import Page, browsing, find_browser
-from toban_testing.http_server import serving
+from toban_testing.browser import Page, find_browser
 
 pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
     pytest.mark.timeout(180),
 ]
-SESSION = "5e" * 32
 PASSWORD = "correct horse battery"
 PAGES = [
     "/",
@@ -30,29 +27,10 @@ PAGES = [
     "/schedules/hello-often",
     "/executors",
     "/api/docs",
+    "/runs/1/kill",
+    "/runs/1/rerun",
+    "/runs/cancel",
 ]
-
-
-@pytest.fixture
-def address(web: Any) -> Iterator[str]:
-    """Where the site of the test is served."""
-    with serving(web.worker.app, web.worker.context.stopping.set) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def new_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Page]]:
-    """Opens tabs of one browser."""
-    with browsing(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def page(new_page: Callable[[], Page], address: str) -> Page:
-    """A tab of a person who has signed in."""
-    opened = new_page()
-    opened.set_cookie(address, f"toban-session-{urlsplit(address).port}", SESSION)
-    return opened
 
 
 @pytest.mark.parametrize(("width", "language"), [(360, "ja"), (1600, "en")])

@@ -1,0 +1,225 @@
+"""Actions on a run: what the page offers, the form with its reason, what is sent, and what a refusal shows."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from toban_admin_web.ports.people import SignedIn
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+
+SCHEMA = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string", "title": "Who", "description": "Who is greeted"},
+        "times": {"type": "integer", "minimum": 1, "maximum": 9},
+        "loud": {"type": "boolean"},
+        "mode": {"enum": ["soft", 2]},
+    },
+}
+
+
+def offered(page: str) -> list[str]:
+    """The actions that the page of a run offers."""
+    return re.findall(r'href="/runs/\d+/([a-z-]+)">', page)
+
+
+def sent(web: Any, kind: type) -> list[Any]:
+    """The requests of one kind."""
+    return [one for one in web.cluster.reader.requests if isinstance(one, kind)]
+
+
+@pytest.fixture
+def with_schema(web: Any) -> Any:
+    """A run that has ended, of a job whose payload has a schema."""
+    web.cluster.reader.responses["GetRun"] = web.run(
+        1, "FAILED", finished_at=web.stamp(5), payload_json='{"name": "world", "times": 2, "extra": [1]}'
+    )
+    web.cluster.reader.responses["GetJob"] = web.job(spec_json=json.dumps({"name": "hello", "payload_schema": SCHEMA}))
+    return web
+
+
+@pytest.mark.parametrize(
+    ("state", "actions"),
+    [
+        ("PENDING", ["cancel", "kill", "note"]),
+        ("RUNNING", ["cancel", "kill", "note"]),
+        ("CANCEL_REQUESTED", ["kill", "note"]),
+        ("ORPHANED", ["cancel", "kill", "declare-lost", "note"]),
+        ("SUCCEEDED", ["rerun", "note"]),
+        ("FAILED", ["rerun", "note"]),
+    ],
+)
+def test_a_page_offers_what_its_state_allows(web: Any, state: str, actions: list[str]) -> None:
+    web.cluster.reader.responses["GetRun"] = web.run(1, state)
+    assert offered(web.page("/runs/1")) == actions
+
+
+def test_a_viewer_is_offered_nothing_and_gets_no_form(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    people = web.worker.context.gate.people
+    monkeypatch.setattr(people, "person", lambda *_args, **_named: SignedIn(user="vic", role="viewer"))
+    assert offered(web.page("/runs/1")) == []
+    response = web.get("/runs/1/cancel")
+    assert response.status_code == 403 and "needs role operator" in response.get_data(as_text=True)
+
+
+@pytest.mark.parametrize(
+    ("action", "kind", "mode", "done"),
+    [("cancel", pb.CancelRunRequest, "", "canceled"), ("kill", pb.CancelRunRequest, "kill", "killed")],
+)
+def test_cancel_and_kill_are_told_apart(web: Any, action: str, kind: type, mode: str, done: str) -> None:
+    response = web.post(f"/runs/1/{action}", reason=" wrong input ")
+    assert (response.status_code, response.location) == (303, f"/runs/1?done={done}")
+    [request] = sent(web, kind)
+    assert (request.id, request.reason, request.mode) == (1, "wrong input", mode)
+    assert 'role="status">The' in web.page(response.location)
+
+
+def test_a_kill_is_named_on_the_page_of_the_run(web: Any) -> None:
+    web.cluster.reader.responses["GetRun"] = web.run(
+        1,
+        "CANCEL_REQUESTED",
+        cancel_requested_at=web.stamp(2),
+        events=[pb.RunEvent(type="kill_requested", at=web.stamp(2), actor="user ada")],
+    )
+    text = web.page("/runs/1")
+    assert "Kill requested" in text and "Cancel requested" not in text
+
+
+def test_an_orphaned_run_is_declared_lost_and_a_run_is_noted(web: Any) -> None:
+    assert web.post("/runs/1/declare-lost", reason="host burned").status_code == 303
+    assert [one.reason for one in sent(web, pb.DeclareRunLostRequest)] == ["host burned"]
+    assert web.post("/runs/1/note", reason="known bug").location == "/runs/1?done=noted#events-title"
+    assert [one.text for one in sent(web, pb.NoteRunRequest)] == ["known bug"]
+
+
+@pytest.mark.parametrize("action", ["cancel", "kill", "declare-lost", "note"])
+def test_an_action_without_a_reason_is_not_sent(web: Any, action: str) -> None:
+    response = web.post(f"/runs/1/{action}", reason="  ")
+    assert response.status_code == 400 and "Give a reason" in response.get_data(as_text=True)
+    assert not [one for one in web.cluster.reader.requests if not isinstance(one, pb.GetRunRequest)]
+    long = web.post(f"/runs/1/{action}", reason="x" * 1001)
+    assert long.status_code == 400 and "1,000 characters" in long.get_data(as_text=True)
+
+
+def test_a_refusal_is_shown_beside_the_form_as_it_was_filled_in(web: Any) -> None:
+    web.refuse("CancelRun", ErrorCode.RESOURCE_INVALID_STATE, "run 1 has ended <already>")
+    response = web.post("/runs/1/cancel", reason="wrong <input>")
+    text = response.get_data(as_text=True)
+    assert response.status_code == 409 and "run 1 has ended &lt;already&gt;" in text and "wrong &lt;input&gt;" in text
+
+
+def test_a_refusal_of_the_persons_rules_is_a_page(web: Any) -> None:
+    error = TobanError(ErrorCode.PERMISSION_DENIED, "no rule allows ada to cancel", detail={"user": "ada"})
+    web.cluster.reader.responses["CancelRun"] = error
+    response = web.post("/runs/1/cancel", reason="x")
+    assert response.status_code == 403 and "no rule allows ada" in response.get_data(as_text=True)
+
+
+def test_a_form_without_the_token_of_the_session_changes_nothing(web: Any) -> None:
+    for headers in ({"Origin": "http://localhost"}, {"Origin": "http://elsewhere"}):
+        assert web.client.post("/runs/1/cancel", data={"reason": "x"}, headers=headers).status_code == 403
+    assert sent(web, pb.CancelRunRequest) == []
+
+
+def test_a_run_is_repeated_as_it_was_once_for_each_form(with_schema: Any) -> None:
+    web = with_schema
+    response = web.post("/runs/1/rerun", as_it_was="1", reason="try again")
+    assert response.location == "/runs/12?done=rerun"
+    [request] = sent(web, pb.RerunRunRequest)
+    assert (request.payload_json, request.latest_definition, request.reason) == ("", False, "try again")
+    assert re.fullmatch(r"site-[0-9a-f]{24}", request.idempotency_key)
+
+
+def form_of(page: str) -> dict[str, str]:
+    """What the fields for the payload have."""
+    found = dict(re.findall(r'name="(payload\.[a-z]+)" value="([^"]*)"', page))
+    for name, body in re.findall(r'<select[^>]* name="(payload\.[a-z]+)"[^>]*>(.*?)</select>', page, re.DOTALL):
+        found[name] = "".join(re.findall(r'value="([^"]*)" selected', body))
+    return found | dict(re.findall(r'<textarea[^>]* name="(payload)"[^>]*>(.*?)</textarea>', page, re.DOTALL))
+
+
+def test_the_form_has_a_field_for_each_property(with_schema: Any) -> None:
+    page = with_schema.page("/runs/1/rerun")
+    assert form_of(page) == {
+        "payload.name": "world",
+        "payload.times": "2",
+        "payload.loud": "",
+        "payload.mode": "",
+        "payload": "{\n  &#34;extra&#34;: [\n    1\n  ]\n}",
+    }
+    assert "Who is greeted" in page and 'type="number" min="1" max="9"' in page
+
+
+FORM = {"payload.name": "world", "payload.times": "2", "payload": '{"extra": [1]}'}
+
+
+@pytest.mark.parametrize(
+    ("changes", "payload", "whole"),
+    [
+        ({}, "", False),
+        ({"payload.name": "moon", "payload.loud": "true"}, '{"name": "moon", "loud": true}', False),
+        ({"payload.mode": "2"}, '{"mode": 2}', False),
+        ({"payload": ""}, '{"name": "world", "times": 2}', True),
+        ({"payload.times": ""}, '{"name": "world", "extra": [1]}', True),
+    ],
+)
+def test_only_what_was_changed_is_sent(with_schema: Any, changes: dict[str, str], payload: str, whole: bool) -> None:
+    response = with_schema.post("/runs/1/rerun", **FORM, latest="1") if not changes else None
+    response = response or with_schema.post("/runs/1/rerun", **(FORM | changes), latest="1")
+    assert response.status_code == 303, response.get_data(as_text=True)
+    [request] = sent(with_schema, pb.RerunRunRequest)
+    assert (request.payload_json, request.replace_payload, request.latest_definition) == (payload, whole, True)
+
+
+def test_a_field_that_cannot_be_read_is_marked_and_nothing_is_sent(with_schema: Any) -> None:
+    changes = {"payload.name": "", "payload.times": "two", "payload": "[1]"}
+    response = with_schema.post("/runs/1/rerun", **(FORM | changes))
+    text = response.get_data(as_text=True)
+    assert response.status_code == 400 and sent(with_schema, pb.RerunRunRequest) == []
+    for seen in ("required by the schema", "not a whole number", "not a JSON object", 'value="two"'):
+        assert seen in text
+
+
+def test_a_run_of_a_deleted_job_is_repeated_with_json(web: Any) -> None:
+    web.cluster.reader.responses["GetRun"] = web.run(1, "FAILED")
+    web.refuse("GetJob", ErrorCode.JOB_NOT_FOUND, "there is no job hello")
+    assert "The job was deleted" in web.page("/runs/1/rerun")
+    assert web.post("/runs/1/rerun", payload='{"name": "moon"}').status_code == 303
+    assert [one.payload_json for one in sent(web, pb.RerunRunRequest)] == ['{"name": "moon"}']
+
+
+def test_each_dispatch_has_a_number_of_its_own(web: Any) -> None:
+    run = web.run(1, "RUNNING", attempts=[], steps=[pb.RunStep(number=1, id="load", state="running")])
+    # The executor of the first dispatch was lost: the second one repeats the same attempt.
+    first = run.attempts.add(token=1, attempt=1, state="LOST", executor="executor-1")
+    first.steps.add(number=1, id="load", name="first load", state="lost")
+    run.attempts.add(token=2, attempt=1, state="RUNNING", executor="executor-2")
+    web.cluster.reader.responses["GetRun"] = run
+    page = web.page("/runs/1")
+    assert "Dispatch 1 " in page and re.search(r'dispatch=2#attempts-title" aria-current="true"', page)
+    assert "first load" not in page
+    earlier = web.page("/runs/1?dispatch=1")
+    assert "first load" in earlier and re.search(r'dispatch=1#attempts-title" aria-current="true"', earlier)
+    for odd in ("0", "9", "x", "99999999", "¹"):
+        assert re.search(r'dispatch=2#attempts-title" aria-current="true"', web.page(f"/runs/1?dispatch={odd}"))
+
+
+def test_why_a_run_waits_is_on_its_page(web: Any) -> None:
+    web.cluster.reader.responses["ExplainRun"] = pb.RunExplanation(
+        state="PENDING",
+        reasons=["no executor <fits>"],
+        checks=[pb.RunCheck(name="executor", blocks=True, message="none has a free slot")],
+        limits=[pb.RunLimit(name="pool:licences", effective=2, held=2, weight=1, blocks=True, message="2 of 2 held")],
+        executors=[pb.RunCandidate(worker_id=3, executor="executor-1", running=16, slots=16, message="it is full")],
+    )
+    text = web.page("/runs/1")
+    for seen in ("no executor &lt;fits&gt;", "none has a free slot", "pool:licences", "it is full", "blocks"):
+        assert seen in text
+    web.refuse("ExplainRun", ErrorCode.UNIMPLEMENTED)
+    assert "why-title" not in web.page("/runs/1")
