@@ -14,7 +14,7 @@ help: ## print this list
 bootstrap: ## make .venv and install what is missing (every other word does it first)
 	@scripts/bootstrap
 
-up: bootstrap ## start the whole stack here and run the examples (COORDINATORS=2 EXECUTORS=2 LOG_ARCHIVERS=1 ADMIN_WEBS=1)
+up: bootstrap ## start the whole stack here and run the examples (COORDINATORS=2 EXECUTORS=2 LOG_ARCHIVERS=1 ADMIN_WEBS=1 EXECUTOR_GROUPS=)
 	@python -m toban_stack up
 
 down: bootstrap ## stop the stack; its data stays in .toban

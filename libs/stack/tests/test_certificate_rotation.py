@@ -70,3 +70,27 @@ def test_at_the_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     assert main(["certs", "renew"]) == 0
     assert main(["certs"]) == 2
     assert "certs drop-old-ca" in capsys.readouterr().err
+
+
+def test_groups_of_executors_change_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOBAN_HOME", str(tmp_path))
+    tls = certs.make_all(tmp_path / "tls")
+    assert main(["certs", "group", "pci"]) == 0
+    group = tls / "executor-pci"
+    assert f"certificate of group pci: {group}" in capsys.readouterr().out
+    before = (group / "tls.crt").read_bytes()
+    assert certificate_rotation.renew(tls) == "7 certificates renewed"
+    assert (group / "tls.crt").read_bytes() != before
+    certificate_rotation.trust_new_ca(tls)
+    assert (group / "ca.crt").read_bytes() == (tls / "executor" / "ca.crt").read_bytes()
+    assert main(["certs", "group", "web"]) == 1
+    assert "a change of the authority is not finished" in capsys.readouterr().err
+    certificate_rotation.use_new_ca(tls)
+    certificate_rotation.drop_old_ca(tls)
+    issued = x509.load_pem_x509_certificate((group / "tls.crt").read_bytes())
+    issued.verify_directly_issued_by(x509.load_pem_x509_certificate((tls / "ca" / "ca.crt").read_bytes()))
+    for wrong in ("default", "A b", "../x"):
+        assert main(["certs", "group", wrong]) == 1
+    assert sorted(path.name for path in tls.glob("executor*")) == ["executor", "executor-pci"]

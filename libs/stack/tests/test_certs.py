@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from toban_domain.errors import TobanError
 from toban_stack import certs
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -61,3 +62,19 @@ def test_a_certificate_is_renewed_when_it_is_no_longer_valid(tmp_path: Path, cha
     certificate.verify_directly_issued_by(
         x509.load_pem_x509_certificate((tmp_path / "executor" / "ca.crt").read_bytes())
     )
+
+
+def test_a_group_of_executors_has_names_and_a_folder_of_its_own(tmp_path: Path) -> None:
+    certs.make_all(tmp_path, groups=("pci", "default"), now=NOW)
+    found = names(tmp_path / "executor-pci")
+    assert found.get_values_for_type(x509.UniformResourceIdentifier) == ["spiffe://toban.internal/executor/pci"]
+    assert found.get_values_for_type(x509.DNSName) == ["pci.executor.toban.internal"]
+    assert certs.identities(tmp_path) == [*certs.SERVICES, "executor/pci"]
+    before = (tmp_path / "executor-pci" / "tls.crt").read_bytes()
+    certs.make_all(tmp_path, now=NOW)
+    assert (tmp_path / "executor-pci" / "tls.crt").read_bytes() == before
+    # Its end comes near: it is issued again without being named.
+    certs.make_all(tmp_path, now=NOW + timedelta(days=3630))
+    assert (tmp_path / "executor-pci" / "tls.crt").read_bytes() != before
+    with pytest.raises(TobanError):
+        certs.make_all(tmp_path, groups=("../x",), now=NOW)

@@ -159,3 +159,16 @@ def test_a_wrong_call_and_a_folder_that_is_not_there(
     monkeypatch.setenv("TOBAN_KEYS", str(tmp_path / "unused"))
     assert container_secrets.main(["renew"]) == 1
     assert "start once without a step, which makes everything" in capsys.readouterr().err
+
+
+def test_a_folder_of_a_group_gets_the_certificate_of_the_group(folders: tuple[Path, Path]) -> None:
+    all_keys, hand_out = folders
+    (hand_out / "executor-pci").mkdir(parents=True)
+    container_secrets.make(all_keys, hand_out, now=NOW)
+    files = {path.name for path in (hand_out / "executor-pci").iterdir()}
+    assert files == {path.name for path in (hand_out / "executor").iterdir()}
+    certificate = x509.load_pem_x509_certificate((hand_out / "executor-pci" / "tls.crt").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == ["spiffe://toban.internal/executor/pci"]
+    assert (hand_out / "executor" / "tls.key").read_bytes() != (hand_out / "executor-pci" / "tls.key").read_bytes()
+    assert container_secrets.make(all_keys, hand_out, now=NOW) == []

@@ -44,3 +44,13 @@ def test_status_and_down_where_nothing_runs(
     assert prompt.main(["status"]) == 1
     assert prompt.main(["down"]) == 0
     assert capsys.readouterr().out == "no stack is running here: make up\nnothing was running\n"
+
+
+def test_a_bad_name_of_a_group_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOBAN_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("EXECUTOR_GROUPS", "pci, A b")
+    assert prompt.main(["up"]) == 1
+    assert "make up failed: 'A b' is not a name of an executor group" in capsys.readouterr().err
+    assert not (tmp_path / "home").exists()

@@ -33,7 +33,8 @@ def running_stack(
 ) -> Iterator[Stack]:
     """A ready stack; its limits are checked at the end, and it is stopped. Its logs are printed when the test failed.
 
-    Each of `groups` has one more executor, which waits until the test has made its group. `environment` is added to its processes'. What a test kills stays dead, unless `supervise` gives the waits of a supervisor.
+    Each of `groups` has one more executor, which waits until the test has made its group. `environment` is added to its processes'.
+    What a test kills stays dead, unless `supervise` gives the waits of a supervisor.
     """
     stack = Stack(
         home=home,
