@@ -72,7 +72,11 @@ def test_the_dockerfile_and_the_compose_file_agree_with_the_code() -> None:
     assert re.search(r"\bSSL_CERT_FILE=\$\{SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt\}", dockerfile)
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
     given = {f"keys-{name}:/hand-out/{name}" for name in container_secrets.SHARES}
-    assert set(services["certs"]["volumes"]) == {*given, "keys:/keys"}
+    assert set(services["certs"]["volumes"]) == set(services["certs-renewal"]["volumes"]) == {*given, "keys:/keys"}
+    # After a month off it runs before or beside the services, which start again until their certificates are valid.
+    assert services["certs-renewal"]["restart"] == "unless-stopped" and services["certs-renewal"]["command"] == [
+        "watch"
+    ]
     shares = {
         name: [volume for volume in one.get("volumes", ()) if volume.startswith("keys")]
         for name, one in services.items()
@@ -97,7 +101,7 @@ def test_containers_share_a_network_only_with_those_that_they_work_with() -> Non
     assert beside("admin-web") == {"coordinator", "log-archiver", "prometheus", "alertmanager", "grafana"}
     stores = {"postgres", "valkey", "seaweedfs"}
     assert all(beside(store) == {"coordinator", "log-archiver", "migrate", *stores} - {store} for store in stores)
-    assert beside("certs") == set()
+    assert beside("certs") == beside("certs-renewal") == set()
     assert file["networks"]["data"] == {"internal": True}
 
 

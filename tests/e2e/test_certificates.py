@@ -18,6 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from cryptography import x509
 
@@ -25,12 +26,14 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
+from toban_runtime.clock import SystemClock
 from toban_stack import certificate_rotation, certs
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack
 from toban_transport.channel import open_sync_channel
 from toban_transport.client_calls import stream_sync
+from toban_transport.errors import from_rpc_error
 from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
 
@@ -278,6 +281,32 @@ def _all_on(admin: AdminClient) -> bool:
     fresh = [one for one in cluster.executors if one.state == "on"]
     late = [one for one in fresh if cluster.server_time.seconds - one.last_heartbeat_at.seconds > 3]
     return bool(cluster.leader_address) and len(fresh) == 2 and not late
+
+
+def test_a_stack_that_was_off_for_a_month(tmp_path: Path) -> None:
+    """All certificates have expired; each is renewed before anything connects, and a revoked one makes no further call."""
+    home = tmp_path / "home"
+    tls = certs.make_all(home / "tls", now=SystemClock().wall() - timedelta(days=31))
+    for role in ROLES:
+        with pytest.raises(TobanError, match="expired at"):
+            TlsFiles(tls / role)
+    with running_stack(home, coordinators=1, executors=1) as stack, admin_of(stack) as admin:
+        admin.apply(QUICK)
+        works(stack)
+        stolen = Path(shutil.copytree(tls / "admin-cli", tmp_path / "stolen"))
+        certificate_rotation.revoke(tls, "admin-cli")
+        with open_sync_channel(stack.coordinators[0], "coordinator", TlsFiles(stolen), certs.TRUST_DOMAIN) as channel:
+            reader = rpc.JobReaderStub(channel)
+
+            def refused() -> bool:
+                try:
+                    reader.GetCluster(pb.GetClusterRequest(), timeout=10)
+                except grpc.RpcError as error:
+                    return "deny-list" in from_rpc_error(error).message
+                return False
+
+            admin.until(refused, seconds=10, of="the stolen certificate is refused")
+        works(stack)
 
 
 def test_files_that_cannot_be_taken(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -113,10 +113,10 @@ def test_a_whole_stack_is_well(stack: Stack) -> None:
 def test_faults_here_are_found(stack: Stack, tmp_path: Path) -> None:
     now = SystemClock().wall()
     own = stack.home.tls
-    soon = certs.issue(own / "ca", "admin-cli", tmp_path / "soon", now=now - certs.VALIDITY + timedelta(days=10))
+    soon = certs.issue(own / "ca", "admin-cli", tmp_path / "soon", now=now - certs.LEAF_VALIDITY + timedelta(days=2))
     assert named(diagnose(stack, SCHEDULER_TLS_DIR=str(soon))) == {"certificate": "warning"}
 
-    over = certs.issue(own / "ca", "admin-cli", tmp_path / "over", now=now - certs.VALIDITY - timedelta(days=1))
+    over = certs.issue(own / "ca", "admin-cli", tmp_path / "over", now=now - certs.LEAF_VALIDITY - timedelta(days=1))
     assert named(diagnose(stack, SCHEDULER_TLS_DIR=str(over))) == {"certificate": "error", "server": "error"}
 
     other = certs.make_all(tmp_path / "other") / "admin-cli"
@@ -173,11 +173,13 @@ def test_this_clock_is_found(stack: Stack) -> None:
 def test_what_executors_say_of_their_machines_is_found(stack: Stack) -> None:
     with admin_of(stack) as admin:
         cluster = admin.cluster()
-    assert all(member.certificate_not_after.ToDatetime().year > 2030 for member in cluster.coordinators)
+    ends = [member.certificate_not_after for member in cluster.coordinators]
     for executor in cluster.executors:
         assert abs(executor.clock_skew_seconds) < 1.0
         assert executor.disk_free_bytes > 0
-        assert executor.certificate_not_after.ToDatetime().year > 2030
+        ends.append(executor.certificate_not_after)
+    renewed_at = SystemClock().wall() + certs.LEAF_RENEW_BEFORE
+    assert all(end.ToDatetime(UTC) > renewed_at for end in ends)
     heartbeat_of_a_strange_machine(stack)
     try:
         assert named(diagnose(stack)) == {

@@ -62,6 +62,26 @@ def test_another_authority_in_three_steps(tmp_path: Path) -> None:
     assert leaf(tls).serial_number == new.serial_number, "`make up` has nothing to do"
 
 
+def test_a_revoked_certificate_is_on_every_list(tmp_path: Path) -> None:
+    tls = certs.make_all(tmp_path)
+    old = leaf(tls).serial_number
+    assert "a new certificate for executor" in certificate_rotation.revoke(tls, "executor")
+    assert leaf(tls).serial_number != old
+    certificate_rotation.deny(tls, "0A:1b")
+    assert "0A:1b".replace(":", "").lower().lstrip("0") in certificate_rotation.deny(tls, "0a1b")
+    assert {TlsFiles(tls / service).current().denied for service in certs.SERVICES} == {frozenset({old, 0x0A1B})}
+    assert (tls / "denied").read_text() == f"{old:x}  # executor\na1b\n"
+    for wrong, words in (("web", "has no certificate"), ("..", "has no certificate")):
+        with pytest.raises(StackError, match=words):
+            certificate_rotation.revoke(tls, wrong)
+    with pytest.raises(StackError, match="is no serial number"):
+        certificate_rotation.deny(tls, "executor")
+    # Written by hand; handed out with the next start, or by the supervisor.
+    (tls / "denied").write_text("ff\n")
+    certs.renew_due(tls)
+    assert TlsFiles(tls / "coordinator").current().denied == {0xFF}
+
+
 def test_at_the_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TOBAN_HOME", str(tmp_path))
     assert main(["certs", "renew"]) == 1
@@ -69,7 +89,10 @@ def test_at_the_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     certs.make_all(tmp_path / "tls")
     assert main(["certs", "renew"]) == 0
     assert main(["certs"]) == 2
-    assert "certs drop-old-ca" in capsys.readouterr().err
+    assert "certs drop-old-ca|certs revoke SERVICE|certs deny SERIAL|certs group NAME" in capsys.readouterr().err
+    assert main(["certs", "revoke", "executor"]) == main(["certs", "deny", "1f"]) == 0
+    assert main(["certs", "deny", "x"]) == 1
+    assert main(["certs", "revoke"]) == main(["certs", "deny", "1f", "2f"]) == 2
 
 
 def test_groups_of_executors_change_with_the_others(

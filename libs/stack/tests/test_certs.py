@@ -9,6 +9,8 @@ from cryptography import x509
 
 from toban_domain.errors import TobanError
 from toban_stack import certs
+from toban_testing.clock import FakeClock
+from toban_transport.tls import TlsFiles
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -41,8 +43,36 @@ def test_a_second_call_changes_nothing(tmp_path: Path) -> None:
 
     certs.make_all(tmp_path, now=NOW)
     before = content()
-    certs.make_all(tmp_path, now=NOW + timedelta(days=365))
+    certs.make_all(tmp_path, now=NOW + timedelta(days=19))
     assert content() == before
+
+
+def test_leaves_last_thirty_days_and_are_renewed_in_their_last_third(tmp_path: Path) -> None:
+    certs.make_all(tmp_path, now=NOW)
+
+    def ends() -> set[datetime]:
+        files = [tmp_path / service / "tls.crt" for service in certs.SERVICES]
+        return {x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc for file in files}
+
+    assert ends() == {NOW + timedelta(days=30)}
+    assert certs.renew_due(tmp_path, now=NOW + timedelta(days=19)) == []
+    assert certs.renew_due(tmp_path, now=NOW + timedelta(days=21)) == list(certs.SERVICES)
+    assert ends() == {NOW + timedelta(days=51)}
+    # Nothing ran for more than the whole life of a certificate.
+    late = NOW + timedelta(days=21 + 31)
+    with pytest.raises(TobanError, match="expired at"):
+        TlsFiles(tmp_path / "executor", clock=FakeClock(start=late))
+    certs.make_all(tmp_path, now=late)
+    assert TlsFiles(tmp_path / "executor", clock=FakeClock(start=late)).problem == ""
+    assert ends() == {late + timedelta(days=30)}
+
+
+def test_ten_year_leaves_of_an_earlier_release_are_replaced(tmp_path: Path) -> None:
+    certs.make_all(tmp_path, now=NOW)
+    certs.reissue(tmp_path / "ca", "executor", tmp_path / "executor", now=NOW, validity=timedelta(days=3650))
+    authority = (tmp_path / "ca" / "ca.crt").read_bytes()
+    assert certs.renew_due(tmp_path, now=NOW) == ["executor"]
+    assert (tmp_path / "ca" / "ca.crt").read_bytes() == authority
 
 
 @pytest.mark.parametrize("change", ["age", "authority", "domain"])

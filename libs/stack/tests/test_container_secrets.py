@@ -9,6 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
+from toban_domain.deny_list import parse_denied
 from toban_stack import certs, container_secrets
 from toban_store import migrate
 
@@ -110,41 +111,96 @@ def test_an_upgrade_takes_the_administrators_url_from_services(folders: tuple[Pa
 
 
 @pytest.mark.seed(121)
-def test_a_start_a_year_later_changes_nothing_and_all_is_valid(folders: tuple[Path, Path]) -> None:
+def test_a_start_a_year_later_renews_certificates_only_and_all_is_valid(folders: tuple[Path, Path]) -> None:
+    """The authority is valid for years; certificates of services for a month."""
     container_secrets.make(*folders, now=NOW)
     before = content(folders[1])
-    assert container_secrets.make(*folders, now=NOW + YEAR) == []
+    assert container_secrets.make(*folders, now=NOW + timedelta(days=10)) == []
     assert content(folders[1]) == before
+    assert container_secrets.make(*folders, now=NOW + YEAR)
+    after = content(folders[1])
+    assert {path.split("/")[1] for path in after if after[path] != before[path]} == {"tls.key", "tls.crt"}
     for name, share in container_secrets.SHARES.items():
         if share.identity:
             assert accepted(folders[1] / name, share.identity, NOW + YEAR)
             assert not accepted(folders[1] / name, "another-service", NOW + YEAR)
 
 
+def test_what_runs_for_months_has_valid_certificates(folders: tuple[Path, Path]) -> None:
+    """The container certs-renewal, each day of three months; nothing before the first start."""
+    assert container_secrets.renew(*folders, now=NOW) == []
+    container_secrets.make(*folders, now=NOW)
+    authority = content(folders[1])["executor/ca.crt"]
+    renewals = 0
+    for day in range(90):
+        now = NOW + timedelta(days=day)
+        renewals += bool(container_secrets.renew(*folders, now=now))
+        assert accepted(folders[1] / "executor", "executor", now + timedelta(days=9))
+    assert renewals == 4
+    assert content(folders[1])["executor/ca.crt"] == authority
+
+
+def test_a_month_off_ends_with_the_first_renewal(folders: tuple[Path, Path]) -> None:
+    container_secrets.make(*folders, now=NOW)
+    late = NOW + timedelta(days=31)
+    assert not accepted(folders[1] / "executor", "executor", late)
+    assert container_secrets.renew(*folders, now=late)
+    assert accepted(folders[1] / "executor", "executor", late)
+
+
+def test_the_watch_goes_on_after_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    turns: list[list[str] | Exception] = [["executor: tls.crt"], OSError("disk full"), []]
+
+    def due() -> list[str]:
+        turn = turns.pop(0)
+        if isinstance(turn, Exception):
+            raise turn
+        return turn
+
+    waits: list[float] = []
+    container_secrets.watch(due, lambda seconds: waits.append(seconds) or len(waits) == 3)
+    printed = capsys.readouterr()
+    assert printed.out == "executor: tls.crt\n" and "cannot be renewed: disk full" in printed.err
+    assert waits == [container_secrets.WATCH_SECONDS] * 3
+
+
+def test_a_revoked_certificate_is_refused_by_every_container(folders: tuple[Path, Path]) -> None:
+    container_secrets.make(*folders)
+    before = content(folders[1])["executor/tls.crt"]
+    assert "a new certificate for executor" in container_secrets.make(*folders, step=["revoke", "executor"])[0]
+    assert content(folders[1])["executor/tls.crt"] != before
+    serial = x509.load_pem_x509_certificate(before).serial_number
+    for name, share in container_secrets.SHARES.items():
+        denied = folders[1] / name / "denied"
+        assert denied.exists() == bool(share.identity)
+        if share.identity:
+            assert parse_denied(denied.read_text()) == {serial}
+
+
 def test_a_start_near_the_end_renews_certificates_and_keeps_secrets(folders: tuple[Path, Path]) -> None:
     container_secrets.make(*folders, now=NOW)
-    before, late = content(folders[1]), NOW + certs.VALIDITY - timedelta(days=10)
+    before, late = content(folders[1]), NOW + certs.VALIDITY - timedelta(days=50)
     assert container_secrets.make(*folders, now=late)
     after = content(folders[1])
     changed = {path.split("/")[1] for path in after if after[path] != before[path]}
     assert changed == set(container_secrets.TLS_FILES)
     for name, share in container_secrets.SHARES.items():
         if share.identity:
-            assert accepted(folders[1] / name, share.identity, late + YEAR)
+            assert accepted(folders[1] / name, share.identity, late + timedelta(days=19))
 
 
 def test_another_authority_goes_out_in_steps(folders: tuple[Path, Path]) -> None:
     container_secrets.make(*folders, now=None)
     share = folders[1] / "executor"
     first = content(share)
-    assert container_secrets.make(*folders, step="trust-new-ca")[0] == "every service trusts both authorities"
+    assert container_secrets.make(*folders, step=["trust-new-ca"])[0] == "every service trusts both authorities"
     both = (share / "ca.crt").read_bytes()
     assert both.startswith(first["ca.crt"]) and both.count(b"BEGIN CERTIFICATE") == 2
-    container_secrets.make(*folders, step="use-new-ca")
+    container_secrets.make(*folders, step=["use-new-ca"])
     assert (share / "tls.crt").read_bytes() != first["tls.crt"]
     # A start in between leaves it as it is.
     assert container_secrets.make(*folders) == []
-    container_secrets.make(*folders, step="drop-old-ca")
+    container_secrets.make(*folders, step=["drop-old-ca"])
     assert (share / "ca.crt").read_bytes() == both[len(first["ca.crt"]) :]
 
 

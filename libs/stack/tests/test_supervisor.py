@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from toban_stack import processes
+from toban_runtime.clock import SystemClock
+from toban_stack import certs, processes
 from toban_stack.errors import StackError, tail
 from toban_stack.processes import ProcessRecord, Program
 from toban_stack.stack_paths import StackPaths
@@ -195,6 +197,28 @@ def test_no_restart_while_a_launcher_is_at_work(box: Box) -> None:
         box.launch("two", SLEEPS)  # It serves requests meanwhile.
         assert box.report("one").restarts == 0
     box.until("one", restarts=1)
+
+
+def test_certificates_near_their_end_are_renewed_before_a_restart(box: Box) -> None:
+    certs.make_all(box.home.tls, now=SystemClock().wall() - timedelta(days=31))
+    expired = (box.home.tls / "executor" / "tls.crt").read_bytes()
+    box.launch("one", f"cp {box.home.tls}/executor/tls.crt {box.home.root}/found; {SLEEPS}")
+    assert wait_until(lambda: "certificates renewed: coordinator, executor" in box.log(), 30), box.log()
+    assert (box.home.tls / "executor" / "tls.crt").read_bytes() != expired
+    box.kill("one")
+    box.until("one", restarts=1)
+    renewed = (box.home.tls / "executor" / "tls.crt").read_bytes()
+    assert wait_until(lambda: (box.home.root / "found").read_bytes() == renewed, 30)
+
+
+def test_no_renewal_while_a_launcher_is_at_work(box: Box) -> None:
+    certs.make_all(box.home.tls, now=SystemClock().wall() - timedelta(days=31))
+    before = (box.home.tls / "executor" / "tls.crt").read_bytes()
+    with (box.home.root / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        box.launch("one", SLEEPS)
+        assert (box.home.tls / "executor" / "tls.crt").read_bytes() == before
+    assert wait_until(lambda: "certificates renewed" in box.log(), 30), box.log()
 
 
 def test_the_removed_folder_of_a_stack_ends_its_supervisor(box: Box) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from toban_domain.deny_list import DENIED, serial_number
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import executor_pb2, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
@@ -18,7 +19,7 @@ from toban_testing.clock import FakeClock
 from toban_transport import server_middleware
 from toban_transport.client_calls import duplex, unary
 from toban_transport.log_ticket import TicketSigner, TicketVerifier
-from toban_transport.tls import DENIED, LOOK_SECONDS, TlsFiles, serial_number
+from toban_transport.tls import LOOK_SECONDS, TlsFiles
 from toban_transport.tls_reload import certificate_check
 
 PING = executor_pb2.PingRequest()

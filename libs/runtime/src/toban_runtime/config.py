@@ -64,7 +64,9 @@ class ServiceConfig(BaseSettings):
         description="jobs that an executor runs at a time; unset = the setting max_jobs_per_worker",
     )
     labels: Labels = Field(default_factory=dict, description="labels of an executor, k=v,k=v")
-    allow_list: Path | None = Field(None, description="file with the programs that an executor may start, their arguments and variables")
+    allow_list: Path | None = Field(
+        None, description="file with the programs that an executor may start, their arguments and variables"
+    )
     secrets_key_file: Path | None = Field(None, description="file with the keys that encrypt secrets of jobs")
     s3_endpoint_url: str = Field("", description="URL of the object store")
     s3_bucket: str = Field("", description="bucket of the log archive")

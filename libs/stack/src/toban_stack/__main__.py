@@ -28,16 +28,16 @@ STATUS_HEADER = ("PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "RESTARTS", "HEAL
 def main(arguments: list[str]) -> int:
     """Runs one command; returns its exit code."""
     commands: dict[str, Callable[[], int]] = {"up": up, "down": down, "status": status}
-    commands |= {f"certs {step}": partial(certificates, step) for step in certificate_rotation.STEPS}
-    if arguments[:2] == ["certs", "group"] and len(arguments) == 3:
-        commands[" ".join(arguments)] = partial(group_certificate, arguments[2])
+    if arguments[:1] == ["certs"] and (step := certificate_rotation.step(arguments[1:])) is not None:
+        commands[" ".join(arguments)] = partial(certificates, step)
     command = " ".join(arguments)
     if command not in commands:
-        sys.stderr.write(f"usage: python -m toban_stack {'|'.join(commands)}|certs group NAME\n")
+        usage = [*commands, *(f"certs {one}" for one in certificate_rotation.USAGE)]
+        sys.stderr.write(f"usage: python -m toban_stack {'|'.join(usage)}\n")
         return USAGE
     try:
         return commands[command]()
-    except (StackError, TobanError, PermissionError) as error:
+    except (StackError, TobanError, ValueError, PermissionError) as error:
         sys.stderr.write(f"\nmake {command} failed: {error}\n")
         return 1
     except KeyboardInterrupt:
@@ -80,15 +80,9 @@ def _cells(row: ProcessStatus) -> tuple[str, ...]:
     return (row.name, row.role, row.address or "-", row.admin or "-", str(row.pid or "-"), restarts, row.health)
 
 
-def certificates(step: str) -> int:
+def certificates(step: Callable[[Path], str]) -> int:
     """Replaces certificate files, which running services reload without a restart."""
-    print_lines(certificate_rotation.STEPS[step](home() / "tls"))
-    return 0
-
-
-def group_certificate(group: str) -> int:
-    """Issues a certificate for executors of a group."""
-    print_lines(certificate_rotation.add_group(home() / "tls", group))
+    print_lines(step(home() / "tls"))
     return 0
 
 

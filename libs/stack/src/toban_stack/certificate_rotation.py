@@ -1,4 +1,4 @@
-"""Certificate rotation in a running stack: new leaves from the same authority, or a new authority in three steps.
+"""Certificate rotation in a running stack: new leaves from the same authority, a new authority in three steps, certificates that are refused.
 
 Services reload their files without a restart. Usage: python -m toban_stack certs STEP
 
@@ -6,14 +6,19 @@ Services reload their files without a restart. Usage: python -m toban_stack cert
     trust-new-ca    a second authority; every service trusts both
     use-new-ca      a new key and certificate for each service, from the new authority
     drop-old-ca     every service trusts the new authority alone
+    revoke SERVICE  a new key and certificate for this service; the one before is refused
+    deny SERIAL     the certificate with this serial number is refused
     group NAME      a key and certificate for executors of this group, in the folder executor-NAME
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from cryptography import x509
+
+from toban_domain.deny_list import DENIED, parse_denied, serial_number
 from toban_domain.executor_group import DEFAULT_GROUP, check_name
 from toban_stack import certs
 from toban_stack.errors import StackError
@@ -21,7 +26,7 @@ from toban_stack.errors import StackError
 NEXT, OLD = "ca-next", "ca-old"
 
 
-def renew(directory: Path, *, validity: timedelta = certs.VALIDITY) -> str:
+def renew(directory: Path, *, validity: timedelta = certs.LEAF_VALIDITY) -> str:
     """Issues new leaves from the authority in use. Returns a line about the change, as each step does."""
     _authority(directory)
     found = certs.identities(directory)
@@ -74,12 +79,56 @@ def add_group(directory: Path, group: str) -> str:
     return f"certificate of group {group}: {folder}"
 
 
+def revoke(directory: Path, service: str) -> str:
+    """Issues a new certificate for `service` and puts the serial number of the one before on the deny-list."""
+    _authority(directory)
+    if service not in (found := certs.identities(directory)):
+        raise StackError(f"{service!r} has no certificate: one of {', '.join(found)}")
+    folder = directory / certs.folder_of(service)
+    before = x509.load_pem_x509_certificate((folder / "tls.crt").read_bytes())
+    certs.reissue(directory / "ca", service, folder)
+    return f"a new certificate for {service}; {_deny(directory, before.serial_number, service)}"
+
+
+def deny(directory: Path, serial: str) -> str:
+    """Puts a serial number on the deny-list of every service."""
+    _authority(directory)
+    try:
+        return _deny(directory, serial_number(serial), "")
+    except ValueError as error:
+        raise StackError(str(error)) from None
+
+
+def _deny(directory: Path, serial: int, comment: str) -> str:
+    listed = directory / DENIED
+    content = listed.read_text(encoding="utf-8") if listed.exists() else ""
+    if serial not in parse_denied(content):
+        lines = [*content.splitlines(), f"{serial:x}" + (f"  # {comment}" if comment else "")]
+        certs.replace_file(listed, "".join(f"{line}\n" for line in lines).encode())
+    certs.hand_out_denied(directory)
+    return f"{serial:x} is refused from now on ({listed})"
+
+
 STEPS: Mapping[str, Callable[[Path], str]] = {
     "renew": renew,
     "trust-new-ca": trust_new_ca,
     "use-new-ca": use_new_ca,
     "drop-old-ca": drop_old_ca,
 }
+
+WITH_ARGUMENT: Mapping[str, Callable[[Path, str], str]] = {"revoke": revoke, "deny": deny, "group": add_group}
+USAGE = (*STEPS, "revoke SERVICE", "deny SERIAL", "group NAME")
+
+
+def step(arguments: Sequence[str]) -> Callable[[Path], str] | None:
+    """What these words of a command line are; None for what is no step."""
+    match arguments:
+        case [name] if name in STEPS:
+            return STEPS[name]
+        case [name, argument] if name in WITH_ARGUMENT:
+            return lambda directory: WITH_ARGUMENT[name](directory, argument)
+        case _:
+            return None
 
 
 def _authority(directory: Path) -> Path:

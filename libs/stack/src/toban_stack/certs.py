@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from toban_domain.deny_list import DENIED
 from toban_domain.executor_group import DEFAULT_GROUP, GROUP_NAME, check_name
 from toban_runtime.clock import SystemClock
 from toban_stack.stack_paths import write_private
@@ -24,7 +25,11 @@ from toban_stack.stack_paths import write_private
 SERVICES = ("coordinator", "executor", "log-archiver", "admin-web", "admin-cli", "external-worker")
 TRUST_DOMAIN = "toban.internal"
 VALIDITY = timedelta(days=3650)
-RENEW_BEFORE = timedelta(days=30)
+"""Of the authority."""
+RENEW_BEFORE = timedelta(days=60)
+LEAF_VALIDITY = timedelta(days=30)
+"""Of a service's certificate: the longest time for which a stolen key is of use. It is renewed in the last third."""
+LEAF_RENEW_BEFORE = timedelta(days=10)
 BACKDATE = timedelta(hours=1)
 
 
@@ -32,7 +37,7 @@ def make_ca(directory: Path, *, now: datetime | None = None) -> Path:
     """Makes `ca.key` (mode 0600) and `ca.crt` in `directory` unless a valid pair exists; returns `directory`."""
     moment = now or SystemClock().wall()
     certificate_file, key_file = directory / "ca.crt", directory / "ca.key"
-    if key_file.exists() and _is_valid_for_long(certificate_file, moment):
+    if key_file.exists() and _is_valid_for_long(certificate_file, moment, RENEW_BEFORE):
         return directory
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -70,7 +75,7 @@ def reissue(
     *,
     trust_domain: str = TRUST_DOMAIN,
     now: datetime | None = None,
-    validity: timedelta = VALIDITY,
+    validity: timedelta = LEAF_VALIDITY,
 ) -> None:
     """Replaces key and certificate of `service` in `out_dir`, each atomically; `ca.crt` stays.
 
@@ -97,7 +102,8 @@ def replace_file(path: Path, content: bytes) -> None:
 def make_all(
     directory: Path, *, groups: Iterable[str] = (), trust_domain: str = TRUST_DOMAIN, now: datetime | None = None
 ) -> Path:
-    """Makes the authority in `directory`/ca and a sub-folder for each of SERVICES and for each group of executors; returns `directory`.
+    """Makes the authority in `directory`/ca and a sub-folder for each of SERVICES and for each group of executors, each with the deny-list; returns
+    `directory`.
 
     Groups that have a folder keep it. Raises TobanError INVALID_ARGUMENT for a name that no group has.
     """
@@ -105,6 +111,7 @@ def make_all(
     wanted = {*identities(directory), *(f"executor/{check_name(group)}" for group in groups if group != DEFAULT_GROUP)}
     for identity in sorted(wanted):
         issue(authority, identity, directory / folder_of(identity), trust_domain=trust_domain, now=now)
+    hand_out_denied(directory)
     return directory
 
 
@@ -117,6 +124,29 @@ def identities(directory: Path) -> list[str]:
     """Every identity whose certificate belongs into `directory`: SERVICES, and the groups of executors that have a folder."""
     groups = sorted(path.parent.name.removeprefix("executor-") for path in directory.glob("executor-*/tls.crt"))
     return [*SERVICES, *(f"executor/{group}" for group in groups if GROUP_NAME.fullmatch(group))]
+
+
+def renew_due(directory: Path, *, trust_domain: str = TRUST_DOMAIN, now: datetime | None = None) -> list[str]:
+    """Issues new certificates where the present one is near its end, from the authority that runs; returns their identities."""
+    renewed = []
+    for identity in identities(directory):
+        file = directory / folder_of(identity) / "tls.crt"
+        before = file.read_bytes() if file.exists() else b""
+        issue(directory / "ca", identity, file.parent, trust_domain=trust_domain, now=now)
+        renewed += [identity] if file.read_bytes() != before else []
+    hand_out_denied(directory)
+    return renewed
+
+
+def hand_out_denied(directory: Path) -> None:
+    """Copies the deny-list of `directory` beside each certificate, once there is one."""
+    if not (directory / DENIED).exists():
+        return
+    content = (directory / DENIED).read_bytes()
+    for identity in identities(directory):
+        held = directory / folder_of(identity) / DENIED
+        if not held.exists() or held.read_bytes() != content:
+            replace_file(held, content)
 
 
 def spiffe_id(service: str, trust_domain: str = TRUST_DOMAIN) -> str:
@@ -183,21 +213,23 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _is_valid_for_long(certificate_file: Path, now: datetime) -> bool:
+def _is_valid_for_long(certificate_file: Path, now: datetime, margin: timedelta) -> bool:
     if not certificate_file.exists():
         return False
     certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
-    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc - RENEW_BEFORE
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc - margin
 
 
 def _is_current(out_dir: Path, authority: x509.Certificate, service: str, trust_domain: str, now: datetime) -> bool:
-    """Whether `out_dir` has a complete, valid set for this service, domain and authority."""
+    """Whether `out_dir` has a complete, valid set for this service, domain and authority, of a leaf as short-lived as they are made now."""
     if not all((out_dir / name).exists() for name in ("tls.key", "ca.crt")) or not _is_valid_for_long(
-        out_dir / "tls.crt", now
+        out_dir / "tls.crt", now, LEAF_RENEW_BEFORE
     ):
         return False
     certificate = x509.load_pem_x509_certificate((out_dir / "tls.crt").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    if certificate.not_valid_after_utc > now + LEAF_VALIDITY:
+        return False
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):

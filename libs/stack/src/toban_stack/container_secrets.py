@@ -1,19 +1,24 @@
 """Certificates and secrets of a Toban in containers: made at the first start, checked and renewed at every later one.
 
-Usage: python -m toban_stack.container_secrets [STEP], where STEP is renew, trust-new-ca, use-new-ca or drop-old-ca
-(docs/operations.md); without STEP it makes what a start needs. Each folder executor-GROUP of TOBAN_HAND_OUT gets the
-certificate of this group of executors (docs/executor-groups.md). TOBAN_KEYS (/keys) has the authority and every secret;
+Usage: python -m toban_stack.container_secrets [STEP], where STEP is renew, trust-new-ca, use-new-ca, drop-old-ca,
+revoke SERVICE or deny SERIAL (docs/operations.md), or watch, which renews certificates in time for as long as it runs;
+without STEP it makes what a start needs. Each folder executor-GROUP of TOBAN_HAND_OUT gets the certificate of this group
+of executors (docs/executor-groups.md). TOBAN_KEYS (/keys) has the authority and every secret;
 no service can read it. TOBAN_HAND_OUT (/hand-out) has a folder for each container (a volume of its own) with only the
 files that this container may read.
 """
 
+import fcntl
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from threading import Event
 
+from toban_domain.deny_list import DENIED
 from toban_domain.errors import TobanError
 from toban_stack import certificate_rotation, certs
 from toban_stack.errors import StackError
@@ -28,6 +33,7 @@ OWNER_ONLY = 0o600
 ANY_USER = 0o444
 ROLES = (COORDINATOR_ROLE, LOG_ARCHIVER_ROLE)
 TLS_FILES = ("tls.key", "tls.crt", "ca.crt")
+WATCH_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,22 +71,47 @@ SHARES: Mapping[str, Share] = {
 }
 
 
-def make(keys: Path, hand_out: Path, *, step: str = "", now: datetime | None = None) -> list[str]:
+def make(keys: Path, hand_out: Path, *, step: Sequence[str] = (), now: datetime | None = None) -> list[str]:
     """Makes what is missing, renews what expires soon, does `step`, and writes the share of each container.
 
     Returns a line for each change. Raises StackError when a step is not possible now, OSError when a folder cannot be written.
     """
-    if step and not (keys / "ca" / "ca.crt").exists():
+    change = certificate_rotation.step(step)
+    if change is not None and not (keys / "ca" / "ca.crt").exists():
         raise StackError(
-            f"{keys} is empty, so {step} has nothing to change: start once without a step, which makes everything"
+            f"{keys} is empty, so {step[0]} has nothing to change: start once without a step, which makes everything"
         )
-    lines = [certificate_rotation.STEPS[step](keys)] if step else []
-    groups = [path.name.removeprefix("executor-") for path in sorted(hand_out.glob("executor-*")) if path.is_dir()]
-    certs.make_all(keys, groups=groups, now=now)
-    secrets = _secrets(StackPaths(keys))
-    of_groups = {f"executor-{group}": replace(SHARES["executor"], identity=f"executor-{group}") for group in groups}
+    with _alone(keys):
+        lines = [change(keys)] if change is not None else []
+        certs.make_all(keys, groups=_groups(hand_out), now=now)
+        return lines + _hand_out(keys, hand_out)
+
+
+def renew(keys: Path, hand_out: Path, *, now: datetime | None = None) -> list[str]:
+    """As `make` for what runs already: certificates that expire soon, and the deny-list. Nothing before the first start."""
+    if not (keys / "ca" / "ca.crt").exists():
+        return []
+    with _alone(keys):
+        certs.renew_due(keys, now=now)
+        return _hand_out(keys, hand_out)
+
+
+def _groups(hand_out: Path) -> list[str]:
+    """Groups of executors that have a folder."""
+    return [path.name.removeprefix("executor-") for path in sorted(hand_out.glob("executor-*")) if path.is_dir()]
+
+
+def _hand_out(keys: Path, hand_out: Path) -> list[str]:
+    secrets, lines = _secrets(StackPaths(keys)), []
+    given = (*TLS_FILES, DENIED) if (keys / DENIED).exists() else TLS_FILES
+    of_groups = {
+        name: replace(SHARES["executor"], identity=name)
+        for name in (f"executor-{group}" for group in _groups(hand_out))
+        # A folder that came after the last start has no certificate yet.
+        if (keys / name).exists()
+    }
     for name, share in {**SHARES, **of_groups}.items():
-        files = {file: (keys / share.identity / file).read_bytes() for file in TLS_FILES if share.identity}
+        files = {file: (keys / share.identity / file).read_bytes() for file in given if share.identity}
         files |= {file: secrets[secret].encode() for file, secret in share.secrets.items()}
         changed = [
             file for file, content in files.items() if _write_if_changed(hand_out / name / file, content, share.mode)
@@ -88,6 +119,15 @@ def make(keys: Path, hand_out: Path, *, step: str = "", now: datetime | None = N
         if changed:
             lines.append(f"{name}: {', '.join(changed)}")
     return lines
+
+
+@contextmanager
+def _alone(keys: Path) -> Iterator[None]:
+    """One process at a time: a start and the renewal share the folder."""
+    keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (keys / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _secrets(home: StackPaths) -> dict[str, str]:
@@ -140,18 +180,39 @@ def _write_if_changed(path: Path, content: bytes, mode: int) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Runs the command. Exit codes: 0 when everything exists, 1 for a failure, 2 for a wrong call."""
-    if len(arguments) > 1 or any(step not in certificate_rotation.STEPS for step in arguments):
-        sys.stderr.write(f"usage: python -m toban_stack.container_secrets [{'|'.join(certificate_rotation.STEPS)}]\n")
+    if arguments and arguments != ["watch"] and certificate_rotation.step(arguments) is None:
+        sys.stderr.write(
+            f"usage: python -m toban_stack.container_secrets [{'|'.join(certificate_rotation.USAGE)}|watch]\n"
+        )
         return USAGE
     keys = Path(os.environ.get("TOBAN_KEYS", "/keys"))
     hand_out = Path(os.environ.get("TOBAN_HAND_OUT", "/hand-out"))
+    if arguments == ["watch"]:
+        watch(lambda: renew(keys, hand_out), Event().wait)
+        return 0
     try:
-        lines = make(keys, hand_out, step="".join(arguments))
-    except (StackError, TobanError, OSError) as error:
+        lines = make(keys, hand_out, step=arguments)
+    except (StackError, TobanError, ValueError, OSError) as error:
         sys.stderr.write(f"certificates and secrets cannot be made: {error}\n")
         return 1
-    sys.stdout.write("".join(f"{line}\n" for line in lines or ["certificates and secrets: complete and valid"]))
+    _print(lines or ["certificates and secrets: complete and valid"])
     return 0
+
+
+def watch(renew_due: Callable[[], list[str]], wait: Callable[[float], bool]) -> None:
+    """Renews what is due, again and again, until `wait` is true. A failure is printed, and tried again after the wait."""
+    while True:
+        try:
+            _print(renew_due())
+        except (StackError, ValueError, OSError) as error:
+            sys.stderr.write(f"certificates and secrets cannot be renewed: {error}\n")
+        if wait(WATCH_SECONDS):
+            return
+
+
+def _print(lines: list[str]) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

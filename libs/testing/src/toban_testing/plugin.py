@@ -124,8 +124,11 @@ def s3(servers: SessionServers) -> Endpoints:
 
 @pytest.fixture(scope="session")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a sub-folder of certificates for each service, issued by one CA."""
-    return certs.make_all(tmp_path_factory.mktemp("tls"))
+    """A folder with a sub-folder of certificates for each service, issued by one CA. Valid for years, since tests set their clocks ahead."""
+    folder = certs.make_all(tmp_path_factory.mktemp("tls"))
+    for service in certs.SERVICES:
+        certs.reissue(folder / "ca", service, folder / service, validity=certs.VALIDITY)
+    return folder
 
 
 @pytest.fixture

@@ -5,21 +5,19 @@ import stat
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from string import hexdigits
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from toban_domain.deny_list import DENIED, parse_denied
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import Clock, SystemClock
 from toban_transport.certificate_chain import trusted
 
 CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
 _NAMES = (CERTIFICATE, KEY, CA)
-DENIED = "denied"
-"""Beside them, where it exists: serial numbers of certificates that are refused before their end, in hexadecimal, one a line."""
 LOOK_SECONDS = 0.1
 """How old a look at the files may be: certificates are asked for with each call and each ticket."""
 
@@ -164,7 +162,7 @@ class TlsFiles:
             key=key,
             authorities=authorities,
             authority=_authority(chain, authorities),
-            denied=read_denied(self.directory / DENIED),
+            denied=_denied(self.directory / DENIED),
         )
 
 
@@ -197,28 +195,13 @@ def _authority(chain: tuple[x509.Certificate, ...], authorities: tuple[x509.Cert
     return min(authorities, key=lambda item: item.not_valid_after_utc)
 
 
-def read_denied(path: Path) -> frozenset[int]:
-    """The serial numbers of a deny-list; none where there is no such file. Raises TobanError CONFIG_INVALID naming the line."""
+def _denied(path: Path) -> frozenset[int]:
     if not path.exists():
         return frozenset()
-    found = set()
-    for number, line in enumerate(_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
-        text = line.partition("#")[0].strip()
-        if not text:
-            continue
-        try:
-            found.add(serial_number(text))
-        except ValueError as error:
-            raise _invalid(path, f"line {number}: {error}") from None
-    return frozenset(found)
-
-
-def serial_number(text: str) -> int:
-    """A serial number as `openssl x509 -serial` and /healthz show it: hexadecimal, colons between bytes are fine. Raises ValueError."""
-    digits = text.replace(":", "")
-    if not digits or len(digits) > 40 or not set(digits) <= set(hexdigits):
-        raise ValueError(f"{text[:60]!r} is no serial number; write the hexadecimal number of /healthz")
-    return int(digits, 16)
+    try:
+        return parse_denied(_bytes(path).decode("utf-8", "replace"))
+    except ValueError as error:
+        raise _invalid(path, str(error)) from None
 
 
 def _key(path: Path, pem: bytes) -> ec.EllipticCurvePrivateKey:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from toban_runtime.clock import SystemClock
+from toban_stack import certs
 from toban_stack.errors import StackError
 from toban_stack.processes import Program
 from toban_stack.stack_paths import StackPaths
@@ -28,6 +29,8 @@ from toban_stack.supervisor.table import Table
 LOCK_SECONDS = 0.5
 # A supervisor without a process to supervise ends: its `make up` was killed.
 IDLE_SECONDS = 60.0
+# Often, since time may have passed while the machine slept.
+RENEWAL_SECONDS = 60.0
 REQUEST_SECONDS = 5.0
 LARGEST_REQUEST = 4_000_000
 
@@ -45,6 +48,7 @@ class Supervisor:
         )
         self._stopping = False
         self._lock_retry = 0.0
+        self._renewal_at = 0.0
 
     def run(self) -> None:
         """Serves until SIGTERM or SIGINT, or until the folder of the stack is removed."""
@@ -55,6 +59,7 @@ class Supervisor:
                 events = self._selector.select(self._timeout())
                 for key, _ in events:
                     key.data()
+                self._renew_certificates(lock)
                 self._restart_due(lock)
                 if not events and not self._table:
                     self._log("nothing to supervise: the supervisor ends")
@@ -64,8 +69,30 @@ class Supervisor:
     def _timeout(self) -> float | None:
         if not self._table:
             return IDLE_SECONDS
-        due = self._table.next_start()
-        return None if due is None else max(0.0, max(due, self._lock_retry) - self._clock.monotonic())
+        due, now = self._table.next_start(), self._clock.monotonic()
+        start = RENEWAL_SECONDS if due is None else max(due, self._lock_retry) - now
+        return max(0.0, min(start, self._renewal_at - now))
+
+    def _renew_certificates(self, lock: TextIO) -> None:
+        """Keeps the certificates of a stack that runs for months valid; before a restart, so that no process starts with an expired one."""
+        now = self._clock.monotonic()
+        if now < self._renewal_at:
+            return
+        self._renewal_at = now + RENEWAL_SECONDS
+        if not (self._home.tls / "ca" / "ca.crt").exists():
+            return
+        if not _locked(lock):
+            self._renewal_at = now + LOCK_SECONDS
+            return
+        try:
+            renewed = certs.renew_due(self._home.tls)
+        except (OSError, ValueError) as error:
+            self._log(f"certificates cannot be renewed: {error}")
+        else:
+            if renewed:
+                self._log(f"certificates renewed: {', '.join(renewed)}")
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
 
     def _restart_due(self, lock: TextIO) -> None:
         now, due = self._clock.monotonic(), self._table.next_start()
@@ -75,9 +102,7 @@ class Supervisor:
             self._log(f"{self._home.root} was removed: nothing is restarted any more")
             self._stopping = True
             return
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked(lock):
             self._lock_retry = now + LOCK_SECONDS
             return
         try:
@@ -140,6 +165,15 @@ class Supervisor:
             listener.setblocking(False)
             listener.listen(16)
             yield listener
+
+
+def _locked(lock: TextIO) -> bool:
+    """Takes the lock of the stack; False while a launcher holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _program(row: dict[str, Any]) -> Program:
