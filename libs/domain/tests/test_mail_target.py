@@ -44,8 +44,12 @@ def test_what_may_be_left_out() -> None:
         ("smtp://mail.example.com/?from=a@b.c&to=ops", "no mail address"),
         (f"smtp://user@mail.example.com/?{ADDRESSES}", "without a password"),
         (f"smtp://mail.example.com/ ?{ADDRESSES}", "a space"),
+        (f"smtp://user:p%C3%BC@mail.example.com/?{ADDRESSES}", "not printable ASCII"),
+        (f"smtp://us%0D%0Aer:p@mail.example.com/?{ADDRESSES}", "not printable ASCII"),
+        (f"smtp://user:p%00@mail.example.com/?{ADDRESSES}", "not printable ASCII"),
     ],
 )
 def test_what_is_refused(url: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=words) as caught:
         parse_mail(url)
+    assert "ü" not in str(caught.value)

@@ -92,3 +92,19 @@ def test_a_file_without_an_authority(tmp_path: Path, tls: Path) -> None:
     for path in (tmp_path / "a.pem", tmp_path / "none.pem", tls / "coordinator" / "tls.crt"):
         with pytest.raises(ValueError, match=path.name):
             check_ca_file(path)
+
+
+def test_when_its_time_is_over_no_further_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target("http", "many.example", 80, "/")
+    connection = PinnedConnection(target, addresses=["192.0.2.1", "192.0.2.2"], timeout=10, context=None)
+    tried: list[str] = []
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        tried.append(address[0])
+        connection.abort()
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(OSError, match="aborted"):
+        connection.connect()
+    assert tried == ["192.0.2.1"]

@@ -17,6 +17,7 @@ from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 from toban_admin_web.adapters import webhook_mail
 from toban_admin_web.adapters.webhook_http import WebhookPoster
 from toban_admin_web.ports.webhooks import Outgoing, PostResult
+from toban_domain.mail_target import parse_mail
 
 NAME = "coordinator.toban.internal"
 ADDRESSES = "from=toban@example.com&to=ops@example.com"
@@ -201,3 +202,40 @@ def test_a_server_that_says_nothing_or_something_else(serve: Any) -> None:
         port = gone.getsockname()[1]
     assert post(f"smtp://127.0.0.1:{port}/?{ADDRESSES}").outcome == "unreachable"
     assert "no mail address" in post("smtp://127.0.0.1/?from=a&to=b").error
+
+
+def test_responses_without_an_end_are_not_collected() -> None:
+    """smtplib alone keeps every line of a response, however many come until the time is over."""
+    server = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+
+    def flood() -> None:
+        connection, _ = server.accept()
+        with connection:
+            try:
+                while True:
+                    connection.sendall(b"220-welcome\r\n" * 1000)
+            except OSError:
+                ended.set()
+
+    threading.Thread(target=flood, daemon=True).start()
+    result = post(f"smtp://127.0.0.1:{server.getsockname()[1]}/?{ADDRESSES}", seconds=60.0)
+    assert result.outcome == "unreachable" and "more than 64 KiB of responses" in result.error
+    assert ended.wait(30)
+    server.close()
+
+
+def test_when_its_time_is_over_no_further_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = parse_mail(f"smtp://mail.example.com/?{ADDRESSES}")
+    server = webhook_mail._PinnedSmtp(target, ["192.0.2.1", "192.0.2.2"], None)
+    tried: list[str] = []
+
+    def connect(address: tuple[str, int], timeout: float) -> Any:
+        tried.append(address[0])
+        server.abort()
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(OSError, match="timed out"):
+        server.connect(target.host, target.port)
+    assert tried == ["192.0.2.1"]

@@ -61,6 +61,9 @@ def parse_mail(url: str) -> MailTarget:
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if bool(user) != bool(password):
         raise ValueError("it has a user without a password, or a password without a user")
+    if not f"{user}{password}".isascii() or not f"{user}{password}".isprintable():
+        # Later an encoder would refuse it, with the character in its message.
+        raise ValueError("its user or password has a character that is not printable ASCII, which SMTP does not take")
     return MailTarget(
         tls=parts.scheme.lower() == "smtps",
         host=host,

@@ -9,6 +9,7 @@ from contextlib import suppress
 from email.message import EmailMessage
 from email.policy import SMTP as MAIL_POLICY
 from email.utils import formatdate
+from io import BufferedReader
 from ipaddress import ip_address
 
 from toban_admin_web.adapters.time_bound import time_bound
@@ -20,6 +21,8 @@ from toban_runtime.http_connection import AccessDeniedError, AddressBook, Certif
 
 SILENCE_SECONDS = 10.0
 _SHOWN = 200
+MAX_RESPONSES = 64 * 1024
+"""Bytes of responses in one connection; a mail needs less than 2 KiB."""
 # A response of the server from here on says that the same mail is refused again.
 _PERMANENT = 500
 _READY = 220
@@ -96,6 +99,7 @@ class _PinnedSmtp(smtplib.SMTP):
         self._host = target.host
         self._addresses = addresses
         self._make_context = context
+        self._aborted = False
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         problem: OSError = OSError("no address")
@@ -104,6 +108,8 @@ class _PinnedSmtp(smtplib.SMTP):
                 plain = socket.create_connection((address, port), timeout)
             except OSError as error:
                 problem = error
+                if self._aborted:
+                    break
                 continue
             self.address = address
             if self._make_context is None:
@@ -115,11 +121,38 @@ class _PinnedSmtp(smtplib.SMTP):
             return wrapped
         raise problem
 
+    def getreply(self) -> tuple[int, bytes]:
+        """A response. smtplib takes as many lines of it as come."""
+        if self.file is None and self.sock is not None:
+            self.file = _Responses(self.sock.makefile("rb"))
+        return super().getreply()
+
     def abort(self) -> None:
-        """Ends the connection from another thread."""
+        """Ends the connection from another thread, and tries no further address."""
+        self._aborted = True
         if (sock := self.sock) is not None:
             with suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class _Responses:
+    """What a server sends, line by line, bounded in all."""
+
+    def __init__(self, file: BufferedReader) -> None:
+        self._file = file
+        self._left = MAX_RESPONSES
+
+    def readline(self, size: int) -> bytes:
+        """The next line, or a part of it. Raises OSError beyond MAX_RESPONSES."""
+        line = self._file.readline(min(size, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise OSError(f"the mail server sent more than {MAX_RESPONSES // 1024} KiB of responses")
+        return line
+
+    def close(self) -> None:
+        """Closes it."""
+        self._file.close()
 
 
 def _message(target: MailTarget, one: Outgoing) -> EmailMessage:
