@@ -34,7 +34,8 @@ def from_plain(message: M, data: Mapping[str, Any]) -> M:
     for field in message.DESCRIPTOR.fields:
         stem = field.name.removesuffix("_json")
         if stem != field.name and data.get(stem) is not None:
-            setattr(message, field.name, json.dumps(data[stem], ensure_ascii=False, separators=(",", ":")))
+            # With the blanks that the coordinators' own text has: PostgreSQL writes them.
+            setattr(message, field.name, json.dumps(data[stem], ensure_ascii=False))
         elif (value := data.get(field.name)) is not None:
             _fill(message, field, value)
     return message

@@ -28,7 +28,7 @@ _BY_STATUS = {
     503: ErrorCode.UNAVAILABLE,
     504: ErrorCode.DEADLINE_EXCEEDED,
 }
-_DEFECT, _REDIRECT, _UNAUTHENTICATED, _TOO_MANY = 500, 300, 401, 429
+_DEFECT, _REDIRECT, _TOO_MANY = 500, 300, 429
 # There it is the present password that is wrong.
 _PASSWORD = "/account/password"
 # Before the path of a mistake in a manifest: its number.
@@ -61,7 +61,7 @@ def problem_of(reply: Reply, found: Mapping[str, Any], site: Site) -> TobanError
     errors = [_mistake(one) for one in found.get("errors") or () if isinstance(one, dict)]
     if errors:
         detail["errors"] = errors
-    if reply.status == _UNAUTHENTICATED and not str(found.get("instance", "")).endswith(_PASSWORD):
+    if code is ErrorCode.UNAUTHENTICATED and not str(found.get("instance", "")).endswith(_PASSWORD):
         message = f"{message.partition(';')[0]}; {site.renewal}"
     after = retry_after(reply.headers) if reply.status == _TOO_MANY else None
     if after is not None and "retry_after_seconds" not in detail:
