@@ -30,6 +30,10 @@ PAGES = [
     "/runs/1/declare-lost",
     "/runs/1/note",
     "/runs/1/rerun",
+    "/jobs/hello/run",
+    "/jobs/hello/delete",
+    "/schedules/hello-often/pause",
+    "/schedules/hello-often/resume",
     "/runs/cancel?state=FAILED",
     "/runs/rerun",
 ]

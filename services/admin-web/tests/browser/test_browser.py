@@ -30,6 +30,9 @@ PAGES = [
     "/runs/1/kill",
     "/runs/1/rerun",
     "/runs/cancel",
+    "/jobs/hello/run",
+    "/jobs/hello/delete",
+    "/schedules/hello-often/pause",
 ]
 
 
