@@ -34,6 +34,10 @@ PAGES = [
     "/jobs/hello/delete",
     "/schedules/hello-often/pause",
     "/schedules/hello-often/resume",
+    "/executors/3/drain",
+    "/executors/3/undrain",
+    "/executors/3/detach",
+    "/cluster/demote",
     "/runs/cancel?state=FAILED",
     "/runs/rerun",
 ]

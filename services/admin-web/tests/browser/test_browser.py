@@ -33,6 +33,8 @@ PAGES = [
     "/jobs/hello/run",
     "/jobs/hello/delete",
     "/schedules/hello-often/pause",
+    "/executors/3/detach",
+    "/cluster/demote",
 ]
 
 
