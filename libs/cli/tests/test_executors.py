@@ -76,6 +76,7 @@ def fleet(cluster: Any) -> Any:
     """A cluster of two executors."""
     both = [executor(5, node="host-a", running=2, drained=True), executor(6, node="host-b")]
     cluster.reader.answers["ListExecutors"] = pb.ListExecutorsResponse(executors=both)
+    cluster.reader.answers["GetCluster"] = pb.Cluster(epoch=2**51 + 7)
     for method in ("DrainExecutor", "UndrainExecutor", "DetachExecutor"):
         cluster.operations.answers[method] = lambda request: next(o for o in both if o.worker_id == request.worker_id)
     return cluster
@@ -96,6 +97,7 @@ def test_drain_undrain_and_detach_say_what_happens(fleet: Any, toban: Any) -> No
     assert asked[-1].mode == "let_finish"
     assert "its runs are stopped" in toban("executor", "detach", "5", "--stop")[1]
     assert asked[-1].mode == "stop"
+    assert {one.epoch for one in asked} == {2**51 + 7}, "another leader than the one that was seen refuses"
 
 
 def test_waiting_for_a_drain_has_an_end(fleet: Any, toban: Any) -> None:

@@ -209,7 +209,8 @@ def test_pause_resume_remove(cluster: Any, toban: Toban) -> None:
     assert (code, out) == (0, "schedule nightly paused; resume it with `toban schedule resume nightly`\n")
     assert cluster.control.requests[-1] == pb.PauseScheduleRequest(name="nightly", reason="a move")
     cluster.control.answers["ResumeSchedule"] = schedule(next_run_at=at("2096-11-22T02:00:00"))
-    code, out, _ = toban("schedule", "resume", "nightly")
+    code, out, _ = toban("schedule", "resume", "nightly", "--reason", "it is over")
+    assert cluster.control.requests[-1] == pb.ResumeScheduleRequest(name="nightly", reason="it is over")
     assert code == 0 and out.startswith("schedule nightly is active again, next at 2096-11-22 02:00:00 (in ")
     cluster.control.answers["ResumeSchedule"] = schedule()
     assert toban("schedule", "resume", "nightly")[1] == "schedule nightly is active again, it has no further slots\n"

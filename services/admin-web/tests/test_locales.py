@@ -13,6 +13,8 @@ from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.translations import placeholders
 from toban_admin_web.views.actions import DONE
+from toban_admin_web.views.cluster_actions import MODES
+from toban_admin_web.views.job_actions import DELETE_OPTIONS
 from toban_domain.outcome import Reason
 from toban_domain.run import RunState
 
@@ -38,7 +40,7 @@ PROBLEMS = (
 )
 
 FORM_PROBLEMS = ("missing", "not_integer", "not_number", "not_boolean", "not_choice", "not_json", "not_object")
-REFUSED = ("no_reason", "long_reason", "invalid_payload")
+REFUSED = ("no_reason", "long_reason", "invalid_payload", "invalid_time", "invalid_priority", "no_epoch")
 
 
 def used_keys() -> set[str]:
@@ -60,6 +62,12 @@ def used_keys() -> set[str]:
         own = ("", ".text", ".do") if action != "rerun" else ("",)
         names |= {f"run_action.{action}{part}" for part in own}
     names |= {f"bulk.{verb}{part}" for verb in ("cancel", "rerun") for part in ("", ".do", ".states")}
+    names |= {f"schedule.{verb}{part}" for verb in ("pause", "resume") for part in ("", ".text", ".do")}
+    names |= {
+        f"executor_action.{verb}{part}" for verb in ("drain", "undrain", "detach") for part in ("", ".text", ".do")
+    }
+    names |= {f"executor_action.detach.{mode}" for mode in MODES}
+    names |= {f"job.delete.{option}" for option in DELETE_OPTIONS}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 

@@ -325,6 +325,18 @@ async def test_an_executor_that_is_gone_can_be_undrained(fleet: ExecutorOperatio
     assert (row["state"], row["drained"]) == ("off", False)
 
 
+async def test_another_leader_than_the_operator_saw_refuses(fleet: ExecutorOperations, pool: Pool) -> None:
+    _incarnation, worker = await register(pool)
+    async with tx(pool) as t:
+        await t.execute("UPDATE scheduler.leader SET epoch = 7")
+    for work in (fleet.drain, fleet.undrain, fleet.detach):
+        with pytest.raises(TobanError, match="epoch 7 leads, not 6") as caught:
+            await work(worker, reason="", actor=ACTOR, epoch=6)
+        assert caught.value.code is ErrorCode.CONFLICT and caught.value.detail == {"epoch": 7}
+    assert await audit(pool) == []
+    assert (await fleet.drain(worker, reason="", actor=ACTOR, epoch=7))["drained"]
+
+
 # ---------------------------------------------------------------- detach
 
 

@@ -16,7 +16,10 @@ EPOCH = str((1 << 51) | (1 << 27))
 CALLS: list[tuple[str, str, Any, str, dict[str, Any]]] = [
     ("GET", "/executors?include_off=true", None, "ListExecutors", {"include_off": True}),
     ("POST", "/executors/3/drain", {"reason": "r"}, "DrainExecutor", {"worker_id": 3, "reason": "r"}),
-    ("POST", "/executors/3/undrain", None, "UndrainExecutor", {"worker_id": 3}),
+    ("POST", "/executors/3/drain", {"epoch": EPOCH}, "DrainExecutor", {"epoch": int(EPOCH)}),
+    ("POST", "/executors/3/undrain", None, "UndrainExecutor", {"worker_id": 3, "epoch": 0}),
+    ("POST", "/executors/3/undrain", {"epoch": EPOCH}, "UndrainExecutor", {"epoch": int(EPOCH)}),
+    ("POST", "/executors/3/detach", {"epoch": EPOCH}, "DetachExecutor", {"epoch": int(EPOCH)}),
     ("POST", "/executors/3/detach", {"mode": "stop"}, "DetachExecutor", {"worker_id": 3, "mode": "stop"}),
     ("POST", "/executors/3/detach", None, "DetachExecutor", {"mode": "let_finish"}),
     ("GET", "/cluster", None, "GetCluster", {}),

@@ -127,5 +127,7 @@ def test_schedules_are_paused_with_a_reason_and_resumed(api: Any) -> None:
     assert last(api)[0] == "PauseSchedule" and last(api)[1].reason == "holiday"
     assert api.post("/schedules/nightly/pause").status_code == 200
     assert api.post("/schedules/nightly/resume").status_code == 200 and last(api)[0] == "ResumeSchedule"
+    assert api.post("/schedules/nightly/resume", {"reason": "over"}).status_code == 200
+    assert last(api)[1].reason == "over"
     assert api.ask("DELETE", "/schedules/nightly").json == {"withdrawn_runs": 0}
     assert api.ask("DELETE", "/triggers/paid").json == {}

@@ -146,7 +146,7 @@ def test_a_body_that_is_none_is_refused(api: Any, data: bytes, kind: str, status
 
 
 def test_a_body_where_there_is_none_is_refused(api: Any) -> None:
-    assert api.post("/schedules/a/resume", {"reason": "x"}).json["errors"][0]["where"] == "body"
+    assert api.ask("DELETE", "/account/tokens/1", {"reason": "x"}).json["errors"][0]["where"] == "body"
     assert api.ask("DELETE", "/jobs/a", {"cancel_runs": True}).status_code == 400 and api.further.calls == []
 
 

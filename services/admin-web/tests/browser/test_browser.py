@@ -30,6 +30,11 @@ PAGES = [
     "/runs/1/kill",
     "/runs/1/rerun",
     "/runs/cancel",
+    "/jobs/hello/run",
+    "/jobs/hello/delete",
+    "/schedules/hello-often/pause",
+    "/executors/3/detach",
+    "/cluster/demote",
 ]
 
 

@@ -79,8 +79,9 @@ def drain(
     from toban_proto.v1.coordinator_pb2 import DrainExecutorRequest
 
     with connect() as client:
+        epoch = _seen_epoch(client)
         found = _find(client, executor)
-        request = DrainExecutorRequest(worker_id=found.worker_id, reason=reason)
+        request = DrainExecutorRequest(worker_id=found.worker_id, reason=reason, epoch=epoch)
         answer = client.operate("DrainExecutor", request)
         if wait:
             _wait_until_idle(client, answer, timeout)
@@ -99,8 +100,9 @@ def undrain(executor: Executor, reason: AuditReason = "", output: Output = Forma
     from toban_proto.v1.coordinator_pb2 import UndrainExecutorRequest
 
     with connect() as client:
+        epoch = _seen_epoch(client)
         found = _find(client, executor)
-        request = UndrainExecutorRequest(worker_id=found.worker_id, reason=reason)
+        request = UndrainExecutorRequest(worker_id=found.worker_id, reason=reason, epoch=epoch)
         answer = client.operate("UndrainExecutor", request)
         result = "gets runs again" if found.drained else "was not drained"
         show_done(output, answer, f"executor {answer.worker_id} on {answer.node_id} {result}")
@@ -119,9 +121,10 @@ def detach(executor: Executor, stop: Stop = False, reason: AuditReason = "", out
     from toban_proto.v1.coordinator_pb2 import DetachExecutorRequest
 
     with connect() as client:
+        epoch = _seen_epoch(client)
         found = _find(client, executor)
         mode = "stop" if stop else "let_finish"
-        request = DetachExecutorRequest(worker_id=found.worker_id, mode=mode, reason=reason)
+        request = DetachExecutorRequest(worker_id=found.worker_id, mode=mode, reason=reason, epoch=epoch)
         answer = client.operate("DetachExecutor", request)
         result = (
             "its runs are stopped and repeat on other executors"
@@ -164,6 +167,13 @@ def _executor_state(executor: Any) -> str:
 def clock_skew(process: Any) -> str:
     """Clock offset, seconds."""
     return f"{process.clock_skew_seconds:+.3f}s" if process.HasField("clock_skew_seconds") else "-"
+
+
+def _seen_epoch(client: Client) -> int:
+    """The leader in whose time the executor was looked up: a coordinator refuses the operation in another one's."""
+    from toban_proto.v1.coordinator_pb2 import GetClusterRequest
+
+    return int(client.read("GetCluster", GetClusterRequest()).epoch)
 
 
 def _find(client: Client, word: str) -> Any:

@@ -155,17 +155,17 @@ def pause(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE
     show_done(output, schedule, f"schedule {name} paused; resume it with `toban schedule resume {name}`")
 
 
-def resume(name: ScheduleName, output: Output = Format.TABLE) -> None:
+def resume(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE) -> None:
     """Resume a schedule after a pause or a failure, from its next slot on. Past slots get no runs.
 
     Examples:
-    toban schedule resume nightly
+    toban schedule resume nightly --reason "the database is back"
     """
     from toban_cli.client import connect
     from toban_proto.v1.coordinator_pb2 import ResumeScheduleRequest
 
     with connect() as client:
-        schedule = client.control("ResumeSchedule", ResumeScheduleRequest(name=name))
+        schedule = client.control("ResumeSchedule", ResumeScheduleRequest(name=name, reason=reason))
     after = (
         f"next at {local(schedule.next_run_at, wall_now())}"
         if schedule.HasField("next_run_at")

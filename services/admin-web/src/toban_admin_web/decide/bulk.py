@@ -81,14 +81,16 @@ class Progress:
 
 def parse_progress(given: Mapping[str, str], *, now: datetime, key: str) -> Progress:
     """Of a form that was sent; what cannot be read counts as absent."""
-    counts = {name: _count(given.get(name, "")) for name in _COUNTS}
     cursor = given.get("cursor", "")
     return Progress(
         until=min(_moment(given.get("until", "")) or now, now),
         key=key,
         complete=bool(given.get("complete")),
         cursor=cursor if cursor.isascii() and cursor.isdigit() and len(cursor) < 20 else "",
-        **counts,
+        total=_count(given.get("total", "")),
+        matched=_count(given.get("matched", "")),
+        changed=_count(given.get("changed", "")),
+        left=_count(given.get("left", "")),
     )
 
 

@@ -53,8 +53,8 @@ class RunFilter:
             scope=scope,
             scope_id=scope_id,
             labels=((key, value),) if key else (),
-            since=_moment(self.since),
-            until=_moment(self.until),
+            since=moment(self.since),
+            until=moment(self.until),
             ahead=self.ahead,
             cursor=self.cursor,
             limit=self.limit,
@@ -90,7 +90,7 @@ def parse_filter(query: Mapping[str, str]) -> RunFilter:
     }
     return RunFilter(
         **{name: value if kept.get(name, True) else "" for name, value in given.items()},
-        **{name: text if _moment(text) else "" for name, text in times.items()},
+        **{name: text if moment(text) else "" for name, text in times.items()},
         ahead=query.get("ahead", "") == "1",
         limit=int(limit) if limit in {str(one) for one in LIMITS} else DEFAULT_LIMIT,
         cursor=_cursor(query.get("cursor", "")),
@@ -109,7 +109,7 @@ def _cursor(text: str) -> str:
     return text if text.isascii() and text.isdigit() and len(text) < 20 else ""
 
 
-def _moment(text: str) -> datetime | None:
+def moment(text: str) -> datetime | None:
     """A time as an input `datetime-local` has it, in UTC; None for anything else."""
     if not _LOCAL.fullmatch(text):
         return None

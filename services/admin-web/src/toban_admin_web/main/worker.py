@@ -24,8 +24,10 @@ from toban_admin_web.views import (
     audit,
     bulk_actions,
     cluster,
+    cluster_actions,
     executors,
     hooks,
+    job_actions,
     jobs,
     log,
     oidc,
@@ -57,8 +59,8 @@ SERVICE = "admin-web"
 HINT = "See what runs with `make status`, start it with `make up`"
 # Applying many manifests takes longer than a page.
 API_WRITE_SECONDS = 30.0
-_PAGES = (account, api_docs, audit, bulk_actions, cluster, executors, jobs, log, run_actions, runs, schedules, sign_in)
-VIEWS = tuple(module.views for module in (*_PAGES, hooks, oidc))
+_PAGES = (account, api_docs, audit, bulk_actions, cluster, cluster_actions, executors, job_actions, jobs, log)
+VIEWS = tuple(module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, sign_in))
 
 
 class SiteWorker:

@@ -68,6 +68,10 @@ class TemplateHelpers:
         message = durations.elapsed(start, end, now)
         return "–" if message is None else self._message(message)
 
+    def seconds_text(self, seconds: float) -> str:
+        """A duration."""
+        return self._message(durations.duration(seconds))
+
     def rule(self, schedule: Schedule) -> str:
         """The rule of a schedule as text."""
         spec = parse_object(schedule.spec_json)
@@ -100,6 +104,7 @@ def install(app: Flask, translations: Translations, clock: Clock) -> None:
             helpers.utc,
             helpers.age,
             helpers.elapsed,
+            helpers.seconds_text,
             helpers.rule,
             helpers.asset,
         ),

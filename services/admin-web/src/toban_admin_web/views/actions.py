@@ -21,7 +21,21 @@ from toban_domain.access import MINIMUM, Action
 from toban_domain.errors import ErrorCode, TobanError
 
 MAX_REASON = 1000
-DONE = ("canceled", "killed", "declared_lost", "noted", "rerun")
+DONE = (
+    "canceled",
+    "killed",
+    "declared_lost",
+    "noted",
+    "rerun",
+    "started",
+    "paused",
+    "resumed",
+    "job_deleted",
+    "drained",
+    "undrained",
+    "detached",
+    "demoted",
+)
 """What a page that an action leads to may report, as `?done=`."""
 
 T = TypeVar("T")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from toban_admin_web.decide.duration_chart import duration_chart
 from toban_admin_web.decide.json_fields import indent
 from toban_admin_web.decide.view_models import RunQuery
-from toban_admin_web.views.view_context import page, reader
+from toban_admin_web.views.view_context import context, page, reader
 
-LAST_RUNS = 20
+LAST_RUNS = 40
 
 views = Blueprint("jobs", __name__)
 
@@ -25,4 +26,5 @@ def show(name: str) -> Response:
     """One job."""
     job = reader().job(name)
     runs = reader().runs(RunQuery(job=name, limit=LAST_RUNS))
-    return page("job", job=job, runs=runs.items, definition=indent(job.spec_json))
+    chart = duration_chart(runs.items, context().clock.wall())
+    return page("job", job=job, runs=runs.items, definition=indent(job.spec_json), chart=chart)

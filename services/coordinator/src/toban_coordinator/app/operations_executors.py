@@ -1,4 +1,7 @@
-"""Operations on executors: drain, undrain, detach. Conditional on the executor's row, not on leadership (docs/fencing.md 3.5, 3.8)."""
+"""Operations on executors: drain, undrain, detach. Conditional on the executor's row, not on leadership (docs/fencing.md 3.5, 3.8).
+
+An `epoch` is that of the leader that the operator saw: another one refuses the operation with CONFLICT. 0 is any.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from toban_coordinator.store import audit, executor_drains, read_models
 from toban_coordinator.store.executor_drains import Subject
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import ExecutorState
+from toban_fencing.operator import stale_epoch
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, tx
@@ -24,11 +28,11 @@ class ExecutorOperations:
 
     pool: Pool
 
-    async def drain(self, worker_id: int, *, reason: str, actor: str) -> Row:
+    async def drain(self, worker_id: int, *, reason: str, actor: str, epoch: int = 0) -> Row:
         """No new work for the executor's instance, also after a restart, until it is undrained. Raises EXECUTOR_NOT_FOUND."""
         reason = clean_reason(reason)
         async with tx(self.pool) as t:
-            subject = await _subject(t, worker_id)
+            subject = await _subject(t, worker_id, epoch)
             if not (subject.drained and subject.drain_reason == reason):
                 await executor_drains.drain(t, subject.instance, reason=reason, actor=actor)
                 after = {"drained": True, "reason": reason}
@@ -37,17 +41,17 @@ class ExecutorOperations:
         _log.info("an executor is drained", worker_id=worker_id, instance=subject.instance, actor=actor)
         return shown
 
-    async def undrain(self, worker_id: int, *, reason: str, actor: str) -> Row:
+    async def undrain(self, worker_id: int, *, reason: str, actor: str, epoch: int = 0) -> Row:
         """Its next heartbeat puts it `on`. Undraining one that is not drained changes nothing. Raises EXECUTOR_NOT_FOUND."""
         async with tx(self.pool) as t:
-            subject = await _subject(t, worker_id)
+            subject = await _subject(t, worker_id, epoch)
             if await executor_drains.undrain(t, subject.instance):
                 await _note(t, subject, "undrain", {"drained": False}, reason=clean_reason(reason), actor=actor)
             shown = await _shown(t, worker_id)
         _log.info("an executor is not drained any more", worker_id=worker_id, instance=subject.instance, actor=actor)
         return shown
 
-    async def detach(self, worker_id: int, *, mode: str = LET_FINISH, reason: str, actor: str) -> Row:
+    async def detach(self, worker_id: int, *, mode: str = LET_FINISH, reason: str, actor: str, epoch: int = 0) -> Row:
         """No new work for this incarnation, for good: its process joins again with a new worker id when its runs are over.
 
         `let_finish` waits for their ends; `stop` ends them, and they repeat elsewhere. A detach that waits can become one that stops.
@@ -59,7 +63,7 @@ class ExecutorOperations:
         if mode not in (LET_FINISH, STOP):
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"mode is {mode!r}; use {LET_FINISH} or {STOP}")
         async with tx(self.pool) as t:
-            subject = await _subject(t, worker_id)
+            subject = await _subject(t, worker_id, epoch)
             if not await executor_drains.detach(t, subject.incarnation, mode=mode):
                 raise _not_detachable(subject)
             after = {"state": ExecutorState.DETACHED.value, "mode": mode}
@@ -69,7 +73,9 @@ class ExecutorOperations:
         return shown
 
 
-async def _subject(t: Tx, worker_id: int) -> Subject:
+async def _subject(t: Tx, worker_id: int, epoch: int) -> Subject:
+    if epoch and epoch != (present := (await read_models.leader(t))["epoch"]):
+        raise stale_epoch(seen=epoch, present=present)
     found = await executor_drains.subject(t, worker_id)
     if found is None:
         raise TobanError(

@@ -113,8 +113,9 @@ class Schedules:
         await self._edit(name, "schedule.pause", "paused", write, actor=actor, reason=reason)
         return await self.get(name)
 
-    async def resume(self, name: str, *, actor: str) -> Row:
+    async def resume(self, name: str, *, reason: str = "", actor: str) -> Row:
         """Runs again, from the next slot on. Raises SCHEDULE_NOT_FOUND, RESOURCE_INVALID_STATE when it is active."""
+        reason = _clean(reason)
 
         async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
             if old.status == "active":
@@ -124,7 +125,7 @@ class Schedules:
                 )
             return await _set_status(t, old, (await edit.settle([old]))[old.id], "active", "", actor)
 
-        await self._edit(name, "schedule.resume", "resumed", write, actor=actor, reason="")
+        await self._edit(name, "schedule.resume", "resumed", write, actor=actor, reason=reason)
         return await self.get(name)
 
     async def delete(self, name: str, *, reason: str, actor: str) -> int:

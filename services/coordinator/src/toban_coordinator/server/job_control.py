@@ -136,7 +136,8 @@ class JobControl(JobControlServicer):
 
     async def ResumeSchedule(self, request: pb.ResumeScheduleRequest, context: Context) -> pb.Schedule:
         """Runs of it again, from the next slot on."""
-        return schedule_to_pb(await self._deps.schedules.resume(request.name, actor=actor_of(context)))
+        actor = actor_of(context)
+        return schedule_to_pb(await self._deps.schedules.resume(request.name, reason=request.reason, actor=actor))
 
     async def DeleteSchedule(self, request: pb.DeleteScheduleRequest, context: Context) -> pb.DeleteScheduleResponse:
         """Deletes a schedule; its ledger stays."""

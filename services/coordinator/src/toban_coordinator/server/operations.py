@@ -92,18 +92,26 @@ class Operations(OperationsServicer):
 
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.Executor:
         """No new work; what runs goes on."""
-        work = self._deps.executors.drain(request.worker_id, reason=request.reason, actor=actor_of(context))
+        work = self._deps.executors.drain(
+            request.worker_id, reason=request.reason, actor=actor_of(context), epoch=request.epoch
+        )
         return executor_to_pb(await _counted("drain", work))
 
     async def UndrainExecutor(self, request: pb.UndrainExecutorRequest, context: Context) -> pb.Executor:
         """Work again."""
-        work = self._deps.executors.undrain(request.worker_id, reason=request.reason, actor=actor_of(context))
+        work = self._deps.executors.undrain(
+            request.worker_id, reason=request.reason, actor=actor_of(context), epoch=request.epoch
+        )
         return executor_to_pb(await _counted("undrain", work))
 
     async def DetachExecutor(self, request: pb.DetachExecutorRequest, context: Context) -> pb.Executor:
         """Its runs end, or are let to their end; then the process registers again."""
         work = self._deps.executors.detach(
-            request.worker_id, mode=request.mode, reason=request.reason, actor=actor_of(context)
+            request.worker_id,
+            mode=request.mode,
+            reason=request.reason,
+            actor=actor_of(context),
+            epoch=request.epoch,
         )
         return executor_to_pb(await _counted("detach", work))
 

@@ -29,8 +29,8 @@ class Desk:
     async def pause(self, name: str = "often", reason: str = "maintenance") -> pb.Schedule:
         return schedule_to_pb(await self.calls.pause(name, reason=reason, actor=ACTOR))
 
-    async def resume(self, name: str = "often") -> pb.Schedule:
-        return schedule_to_pb(await self.calls.resume(name, actor=ACTOR))
+    async def resume(self, name: str = "often", reason: str = "") -> pb.Schedule:
+        return schedule_to_pb(await self.calls.resume(name, reason=reason, actor=ACTOR))
 
     async def delete(self, name: str = "often", reason: str = "") -> int:
         return await self.calls.delete(name, reason=reason, actor=ACTOR)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.audit_log import list_audit
 from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.paging import PageRequest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 
@@ -129,6 +131,14 @@ async def test_a_schedule_that_fails_for_good_is_removed_where_it_says_so(world:
     assert min(
         one["slot"] for one in await world.sql("SELECT slot FROM scheduler.run_slots")
     ) > row.last_slot.ToDatetime(first.tzinfo)
+
+
+async def test_a_resume_is_audited_with_its_reason(world: Any, make: Any, desk: Any) -> None:
+    await world.apply(make.job(), make.schedule())
+    await desk.pause()
+    await desk.resume(reason="it is over")
+    newest = (await list_audit(world.pool, PageRequest())).rows[0]
+    assert (newest["action"], newest["reason"]) == ("schedule.resume", "it is over")
 
 
 async def test_resume_clears_a_failure(world: Any, make: Any, desk: Any) -> None:

@@ -55,7 +55,21 @@ class AuditCheckQuery(Input):
     known_head: str = Field("", max_length=100, description="`head` of an earlier check, which must still be there.")
 
 
-class Detach(Reason):
+class SeenEpoch(Reason):
+    """In whose time the executor was looked at."""
+
+    epoch: str = Field(
+        "0",
+        pattern=r"^[0-9]{1,18}$",
+        description="That of the leader that you saw, from GET /cluster; another one refuses the request. 0 = any.",
+    )
+
+    def fields(self) -> dict[str, Any]:
+        """With the epoch as a number."""
+        return {**self.model_dump(), "epoch": int(self.epoch)}
+
+
+class Detach(SeenEpoch):
     """What becomes of its jobs."""
 
     mode: Literal["stop", "let_finish"] = Field(
@@ -158,7 +172,7 @@ def _reset_limit(call: Call) -> Answer:
     return call.ask(ChangedLimit, {**call.fields(), "reset": True})
 
 
-def _of_executor(verb: str, summary: str, body: type[Input] = Reason) -> Endpoint:
+def _of_executor(verb: str, summary: str, body: type[Input] = SeenEpoch) -> Endpoint:
     route = f"POST /executors/{{worker_id}}/{verb}"
     return Endpoint(route=route, summary=summary, body=body, body_optional=True, answer=Executor)
 

@@ -181,7 +181,11 @@ ENDPOINTS = (
         answer=Schedule,
     ),
     Endpoint(
-        route="POST /schedules/{name}/resume", summary="Runs of it again, from the next slot on.", answer=Schedule
+        route="POST /schedules/{name}/resume",
+        summary="Runs of it again, from the next slot on.",
+        body=Reason,
+        body_optional=True,
+        answer=Schedule,
     ),
     Endpoint(
         route="DELETE /schedules/{name}",

@@ -1,0 +1,155 @@
+"""Actions on a job and its schedules: run now, pause, resume, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, request, url_for
+
+from toban_admin_web.decide.filters import moment
+from toban_admin_web.decide.json_fields import parse_object
+from toban_admin_web.decide.payload_form import changed, fill, payload_fields
+from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_key, given_reason, new_key, require
+from toban_admin_web.views.api.answers_definitions import DeletedJob, Schedule
+from toban_admin_web.views.api.answers_runs import StartedRuns
+from toban_admin_web.views.view_context import reader
+from toban_domain.access import Action
+
+MAX_PRIORITY = (1 << 31) - 1
+# Either one: its parameter of DeleteJob has the same name.
+DELETE_OPTIONS = ("with_schedules", "with_triggers", "cancel_runs")
+
+views = Blueprint("job_actions", __name__)
+
+
+@views.get("/jobs/<name>/run")
+def ask_run(name: str) -> Response:
+    """The form for a run of the job."""
+    return _run_form(name)
+
+
+@views.post("/jobs/<name>/run")
+def run(name: str) -> Response:
+    """A run of the job, now or at a time; one for each form, however often it is sent."""
+    return confirmed(lambda: _run(name), lambda status, **why: _run_form(name, status, **why))
+
+
+@views.get("/jobs/<name>/delete")
+def ask_delete(name: str) -> Response:
+    """Asks whether to delete the job."""
+    return _delete_form(name)
+
+
+@views.post("/jobs/<name>/delete")
+def delete(name: str) -> Response:
+    """The job is deleted; its runs stay readable."""
+
+    def work() -> str:
+        options = {one: bool(request.form.get(one)) for one in DELETE_OPTIONS}
+        caller().write("JobControl.DeleteJob", DeletedJob, {"name": name, "reason": given_reason(), **options})
+        return url_for("jobs.listed", done="job_deleted")
+
+    return confirmed(work, lambda status, **why: _delete_form(name, status, **why))
+
+
+@views.get("/schedules/<name>/pause")
+def ask_pause(name: str) -> Response:
+    """Asks whether to pause the schedule."""
+    return _schedule_form("pause", name)
+
+
+@views.post("/schedules/<name>/pause")
+def pause(name: str) -> Response:
+    """No runs of it from now on."""
+    return _change_schedule("pause", "JobControl.PauseSchedule", name, done="paused")
+
+
+@views.get("/schedules/<name>/resume")
+def ask_resume(name: str) -> Response:
+    """Asks whether the schedule goes on."""
+    return _schedule_form("resume", name)
+
+
+@views.post("/schedules/<name>/resume")
+def resume(name: str) -> Response:
+    """Runs of it again, from the next slot on."""
+    return _change_schedule("resume", "JobControl.ResumeSchedule", name, done="resumed")
+
+
+def _change_schedule(verb: str, method: str, name: str, *, done: str) -> Response:
+    def work() -> str:
+        schedule = caller().write(method, Schedule, {"name": name, "reason": given_reason()})
+        back = request.form.get("back", "")
+        return url_for("jobs.show", name=schedule.job, done=done) if back == "job" else _schedule_page(name, done)
+
+    return confirmed(work, lambda status, **why: _schedule_form(verb, name, status, **why))
+
+
+def _schedule_page(name: str, done: str) -> str:
+    return url_for("schedules.show", name=name, done=done)
+
+
+def _schedule_form(verb: str, name: str, status: int = 200, **why: Any) -> Response:
+    require(Action.EDIT)
+    back = "job" if (request.args.get("back") or request.form.get("back")) == "job" else ""
+    return form("schedule_action", status, verb=verb, schedule=reader().schedule(name), back=back, **why)
+
+
+def _delete_form(name: str, status: int = 200, **why: Any) -> Response:
+    require(Action.EDIT)
+    chosen = {one for one in DELETE_OPTIONS if request.form.get(one)}
+    return form("job_delete", status, job=reader().job(name), options=DELETE_OPTIONS, chosen=chosen, **why)
+
+
+def _run_form(name: str, status: int = 200, **why: Any) -> Response:
+    require(Action.RUN)
+    job = reader().job(name)
+    schema, base = _schema_and_defaults(job.spec_json)
+    fields = payload_fields(schema, base)
+    if request.method == "POST":
+        fields = fill(fields, request.form, base).fields
+    given = {one: request.form.get(one, "") for one in ("at", "priority")}
+    return form("job_run", status, job=job, fields=fields, given=given, key=new_key(), **why)
+
+
+def _run(name: str) -> str:
+    schema, base = _schema_and_defaults(reader().job(name).spec_json)
+    filled = fill(payload_fields(schema, base), request.form, base)
+    if not filled.valid:
+        raise Refused("invalid_payload")
+    # The payload is merged over the default payload of the job: only what differs from it is sent.
+    different, _ = changed(filled.payload, base)
+    wanted = {
+        "job": name,
+        "payload": different,
+        "idempotency_key": given_key(),
+        "scheduled_for": _given_time(),
+        "priority": _given_priority(),
+    }
+    answer = caller().write("JobControl.StartRuns", StartedRuns, {"runs": [wanted], "reason": ""})
+    return url_for("runs.show", run_id=answer.runs[0].run_id, done="started")
+
+
+def _schema_and_defaults(spec_json: str) -> tuple[Any, dict[str, Any]]:
+    spec = parse_object(spec_json)
+    defaults = spec.get("default_payload")
+    return spec.get("payload_schema"), defaults if isinstance(defaults, dict) else {}
+
+
+def _given_time() -> Any:
+    text = request.form.get("at", "").strip()
+    found = moment(text)
+    if text and found is None:
+        raise Refused("invalid_time")
+    return found
+
+
+def _given_priority() -> int:
+    text = request.form.get("priority", "").strip()
+    try:
+        priority = int(text or "0")
+    except ValueError:
+        raise Refused("invalid_priority") from None
+    if abs(priority) > MAX_PRIORITY:
+        raise Refused("invalid_priority")
+    return priority

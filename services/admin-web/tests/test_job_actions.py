@@ -1,0 +1,146 @@
+"""Run now with a form, pause and resume with a reason, delete; the picture of the durations."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from toban_admin_web.ports.people import SignedIn
+from toban_domain.errors import ErrorCode
+from toban_proto.v1 import coordinator_pb2 as pb
+
+SPEC = {
+    "name": "hello",
+    "default_payload": {"name": "world", "times": 2},
+    "payload_schema": {
+        "required": ["name"],
+        "properties": {"name": {"type": "string"}, "times": {"type": "integer"}},
+        "additionalProperties": False,
+    },
+}
+FORM = {"payload.name": "world", "payload.times": "2"}
+
+
+def sent(web: Any, kind: type) -> list[Any]:
+    """The requests of one kind."""
+    return [one for one in web.cluster.reader.requests if isinstance(one, kind)]
+
+
+@pytest.fixture
+def job(web: Any) -> Any:
+    """A site with a job whose payload has a schema, and that starts run 12."""
+    web.cluster.reader.responses |= {
+        "GetJob": web.job(spec_json=json.dumps(SPEC)),
+        "StartRuns": pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)]),
+        "PauseSchedule": web.schedule(status="paused"),
+        "ResumeSchedule": web.schedule(),
+    }
+    return web
+
+
+def test_a_run_starts_with_the_payload_of_the_form(job: Any) -> None:
+    assert 'name="payload.name" value="world"' in job.page("/jobs/hello/run")
+    assert job.post("/jobs/hello/run", **FORM).location == "/runs/12?done=started"
+    [request] = sent(job, pb.StartRunsRequest)
+    [run] = request.runs
+    assert (run.job, run.payload_json, run.priority, run.HasField("scheduled_for")) == ("hello", "{}", 0, False)
+    assert re.fullmatch(r"site-[0-9a-f]{24}", run.idempotency_key)
+    changes = {"payload.name": "moon", "payload.times": "", "at": "2026-12-24T18:00", "priority": "7"}
+    assert job.post("/jobs/hello/run", **(FORM | changes)).status_code == 303
+    [run] = sent(job, pb.StartRunsRequest)[0].runs
+    assert (run.payload_json, run.priority) == ('{"name": "moon"}', 7)
+    assert run.scheduled_for.ToJsonString() == "2026-12-24T18:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"payload.times": "two"}, "not a whole number"),
+        ({"at": "tomorrow"}, "2026-12-24T18:00"),
+        ({"priority": "x"}, "The priority is not"),
+        ({"priority": "9" * 12}, "The priority is not"),
+    ],
+)
+def test_what_cannot_be_read_is_shown_beside_the_form(job: Any, changes: dict[str, str], words: str) -> None:
+    response = job.post("/jobs/hello/run", **(FORM | changes))
+    text = response.get_data(as_text=True)
+    assert response.status_code == 400 and words in text and sent(job, pb.StartRunsRequest) == []
+    assert f'value="{next(iter(changes.values()))}"' in text, "the form is as it was filled in"
+
+
+def test_a_payload_that_the_schema_refuses_is_shown_beside_the_form(job: Any) -> None:
+    job.refuse("StartRuns", ErrorCode.INVALID_ARGUMENT, "payload.times: 0 is less than <1>")
+    response = job.post("/jobs/hello/run", **FORM)
+    text = response.get_data(as_text=True)
+    assert response.status_code == 400 and "0 is less than &lt;1&gt;" in text
+
+
+def test_a_disabled_job_says_why_it_does_not_run(job: Any) -> None:
+    job.cluster.reader.responses["GetJob"].enabled = False
+    assert "The job is disabled" in job.page("/jobs/hello/run")
+
+
+@pytest.mark.parametrize(
+    ("verb", "kind", "done"),
+    [("pause", pb.PauseScheduleRequest, "paused"), ("resume", pb.ResumeScheduleRequest, "resumed")],
+)
+def test_a_schedule_is_paused_and_resumed_with_a_reason(job: Any, verb: str, kind: type, done: str) -> None:
+    path = f"/schedules/hello-often/{verb}"
+    assert job.post(path, reason="holiday").location == f"/schedules/hello-often?done={done}"
+    assert [(one.name, one.reason) for one in sent(job, kind)] == [("hello-often", "holiday")]
+    assert job.post(f"{path}?back=job", reason="holiday").location == f"/jobs/hello?done={done}"
+    assert job.post(path, reason=" ").status_code == 400 and sent(job, kind) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "enabled", "offered"),
+    [("active", True, ["pause"]), ("paused", True, ["resume"]), ("failed", True, ["resume"]), ("active", False, [])],
+)
+def test_what_is_offered_for_a_schedule(job: Any, status: str, enabled: bool, offered: list[str]) -> None:
+    schedule = job.schedule(status=status, enabled=enabled)
+    job.cluster.reader.responses |= {
+        "GetSchedule": schedule,
+        "GetJob": job.job(schedules=[schedule]),
+        "ListSchedules": pb.ListSchedulesResponse(schedules=[schedule]),
+    }
+    for path in ("/schedules/hello-often", "/schedules", "/jobs/hello"):
+        assert re.findall(r'href="/schedules/hello-often/([a-z]+)[?"]', job.page(path)) == offered
+
+
+def test_a_job_is_deleted_with_what_was_chosen(job: Any) -> None:
+    assert job.post("/jobs/hello/delete", reason="old", cancel_runs="1").location == "/jobs?done=job_deleted"
+    [request] = sent(job, pb.DeleteJobRequest)
+    assert (request.name, request.reason) == ("hello", "old")
+    assert (request.with_schedules, request.with_triggers, request.cancel_runs) == (False, False, True)
+    job.refuse("DeleteJob", ErrorCode.RESOURCE_INVALID_STATE, "job hello has schedules; delete them too")
+    response = job.post("/jobs/hello/delete", reason="old", cancel_runs="1")
+    text = response.get_data(as_text=True)
+    assert response.status_code == 409 and "has schedules" in text and 'name="cancel_runs" value="1" checked' in text
+
+
+def test_an_operator_starts_runs_and_edits_nothing(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    people = job.worker.context.gate.people
+    monkeypatch.setattr(people, "person", lambda *_args, **_named: SignedIn(user="op", role="operator"))
+    text = job.page("/jobs/hello")
+    assert "/jobs/hello/run" in text and "/delete" not in text and "/pause" not in text
+    for path in ("/jobs/hello/delete", "/schedules/hello-often/pause", "/schedules/hello-often/resume"):
+        assert job.get(path).status_code == 403
+
+
+def test_the_durations_of_the_last_runs_are_a_picture(job: Any) -> None:
+    runs = [
+        job.run(9, "RUNNING", started_at=job.stamp(5)),
+        job.run(8, "FAILED", started_at=job.stamp(100), finished_at=job.stamp(40)),
+        job.run(7, "SUCCEEDED", started_at=job.stamp(200), finished_at=job.stamp(200)),
+    ]
+    job.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=runs)
+    text = job.page("/jobs/hello")
+    bars = re.findall(r'<rect class="([a-z]+)" x="([0-9.]+)" y="([0-9.]+)" width="24.0" height="([0-9.]+)">', text)
+    assert [(one[0], one[1]) for one in bars] == [("good", "0.0"), ("bad", "26.0"), ("busy", "52.0")]
+    assert bars[0][2:] == ("118.0", "2.0") and bars[1][2:] == ("0.0", "120.0")
+    assert "at most 1 m 00 s" in text
+    job.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=[pb.Run(id=1, state="PENDING")])
+    assert "<svg" not in job.page("/jobs/hello"), "none has started"
