@@ -152,3 +152,13 @@ def test_an_http_step_beside_a_command_that_reads_the_secret() -> None:
 )
 def test_where_the_arguments_of_code_begin(argv: list[str], first: int) -> None:
     assert first_argument(argv) == first
+
+
+@pytest.mark.parametrize("named", [0, 7, "day", ["day"], None])
+def test_properties_that_are_no_mapping_are_left_to_the_check_of_the_schema(named: Any) -> None:
+    schema = {"type": "object", "properties": named, "additionalProperties": False}
+    found = find_problems([Document("a", job(payload_schema=schema))], check_rule=no_check)[1]
+    assert found == []
+    body = job(payload_schema=schema, concurrency={"limit": 1, "limit_key": "day"})
+    [one] = find_problems([Document("a", body)], check_rule=no_check)[1]
+    assert one.path == "spec.concurrency.limit_key"

@@ -12,6 +12,7 @@ from toban_domain.concurrency import SCOPE_KEYS, BreakerSpec, ConcurrencySpec, S
 from toban_domain.nearest import nearest
 from toban_domain.payload import kind_of
 from toban_manifests.section import Reading, Section, key, part, problem, raise_problems
+from toban_manifests.templates import payload_keys
 from toban_manifests.values import DAY, NAME, Text
 
 _MAX_LIMIT = 1_000_000
@@ -177,7 +178,7 @@ def payload_problems(job: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
     schema = job.get("payload_schema")
     if not isinstance(schema, Mapping):
         return
-    known = {*(schema.get("properties") or {}), *(job.get("default_payload") or {})}
+    known = payload_keys(job, schema)
     named = [("limit_key", given.get("limit_key") or "")]
     named += [(f"dedupe_keys[{index}]", name) for index, name in enumerate(given.get("dedupe_keys") or ())]
     for where, name in named:

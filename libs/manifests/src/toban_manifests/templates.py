@@ -97,4 +97,10 @@ def _known_keys(job: Mapping[str, Any]) -> Set[str] | None:
         return None
     if any(name in schema for name in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref", "if")):
         return None
-    return {*(schema.get("properties") or {}), *(job.get("default_payload") or {})}
+    return payload_keys(job, schema)
+
+
+def payload_keys(job: Mapping[str, Any], schema: Mapping[str, Any]) -> Set[str]:
+    """The keys that a payload_schema and the default payload name. What `properties` must be is not checked here."""
+    named = schema.get("properties")
+    return {*(named if isinstance(named, Mapping) else ()), *(job.get("default_payload") or {})}
