@@ -3,7 +3,6 @@
 import io
 import json
 import random
-import struct
 import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -23,7 +22,7 @@ from toban_executor.decide import job_protocol
 from toban_executor.decide.guard_types import AttemptStart, FreezeTurn, JobNote
 from toban_executor.decide.log_block import STDOUT, LogBlock
 from toban_executor.decide.models import AttemptEnd
-from toban_executor.guard.protocol import decode_report, encode_block, encode_report
+from toban_executor.guard.protocol import UNREADABLE, decode_report, encode_block, encode_report
 from toban_log_archiver.adapters.chunk_codec import LogLinesCodec
 from toban_log_archiver.app.append_session import SentChunk, checked
 from toban_log_archiver.decide.chunk_validation import ChunkInvalid
@@ -188,7 +187,7 @@ def report(rng: random.Random) -> bool:
     """A message of a guard, as a file keeps it over a crash and another release."""
     try:
         decode_report(changed_bytes(rng, REPORTS, most=8192))
-    except (ValueError, LookupError, TypeError, struct.error):
+    except UNREADABLE:
         return False
     return True
 

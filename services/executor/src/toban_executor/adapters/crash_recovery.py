@@ -1,7 +1,6 @@
 """Recovers what the guards of a killed executor had not delivered: its last lines and outcomes, each once."""
 
 import sqlite3
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +14,12 @@ from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
-from toban_executor.guard.protocol import BLOCK_KIND, decode_report
+from toban_executor.guard.protocol import BLOCK_KIND, UNREADABLE, decode_report
 from toban_executor.ports.journal import JournalBatch
 from toban_executor.ports.logs import Chunk, Seal
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)
-
-# Jobs run as the same user and may have written it; a power failure leaves any content.
-_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
 
 Pack = Callable[[Sequence[LogBlock]], bytes]
 
@@ -85,7 +81,7 @@ def _attempts(messages: Sequence[SpooledMessage]) -> tuple[list[_Attempt], list[
     for message in messages:
         try:
             report = decode_report(message.data)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             problems.append(f"message {message.number}: {error!r}")
             if message.data[:1] != BLOCK_KIND:
                 # It may have been an end: the lines before it must not become another attempt's.
@@ -109,7 +105,7 @@ def _store(
     try:
         batch = _batch(guard, attempts, journal, pack, found)
         journal.store_recovered(batch)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         if len(attempts) > 1:
             return [batch for one in attempts for batch in _store(guard, [one], journal, pack, problems)]
         problems.append(f"message {attempts[0].number}: {error!r}")

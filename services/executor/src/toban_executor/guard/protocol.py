@@ -46,6 +46,9 @@ Report = AttemptStart | AttemptEnd | FreezeTurn | JobNote | ProcessesUnreachable
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _BUFFER = 1 << 20
 _LARGEST_RECEIVED = 1 << 19
+# Jobs run as the same user and may have written a file of them; a power failure leaves any content.
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, struct.error)
+"""What `decode_report` raises for anything but a report."""
 BLOCK_KIND = b"L"
 """First byte of a block of output lines."""
 _BLOCK = struct.Struct("<cB?qqI")
@@ -233,7 +236,7 @@ def encode_block(block: LogBlock) -> bytes:
 
 
 def decode_report(data: bytes) -> Report:
-    """The inverse of encode_report and encode_block. Raises ValueError, LookupError, TypeError or struct.error for anything else."""
+    """The inverse of encode_report and encode_block. Raises one of UNREADABLE for anything else."""
     if data[:1] == BLOCK_KIND:
         _, *fields = _BLOCK.unpack_from(data)
         return LogBlock._make((*fields, data[_BLOCK.size :]))
