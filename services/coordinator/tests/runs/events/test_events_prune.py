@@ -256,6 +256,7 @@ async def test_an_executor_that_is_off_is_kept_until_its_orders_are_dropped(worl
 # Tables with so few rows that they are read whole.
 SMALL = {
     "executors": {"executors", "executor_orders"},
+    "executor_instances": {"executors"},
     "coordinators": {"coordinators"},
     "schedules_deleted": {"schedules_deleted"},
 }
