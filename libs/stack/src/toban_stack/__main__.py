@@ -1,4 +1,4 @@
-"""The command line of a stack on one machine. Usage: python -m toban_stack up|down|status|certs STEP
+"""The command line of a stack on one machine. Usage: python -m toban_stack up|down|status|certs STEP|certs worker TYPE
 
 COORDINATORS, EXECUTORS, LOG_ARCHIVERS and ADMIN_WEBS are the numbers of processes that `up` starts; TOBAN_HOME is the stack's
 folder (.toban in the clone by default). Exit codes: 0 for success, 1 for a failure or an unhealthy process, 2 for a wrong call.
@@ -26,9 +26,11 @@ def main(arguments: list[str]) -> int:
     """Runs one command; returns its exit code."""
     commands: dict[str, Callable[[], int]] = {"up": up, "down": down, "status": status}
     commands |= {f"certs {step}": partial(certificates, step) for step in certificate_rotation.STEPS}
+    if arguments[:2] == ["certs", "worker"] and len(arguments) == 3:
+        commands[" ".join(arguments)] = partial(worker_certificate, arguments[2])
     command = " ".join(arguments)
     if command not in commands:
-        sys.stderr.write(f"usage: python -m toban_stack {'|'.join(commands)}\n")
+        sys.stderr.write(f"usage: python -m toban_stack {'|'.join(commands)}|certs worker TYPE\n")
         return USAGE
     try:
         return commands[command]()
@@ -78,6 +80,12 @@ def _cells(row: ProcessStatus) -> tuple[str, ...]:
 def certificates(step: str) -> int:
     """Replaces certificate files, which running services reload without a restart."""
     print_lines(certificate_rotation.STEPS[step](home() / "tls"))
+    return 0
+
+
+def worker_certificate(worker_type: str) -> int:
+    """Makes a certificate for external workers of one type."""
+    print_lines(certificate_rotation.make_worker(home() / "tls", worker_type))
     return 0
 
 

@@ -19,6 +19,8 @@ from toban_runtime.clock import SystemClock
 from toban_stack.stack_paths import write_private
 
 SERVICES = ("coordinator", "executor", "log-archiver", "admin-web", "admin-cli", "external-worker")
+WORKER = "external-worker"
+"""`external-worker/TYPE` names a certificate that is good for steps of this worker type only; its folder is `external-worker.TYPE`."""
 TRUST_DOMAIN = "toban.internal"
 VALIDITY = timedelta(days=3650)
 RENEW_BEFORE = timedelta(days=30)
@@ -84,6 +86,14 @@ def reissue(
     replace_file(out_dir / "tls.crt", certificate)
 
 
+def issued(directory: Path) -> dict[str, Path]:
+    """What has a certificate in `directory`, with its folder: SERVICES, and workers of one type."""
+    found = {service: directory / service for service in SERVICES}
+    for folder in sorted(directory.glob(f"{WORKER}.*")):
+        found[f"{WORKER}/{folder.name.removeprefix(f'{WORKER}.')}"] = folder
+    return found
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Replaces `path` atomically: a reader sees the old content or the new one."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -116,7 +126,7 @@ def _leaf(
     authority_id = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     names = [
         x509.UniformResourceIdentifier(spiffe_id(service, trust_domain)),
-        x509.DNSName(f"{service}.{trust_domain}"),
+        x509.DNSName(f"{service.partition('/')[0]}.{trust_domain}"),
     ]
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     return (

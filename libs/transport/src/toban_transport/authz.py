@@ -1,6 +1,7 @@
 """Who may call what: one table of callers per method, denied by default. Pure.
 
-Callers are service names out of the SPIFFE id of a certificate: `spiffe://<trust domain>/<service>`.
+Callers are service names out of the SPIFFE id of a certificate: `spiffe://<trust domain>/<service>`. An external worker may be restricted to one type
+of steps: `spiffe://<trust domain>/external-worker/<worker_type>`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ SHARED_BY = frozenset({COORDINATOR, EXECUTOR, LOG_ARCHIVER, ADMIN_WEB})
 """Whom it may stand for: the services of one installation. People and external workers have certificates of their own."""
 
 Rules = Mapping[str, frozenset[str]]
+# As `worker_type` of a step (toban_manifests.values.NAME).
+_WORKER_TYPE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 # admin-web calls for a person only: without one coordinators refuse it (person_rules.py), whatever this table has.
 _FOR_PEOPLE = frozenset({ADMIN_WEB, ADMIN_CLI})
@@ -105,7 +108,10 @@ METHOD_RULES: Rules = {
 
 
 def name_of(spiffe_ids: Sequence[str], trust_domain: str) -> str:
-    """What a certificate names: a service, or `shared/<name>`. Raises PERMISSION_DENIED unless it has exactly one id, of our trust domain."""
+    """What a certificate names: a service, `external-worker/<worker_type>` or `shared/<name>`.
+
+    Raises PERMISSION_DENIED unless it has exactly one id, of our trust domain.
+    """
     if len(spiffe_ids) != 1:
         raise _denied(f"the client certificate has {len(spiffe_ids)} SPIFFE ids; issue one with exactly one")
     spiffe_id = spiffe_ids[0]
@@ -113,7 +119,7 @@ def name_of(spiffe_ids: Sequence[str], trust_domain: str) -> str:
     if not spiffe_id.startswith(prefix):
         raise _denied(f"the client certificate's id {spiffe_id!r} is not of trust domain {trust_domain!r}")
     name = spiffe_id[len(prefix) :]
-    if name not in SERVICES and not is_shared(name):
+    if service_of(name) not in SERVICES and not is_shared(name):
         raise _denied(f"the client certificate's id {spiffe_id!r} names no service of ours")
     return name
 
@@ -124,11 +130,22 @@ def is_shared(name: str) -> bool:
     return first == SHARED and bool(slash) and _NAME.fullmatch(rest) is not None
 
 
+def service_of(name: str) -> str:
+    """The service of a certificate's name: an external worker is one whatever its type. Other names stay as they are."""
+    return EXTERNAL_WORKER if worker_type_of(name) else name
+
+
+def worker_type_of(name: str) -> str:
+    """The one type of steps that a certificate is for; "" = it is not restricted to one."""
+    first, _, rest = name.partition("/")
+    return rest if first == EXTERNAL_WORKER and _WORKER_TYPE.fullmatch(rest) else ""
+
+
 def services_of(spiffe_ids: Sequence[str], trust_domain: str, *, shared: bool = False) -> frozenset[str]:
     """The services that a certificate stands for: one, or with `shared` those of SHARED_BY for a shared one. Raises PERMISSION_DENIED."""
     name = name_of(spiffe_ids, trust_domain)
     if not is_shared(name):
-        return frozenset({name})
+        return frozenset({service_of(name)})
     if not shared:
         raise _denied(
             f"the client certificate is a shared one ({name}) and this server takes none; "
