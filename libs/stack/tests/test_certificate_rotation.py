@@ -82,6 +82,36 @@ def test_a_revoked_certificate_is_on_every_list(tmp_path: Path) -> None:
     assert TlsFiles(tls / "coordinator").current().denied == {0xFF}
 
 
+def test_a_worker_of_one_type_has_a_certificate_that_is_replaced_with_the_others(tmp_path: Path) -> None:
+    tls = certs.make_all(tmp_path)
+    assert certificate_rotation.make_worker(tls, "transcode.4k").endswith("of worker_type transcode.4k")
+    folder = "external-worker.transcode.4k"
+    old = leaf(tls, folder)
+    names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [
+        "spiffe://toban.internal/external-worker/transcode.4k"
+    ]
+    assert names.get_values_for_type(x509.DNSName) == ["external-worker.toban.internal"]
+    certificate_rotation.make_worker(tls, "transcode.4k")
+    assert leaf(tls, folder) == old, "one that is good stays"
+    assert certificate_rotation.renew(tls) == "7 certificates renewed" and leaf(tls, folder) != old
+    certificate_rotation.trust_new_ca(tls)
+    certificate_rotation.make_worker(tls, "other")
+    for name in (folder, "external-worker.other"):
+        assert len(TlsFiles(tls / name).current().authorities) == 2
+    certificate_rotation.use_new_ca(tls)
+    certificate_rotation.drop_old_ca(tls)
+    assert trusts(tls, leaf(tls, folder)) and len(TlsFiles(tls / folder).current().authorities) == 1
+
+
+@pytest.mark.parametrize("name", ["", "A", "a/b", "../executor", "a b"])
+def test_no_certificate_for_what_is_no_type(tmp_path: Path, name: str) -> None:
+    tls = certs.make_all(tmp_path)
+    with pytest.raises(StackError, match="is no worker_type"):
+        certificate_rotation.make_worker(tls, name)
+    assert not list(tls.glob("external-worker.*"))
+
+
 def test_at_the_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TOBAN_HOME", str(tmp_path))
     assert main(["certs", "renew"]) == 1
@@ -89,7 +119,10 @@ def test_at_the_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     certs.make_all(tmp_path / "tls")
     assert main(["certs", "renew"]) == 0
     assert main(["certs"]) == 2
-    assert "certs drop-old-ca|certs revoke SERVICE|certs deny SERIAL|certs group NAME" in capsys.readouterr().err
+    assert (
+        "certs drop-old-ca|certs revoke SERVICE|certs deny SERIAL|certs group NAME|certs worker TYPE"
+        in capsys.readouterr().err
+    )
     assert main(["certs", "revoke", "executor"]) == main(["certs", "deny", "1f"]) == 0
     assert main(["certs", "deny", "x"]) == 1
     assert main(["certs", "revoke"]) == main(["certs", "deny", "1f", "2f"]) == 2

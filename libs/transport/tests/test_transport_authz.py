@@ -15,6 +15,7 @@ from toban_transport.authz import (
     group_of,
     name_of,
     services_of,
+    worker_type_of,
 )
 from toban_transport.deadline import (
     MAX_SECONDS,
@@ -135,6 +136,32 @@ def test_only_our_six_ids_name_a_service(text: str) -> None:
     else:
         with pytest.raises(TobanError):
             services_of([spiffe_id], DOMAIN)
+
+
+WORKER = [f"spiffe://{DOMAIN}/external-worker/transcode.4k_a-1"]
+
+
+@pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
+def test_a_worker_of_one_type_may_call_what_external_workers_may(method: str) -> None:
+    if "external-worker" in callers_of(method):
+        assert authorise(method, WORKER, DOMAIN) == "external-worker/transcode.4k_a-1"
+    else:
+        with pytest.raises(TobanError, match="may not call"):
+            authorise(method, WORKER, DOMAIN)
+
+
+def test_the_type_of_a_worker() -> None:
+    assert worker_type_of("external-worker/transcode.4k_a-1") == "transcode.4k_a-1"
+    assert worker_type_of("external-worker") == worker_type_of("executor/transcode") == worker_type_of("shared/a") == ""
+    assert services_of(WORKER, DOMAIN) == {"external-worker"}
+
+
+@pytest.mark.parametrize("name", ["", "A", "a/b", "-a", "a-", "a b", "*", "../coordinator", "a\n", "a" * 129])
+def test_a_type_that_no_step_can_have_names_no_caller(name: str) -> None:
+    """In place of a certificate that is good for every type."""
+    with pytest.raises(TobanError) as caught:
+        services_of([f"spiffe://{DOMAIN}/external-worker/{name}"], DOMAIN)
+    assert caught.value.code is ErrorCode.PERMISSION_DENIED
 
 
 SHARED = [f"spiffe://{DOMAIN}/shared/one-for-all.2"]

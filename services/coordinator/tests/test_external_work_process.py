@@ -12,6 +12,7 @@ import yaml
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_stack.certs import issue
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "external-worker"
 JOB = {
@@ -117,6 +118,58 @@ async def test_a_cancel_is_told_and_acknowledged(work, start, get, call):
     assert list(beat.cancel) == [step.key]
     answer = await work("AcknowledgeCancel", pb.AcknowledgeCancelRequest(worker="w1", key=step.key))
     assert (answer.result, (await get(run_id)).state) == ("accepted", "CANCELED")
+
+
+@pytest.fixture
+def typed(call, tls):
+    """`await typed(worker_type, method, request)` as a worker whose certificate is for that type."""
+
+    async def one(worker_type, method, request):
+        folder = issue(tls / "ca", f"external-worker/{worker_type}", tls / f"external-worker.{worker_type}")
+        return await call(folder.name, rpc.ExternalWorkStub, method, request)
+
+    return one
+
+
+async def test_a_certificate_for_one_type_does_its_steps(work, start, get, typed):
+    run_id = await start()
+    (step,) = (await typed("transcode", "Claim", claim())).steps
+    assert not (await typed("transcode", "Heartbeat", pb.ExternalHeartbeatRequest(worker="w1", keys=[step.key]))).lost
+    await typed("transcode", "UpdateProgress", pb.UpdateProgressRequest(worker="w1", key=step.key, percentage=1))
+    done = pb.CompleteRequest(worker="w1", steps=[pb.CompletedStep(key=step.key)])
+    for expected in ("accepted", "already_accepted"):
+        (answer,) = (await typed("transcode", "Complete", done)).answers
+        assert answer.result == expected
+    assert (await get(run_id)).state == "SUCCEEDED"
+
+
+async def test_a_certificate_for_another_type_does_nothing(work, start, get, typed):
+    """Not even with the token and the name of the worker that has the claim."""
+    run_id = await start()
+    (step,) = (await work("Claim", claim())).steps
+    for method, request in (
+        ("Claim", claim(wait=0)),
+        ("Heartbeat", pb.ExternalHeartbeatRequest(worker="w1", keys=[step.key])),
+        ("UpdateProgress", pb.UpdateProgressRequest(worker="w1", key=step.key, percentage=1)),
+        ("Complete", pb.CompleteRequest(worker="w1", steps=[pb.CompletedStep(key=step.key)])),
+        ("Fail", pb.FailRequest(worker="w1", key=step.key, error="x")),
+        ("AcknowledgeCancel", pb.AcknowledgeCancelRequest(worker="w1", key=step.key)),
+    ):
+        with pytest.raises(TobanError) as caught:
+            await typed("other", method, request)
+        assert (caught.value.code, "worker_type 'other'" in str(caught.value)) == (ErrorCode.PERMISSION_DENIED, True)
+    run = await get(run_id)
+    assert (run.state, run.progress_json) == ("WAITING_WORKER", "")
+    assert (
+        await typed("other", "Claim", pb.ClaimRequest(worker="w1", worker_type="other", wait_seconds=0))
+    ).steps == []
+
+
+async def test_a_certificate_for_a_type_calls_nothing_else(call, typed, tls):
+    issue(tls / "ca", "external-worker/transcode", tls / "external-worker.transcode")
+    with pytest.raises(TobanError) as caught:
+        await call("external-worker.transcode", rpc.JobReaderStub, "GetRun", pb.GetRunRequest(id=1))
+    assert caught.value.code is ErrorCode.PERMISSION_DENIED
 
 
 async def test_only_external_workers_may_claim(work, call):

@@ -9,8 +9,10 @@ Services reload their files without a restart. Usage: python -m toban_stack cert
     revoke SERVICE  a new key and certificate for this service; the one before is refused
     deny SERIAL     the certificate with this serial number is refused
     group NAME      a key and certificate for executors of this group, in the folder executor-NAME
+    worker TYPE     a certificate for external workers that may do steps of this worker_type only
 """
 
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -23,6 +25,8 @@ from toban_domain.executor_group import DEFAULT_GROUP, check_name
 from toban_stack import certs
 from toban_stack.errors import StackError
 
+# As the key worker_type of a step.
+_WORKER_TYPE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?")
 NEXT, OLD = "ca-next", "ca-old"
 
 
@@ -109,6 +113,19 @@ def _deny(directory: Path, serial: int, comment: str) -> str:
     return f"{serial:x} is refused from now on ({listed})"
 
 
+def make_worker(directory: Path, worker_type: str) -> str:
+    """Issues a certificate for external workers of one type, from the authority in use."""
+    _authority(directory)
+    if not _WORKER_TYPE.fullmatch(worker_type):
+        raise StackError(f"{worker_type[:60]!r} is no worker_type: write it as in the step, a-z, 0-9, '.', '_', '-'")
+    folder = certs.issue(
+        directory / "ca", f"{certs.WORKER}/{worker_type}", directory / certs.folder_of(f"{certs.WORKER}/{worker_type}")
+    )
+    # While an authority is being replaced, both are trusted.
+    certs.replace_file(folder / "ca.crt", (directory / certs.WORKER / "ca.crt").read_bytes())
+    return f"{folder} is for external workers of worker_type {worker_type}"
+
+
 STEPS: Mapping[str, Callable[[Path], str]] = {
     "renew": renew,
     "trust-new-ca": trust_new_ca,
@@ -116,8 +133,13 @@ STEPS: Mapping[str, Callable[[Path], str]] = {
     "drop-old-ca": drop_old_ca,
 }
 
-WITH_ARGUMENT: Mapping[str, Callable[[Path, str], str]] = {"revoke": revoke, "deny": deny, "group": add_group}
-USAGE = (*STEPS, "revoke SERVICE", "deny SERIAL", "group NAME")
+WITH_ARGUMENT: Mapping[str, Callable[[Path, str], str]] = {
+    "revoke": revoke,
+    "deny": deny,
+    "group": add_group,
+    "worker": make_worker,
+}
+USAGE = (*STEPS, "revoke SERVICE", "deny SERIAL", "group NAME", "worker TYPE")
 
 
 def step(arguments: Sequence[str]) -> Callable[[Path], str] | None:

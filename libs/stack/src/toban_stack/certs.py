@@ -23,6 +23,8 @@ from toban_runtime.clock import SystemClock
 from toban_stack.stack_paths import write_private
 
 SERVICES = ("coordinator", "executor", "log-archiver", "admin-web", "admin-cli", "external-worker")
+WORKER = "external-worker"
+"""`external-worker/TYPE` names a certificate that is good for steps of this worker type only; its folder is `external-worker.TYPE`."""
 TRUST_DOMAIN = "toban.internal"
 VALIDITY = timedelta(days=3650)
 """Of the authority."""
@@ -116,14 +118,17 @@ def make_all(
 
 
 def folder_of(identity: str) -> str:
-    """The sub-folder with the certificate of a service, or of `executor/<group>`."""
-    return identity.replace("/", "-")
+    """The sub-folder with the certificate of a service, of `executor/<group>`, or of `external-worker/<type>`."""
+    # A type of workers can have dashes and dots; a group has no dot.
+    return identity.replace("/", "." if identity.startswith(f"{WORKER}/") else "-", 1)
 
 
 def identities(directory: Path) -> list[str]:
-    """Every identity whose certificate belongs into `directory`: SERVICES, and the groups of executors that have a folder."""
+    """Every identity whose certificate belongs into `directory`: SERVICES, and groups of executors and types of workers with a folder."""
     groups = sorted(path.parent.name.removeprefix("executor-") for path in directory.glob("executor-*/tls.crt"))
-    return [*SERVICES, *(f"executor/{group}" for group in groups if GROUP_NAME.fullmatch(group))]
+    types = sorted(path.parent.name.removeprefix(f"{WORKER}.") for path in directory.glob(f"{WORKER}.*/tls.crt"))
+    of_groups = (f"executor/{group}" for group in groups if GROUP_NAME.fullmatch(group))
+    return [*SERVICES, *of_groups, *(f"{WORKER}/{one}" for one in types)]
 
 
 def renew_due(directory: Path, *, trust_domain: str = TRUST_DOMAIN, now: datetime | None = None) -> list[str]:
@@ -154,6 +159,11 @@ def spiffe_id(service: str, trust_domain: str = TRUST_DOMAIN) -> str:
     return f"spiffe://{trust_domain}/{service}"
 
 
+def _dns_label(identity: str) -> str:
+    service, _, name = identity.partition("/")
+    return service if not name or service == WORKER else f"{name}.{service}"
+
+
 def _leaf(
     authority: x509.Certificate,
     service: str,
@@ -166,8 +176,7 @@ def _leaf(
     authority_id = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     names = [
         x509.UniformResourceIdentifier(spiffe_id(service, trust_domain)),
-        # executor/GROUP is GROUP.executor.
-        x509.DNSName(f"{'.'.join(reversed(service.split('/')))}.{trust_domain}"),
+        x509.DNSName(f"{_dns_label(service)}.{trust_domain}"),
     ]
     usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     return (

@@ -1,7 +1,8 @@
 """Who may call what: one table of callers per method, denied by default. Pure.
 
 Callers are service names out of the SPIFFE id of a certificate: `spiffe://<trust domain>/<service>`, of executors also
-`spiffe://<trust domain>/executor/<group>` (docs/executor-groups.md).
+`spiffe://<trust domain>/executor/<group>` (docs/executor-groups.md). An
+external worker may be restricted to one type of steps: `spiffe://<trust domain>/external-worker/<worker_type>`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ SHARED_BY = frozenset({COORDINATOR, EXECUTOR, LOG_ARCHIVER, ADMIN_WEB})
 """Whom it may stand for: the services of one installation. People and external workers have certificates of their own."""
 
 Rules = Mapping[str, frozenset[str]]
+# As `worker_type` of a step (toban_manifests.values.NAME).
+_WORKER_TYPE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 # admin-web calls for a person only: without one coordinators refuse it (person_rules.py), whatever this table has.
 _FOR_PEOPLE = frozenset({ADMIN_WEB, ADMIN_CLI})
@@ -108,7 +111,7 @@ METHOD_RULES: Rules = {
 
 
 def name_of(spiffe_ids: Sequence[str], trust_domain: str) -> str:
-    """What a certificate names: a service, `executor/<group>`, or `shared/<name>`.
+    """What a certificate names: a service, `executor/<group>`, `external-worker/<worker_type>` or `shared/<name>`.
 
     Raises PERMISSION_DENIED unless it has exactly one id, of our trust domain.
     """
@@ -119,7 +122,7 @@ def name_of(spiffe_ids: Sequence[str], trust_domain: str) -> str:
     if not spiffe_id.startswith(prefix):
         raise _denied(f"the client certificate's id {spiffe_id!r} is not of trust domain {trust_domain!r}")
     name = spiffe_id[len(prefix) :]
-    if name not in SERVICES and not is_shared(name) and not _is_group(name):
+    if service_of(name) not in SERVICES and not is_shared(name):
         raise _denied(f"the client certificate's id {spiffe_id!r} names no service of ours")
     return name
 
@@ -128,11 +131,6 @@ def _is_group(name: str) -> bool:
     """Whether this is `executor/<group>`. The default group has the certificate `executor`, and no second one."""
     first, slash, group = name.partition("/")
     return first == EXECUTOR and bool(slash) and group != DEFAULT_GROUP and GROUP_NAME.fullmatch(group) is not None
-
-
-def service_of(name: str) -> str:
-    """The service that a name of `name_of` stands for; a shared one is returned as it is."""
-    return EXECUTOR if _is_group(name) else name
 
 
 def group_of(name: str) -> str:
@@ -149,6 +147,20 @@ def is_shared(name: str) -> bool:
     """Whether this is `shared/<name>`, with a name of letters, digits, dots and dashes."""
     first, slash, rest = name.partition("/")
     return first == SHARED and bool(slash) and _NAME.fullmatch(rest) is not None
+
+
+def service_of(name: str) -> str:
+    """The service of a certificate's name: an executor is one whatever its group, an external worker whatever its type. Other names stay
+    as they are."""
+    if worker_type_of(name):
+        return EXTERNAL_WORKER
+    return EXECUTOR if _is_group(name) else name
+
+
+def worker_type_of(name: str) -> str:
+    """The one type of steps that a certificate is for; "" = it is not restricted to one."""
+    first, _, rest = name.partition("/")
+    return rest if first == EXTERNAL_WORKER and _WORKER_TYPE.fullmatch(rest) else ""
 
 
 def services_of(spiffe_ids: Sequence[str], trust_domain: str, *, shared: bool = False) -> frozenset[str]:

@@ -5,8 +5,9 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,31 @@ def api(tmp_path: Path) -> Iterator[FakeKubernetes]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture
+def variables(api: FakeKubernetes, tmp_path: Path) -> dict[str, str]:
+    """Those of an executor with this API."""
+    return {
+        "SCHEDULER_KUBERNETES_API": api.url,
+        "SCHEDULER_KUBERNETES_TOKEN_FILE": str(tmp_path / "api" / "token"),
+        "SCHEDULER_KUBERNETES_CA_FILE": str(tmp_path / "api" / "ca.crt"),
+        "SCHEDULER_KUBERNETES_NAMESPACES": "batch,other",
+        "SCHEDULER_KUBERNETES_IMAGES": "registry.example.com/team/*",
+        "SCHEDULER_KUBERNETES_SERVICE_ACCOUNTS": "report",
+        "SCHEDULER_KUBERNETES_MARGIN_SECONDS": "30",
+        "SCHEDULER_KUBERNETES_SETTLE_SECONDS": "2",
+    }
+
+
+@pytest.fixture
+async def opened(world_maker: Any, variables: dict[str, str]) -> AsyncIterator[Any]:
+    world = world_maker()
+    try:
+        await world.open(**variables)
+        yield world
+    finally:
+        await world.close()
 
 
 @pytest.fixture(scope="module")

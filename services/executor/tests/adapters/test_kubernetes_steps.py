@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +19,6 @@ from toban_testing.fake_kubernetes import FakeKubernetes
 SUCCEEDED, FAILED = common_pb2.OUTCOME_KIND_SUCCEEDED, common_pb2.OUTCOME_KIND_FAILED
 CANCELED, TIMED_OUT = common_pb2.OUTCOME_KIND_CANCELED, common_pb2.OUTCOME_KIND_TIMED_OUT
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture
-def variables(api: FakeKubernetes, tmp_path: Path) -> dict[str, str]:
-    """Those of an executor with this API."""
-    return {
-        "SCHEDULER_KUBERNETES_API": api.url,
-        "SCHEDULER_KUBERNETES_TOKEN_FILE": str(tmp_path / "api" / "token"),
-        "SCHEDULER_KUBERNETES_CA_FILE": str(tmp_path / "api" / "ca.crt"),
-        "SCHEDULER_KUBERNETES_NAMESPACES": "batch,other",
-        "SCHEDULER_KUBERNETES_IMAGES": "registry.example.com/team/*",
-        "SCHEDULER_KUBERNETES_SERVICE_ACCOUNTS": "report",
-        "SCHEDULER_KUBERNETES_MARGIN_SECONDS": "30",
-        "SCHEDULER_KUBERNETES_SETTLE_SECONDS": "2",
-    }
-
-
-@pytest.fixture
-async def opened(world_maker: Any, variables: dict[str, str]) -> AsyncIterator[Any]:
-    world = world_maker()
-    try:
-        await world.open(**variables)
-        yield world
-    finally:
-        await world.close()
 
 
 def step(*words: str, timeout_seconds: int = 0, cancelable: bool = True, **more: Any) -> Any:
@@ -210,91 +184,6 @@ async def test_a_timeout_ends_a_pod_that_ignores_sigterm(opened: Any, api: FakeK
     outcome, _ = await run(opened, 1, step("deaf", "wait", timeout_seconds=2), grace_seconds=0.5)
     assert outcome.kind == TIMED_OUT
     assert api.cluster.all("pods") == []
-
-
-async def test_a_lost_executor_leaves_a_job_that_ends_by_itself(
-    world_maker: Any, variables: dict[str, str], api: FakeKubernetes
-) -> None:
-    """While the lease holds its deadline moves; when the program is frozen at the end of the lease, it comes."""
-    world = world_maker(lease_ms=4000)
-    try:
-        await world.open(**variables | {"SCHEDULER_KUBERNETES_MARGIN_SECONDS": "10"})
-        await start(world, 1, step("say:begun", "wait"), on_lease_loss="freeze")
-        await shown(world, 1, "begun")
-        await world.until(lambda: api.calls("PATCH", "/jobs/toban-1-1-"), 30)
-        before = api.cluster.made[0]["spec"]["activeDeadlineSeconds"]
-        [found] = api.cluster.all("jobs")
-        assert found["spec"]["activeDeadlineSeconds"] > before
-        world.coordinator.granting = False
-        await world.until(lambda: "job frozen" in world.executor.log(), 30)
-        patched = len(api.calls("PATCH", "/jobs/"))
-        await world.until(lambda: api.cluster.all("pods") == [], 40)
-        [found] = api.cluster.all("jobs")
-        assert [one["reason"] for one in found["status"]["conditions"]] == ["DeadlineExceeded"]
-        assert len(api.calls("PATCH", "/jobs/")) == patched, "nothing is extended without a lease"
-    finally:
-        await world.close()
-
-
-async def test_a_killed_executor_deletes_its_jobs_when_it_starts_again(opened: Any, api: FakeKubernetes) -> None:
-    await start(opened, 1, step("say:begun", "wait"))
-    await shown(opened, 1, "begun")
-    opened.executor.kill_without_witness()
-    opened.executor.start()
-    await opened.granted(2)
-    assert api.cluster.all("pods") == [] == api.cluster.all("jobs"), "before it registers"
-    assert opened.coordinator.registered[-1].previous_verified_empty
-
-
-async def test_an_executor_does_not_register_before_old_pods_have_ended(opened: Any, api: FakeKubernetes) -> None:
-    """Its registration attests the end of the earlier incarnation, whose runs then start elsewhere. A Job of another executor goes on."""
-    await start(opened, 1, step("say:begun", "wait"))
-    await shown(opened, 1, "begun")
-    api.cluster.create(waiting_job("other", {OWNER: "toban", RUN: "7", TOKEN: str(EPOCH | 7), INCARNATION: "another"}))
-    api.cluster.set_node(down=True)
-    opened.executor.kill_without_witness()
-    looked = len(api.calls("GET", "/pods?labelSelector"))
-    opened.executor.start()
-    await opened.until(lambda: len(api.calls("GET", "/pods?labelSelector")) > looked + 4, 40)
-    assert len(opened.coordinator.registered) == 1 and len(api.cluster.all("pods")) == 2
-    api.cluster.set_node(down=False)
-    await opened.granted(2)
-    assert opened.coordinator.registered[-1].previous_verified_empty
-    assert [job["metadata"]["name"] for job in api.cluster.all("jobs")] == ["other"]
-
-
-async def test_old_pods_that_do_not_end_are_not_attested(
-    world_maker: Any, variables: dict[str, str], api: FakeKubernetes
-) -> None:
-    """Their runs go elsewhere when the lease has ended."""
-    world = world_maker()
-    try:
-        await world.open(**variables | {"SCHEDULER_KUBERNETES_MARGIN_SECONDS": "10"})
-        await start(world, 1, step("say:begun", "wait"))
-        await shown(world, 1, "begun")
-        api.cluster.set_node(down=True)
-        world.executor.kill_without_witness()
-        world.executor.start()
-        await world.granted(2)
-        assert not world.coordinator.registered[-1].previous_verified_empty
-        assert "pods of an earlier incarnation are not known to have ended" in world.executor.log()
-    finally:
-        await world.close()
-
-
-async def test_an_executor_that_waits_for_old_pods_can_be_stopped(opened: Any, api: FakeKubernetes) -> None:
-    """It has not registered yet, and would wait for the margin."""
-    await start(opened, 1, step("say:begun", "wait"))
-    await shown(opened, 1, "begun")
-    api.cluster.set_node(down=True)
-    opened.executor.kill_without_witness()
-    looked = len(api.calls("GET", "/pods?labelSelector"))
-    opened.executor.start()
-    await opened.until(lambda: len(api.calls("GET", "/pods?labelSelector")) > looked + 4, 40)
-    os.kill(opened.executor.pid, signal.SIGTERM)
-    await opened.until(lambda: "stop requested" in opened.executor.log(), 15)
-    await opened.until(lambda: "incarnation ended" in opened.executor.log(), 40)
-    assert len(opened.coordinator.registered) == 1
 
 
 async def test_a_repeated_attempt_waits_for_the_pods_of_an_earlier_one(opened: Any, api: FakeKubernetes) -> None:

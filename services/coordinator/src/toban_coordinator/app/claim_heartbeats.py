@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.app.claim_names import check_count, check_worker
+from toban_coordinator.app.claim_names import MAX_KEYS, check_count, check_worker
 from toban_coordinator.store import external_claims
 from toban_coordinator.store.external_claims import ClaimName, Extended
 from toban_domain.errors import ErrorCode, TobanError
@@ -15,7 +15,6 @@ from toban_runtime.group_commit import GroupCommit, GroupLimits
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 
-MAX_KEYS = 1000
 Names = Sequence[ClaimName]
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch, split_on_refusal
@@ -67,8 +68,7 @@ class Assign:
         self._fast_path = fast_path
         self._definitions = definitions
         self._sender = sender
-        self._limits = limits
-        self._refusals = refusals
+        self._limits, self._refusals = limits, refusals
         # Whose turn it is among tenants.
         self._turns = RoundRobin()
         self._one_scope = True
@@ -84,8 +84,7 @@ class Assign:
         # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
         self._batch = AdaptiveBatch(BATCH)
         self._aside = SetAside(clock=deps.clock)
-        self._turned_at = 0.0
-        self._pace = 0.0
+        self._turned_at, self._pace = 0.0, 0.0
 
     async def run_once(self) -> TurnOutcome:
         """One turn."""
@@ -109,17 +108,8 @@ class Assign:
         free = decide.free_slots(usable)
         batch, late = self._batch.size, settings["skip_late_runs_after_seconds"]
         await self._look_at_limits(due, specs, now)
-        plan = decide.plan(
-            due,
-            usable,
-            specs,
-            now=now,
-            late_seconds=late,
-            most=batch,
-            admission=self._admission,
-            groups=self._groups,
-            left_out=self._refusals.left_out(),
-        )
+        place = partial(decide.plan, admission=self._admission, groups=self._groups, left_out=self._refusals.left_out())
+        plan = place(due, usable, specs, now=now, late_seconds=late, most=batch)
         self._blocked |= plan.unplaced
         moves: list[Move] = [*plan.placed, *plan.offers, *plan.skips, *plan.defers]
         try:

@@ -51,14 +51,7 @@ def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
     """
     definitions, pending = DefinitionCache(), PendingWorkPoller(deps=deps)
     ended, refusals = EndedAttempts(clock=deps.clock), PlacementRefusals(clock=deps.clock)
-    answers = OrderResults(
-        pool=deps.pool,
-        term=deps.term,
-        server_time=deps.server_time,
-        definitions=definitions,
-        ended=ended,
-        refusals=refusals,
-    )
+    answers = _order_results(deps, definitions, ended, refusals)
     sender = OrderSender(orders=deps.orders, term=deps.term, answers=answers, clock=deps.clock, holds=deps.holds)
     fire = Fire(deps=deps, definitions=definitions, payloads=PayloadValidator())
     events = Events(deps=deps, definitions=definitions, payloads=PayloadValidator())
@@ -89,8 +82,6 @@ def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
     reap = Reap(deps=deps, definitions=definitions, answers=answers)
     reconcile = Reconcile(deps=deps, definitions=definitions, sender=sender, ended=ended)
     external = ExternalLocks(deps=deps, definitions=definitions, observer=observer)
-    audit = AuditChain(deps=deps)
-    cluster_metrics = ClusterMetrics(deps=deps, definitions=definitions)
     return [
         TermLoop("fire", fire.run_once, deps.tick, deps, idle_turn=pending.idle_turn(fire.idle_turn)),
         TermLoop("events", events.run_once, EVENTS_SECONDS, deps, idle_turn=pending.idle_turn(events.idle_turn)),
@@ -107,6 +98,28 @@ def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
         TermLoop("reap", reap.run_once, deps.tick, deps, idle_turn=pending.idle_turn(reap.idle_turn)),
         TermLoop("reconcile", reconcile.run_once, deps.tick, deps, idle_turn=pending.idle_turn(reconcile.idle_turn)),
         TermLoop("external", external.run_once, EXTERNAL_SECONDS, deps),
+        *_upkeep(deps, pending, definitions),
+    ]
+
+
+def _order_results(
+    deps: LoopDeps, definitions: DefinitionCache, ended: EndedAttempts, refusals: PlacementRefusals
+) -> OrderResults:
+    """What answers of executors lead to."""
+    return OrderResults(
+        pool=deps.pool,
+        term=deps.term,
+        server_time=deps.server_time,
+        definitions=definitions,
+        ended=ended,
+        refusals=refusals,
+    )
+
+
+def _upkeep(deps: LoopDeps, pending: PendingWorkPoller, definitions: DefinitionCache) -> list[TermLoop]:
+    """Loops notices, prune, audit and cluster_metrics, which move no run."""
+    audit, cluster_metrics = AuditChain(deps=deps), ClusterMetrics(deps=deps, definitions=definitions)
+    return [
         TermLoop("notices", Notices(deps=deps).run_once, NOTICES_SECONDS, deps),
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
         TermLoop("audit", audit.run_once, AUDIT_SECONDS, deps, idle_turn=pending.idle_turn(audit.idle_turn)),

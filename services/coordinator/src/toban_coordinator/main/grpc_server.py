@@ -12,6 +12,7 @@ from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.change_runs import ChangeRuns
 from toban_coordinator.app.claim_ends import ClaimEnds
 from toban_coordinator.app.claim_heartbeats import ClaimHeartbeats
+from toban_coordinator.app.claim_names import ClaimTypes
 from toban_coordinator.app.continuations import Continuations
 from toban_coordinator.app.credentials import Credentials
 from toban_coordinator.app.declare_lost import DeclareLost
@@ -173,6 +174,7 @@ def _external_work(parts: Coordinator) -> ExternalWorkDeps:
         claims=parts.claims,
         heartbeats=ClaimHeartbeats(pool=parts.connections.grant_pool),
         ends=ClaimEnds(pool=pool, now=parts.server_time.now),
+        types=ClaimTypes(pool=pool),
     )
 
 

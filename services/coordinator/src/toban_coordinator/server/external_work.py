@@ -7,6 +7,7 @@ from typing import Any
 
 from toban_coordinator.app.claim_ends import ClaimEnds, EndOfStep
 from toban_coordinator.app.claim_heartbeats import ClaimHeartbeats
+from toban_coordinator.app.claim_names import ClaimTypes, check_claim
 from toban_coordinator.app.external_claims import ClaimedStep, ExternalClaims
 from toban_coordinator.decide.external import Answer
 from toban_domain.errors import ErrorCode, TobanError
@@ -14,7 +15,9 @@ from toban_domain.outcome import OutcomeKind
 from toban_fencing.executor_lease import HOLD_MARGIN
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import ExternalWorkServicer
+from toban_transport.authz import worker_type_of
 from toban_transport.convert import key_from_pb, key_to_pb
+from toban_transport.call_context import peer_name
 
 # What is left of a call's deadline when it stops to wait, for the claim and the answer, seconds.
 ANSWER_SECONDS = 1.0
@@ -28,40 +31,46 @@ class ExternalWorkDeps:
     claims: ExternalClaims
     heartbeats: ClaimHeartbeats
     ends: ClaimEnds
+    types: ClaimTypes
 
 
 class ExternalWork(ExternalWorkServicer):
-    """Any coordinator answers every call."""
+    """Any coordinator answers every call. A certificate that is for one worker type may do nothing with steps of another one."""
 
     def __init__(self, *, deps: ExternalWorkDeps) -> None:
         self._deps = deps
 
     async def Claim(self, request: pb.ClaimRequest, context: Context) -> pb.ClaimResponse:
         """Steps of a type, as soon as there are some."""
+        check_claim(request.worker_type, only=_only(context))
         left = context.time_remaining()
         wait = request.wait_seconds if left is None else min(request.wait_seconds, max(0.0, left - ANSWER_SECONDS))
         claims = self._deps.claims
         steps = await claims.claim(request.worker, request.worker_type, limit=request.limit, wait_seconds=wait)
         return pb.ClaimResponse(steps=[_step_to_pb(step) for step in steps])
 
-    async def Heartbeat(self, request: pb.ExternalHeartbeatRequest, _context: Context) -> pb.ExternalHeartbeatResponse:
+    async def Heartbeat(self, request: pb.ExternalHeartbeatRequest, context: Context) -> pb.ExternalHeartbeatResponse:
         """Extend claims."""
-        answer = await self._deps.heartbeats.extend(request.worker, [key_from_pb(key) for key in request.keys])
+        keys = [key_from_pb(key) for key in request.keys]
+        await self._deps.types.check(keys, only=_only(context))
+        answer = await self._deps.heartbeats.extend(request.worker, keys)
         return pb.ExternalHeartbeatResponse(lost=map(key_to_pb, answer.lost), cancel=map(key_to_pb, answer.cancel))
 
-    async def UpdateProgress(self, request: pb.UpdateProgressRequest, _context: Context) -> pb.UpdateProgressResponse:
+    async def UpdateProgress(self, request: pb.UpdateProgressRequest, context: Context) -> pb.UpdateProgressResponse:
         """Show how far a step is."""
+        await self._deps.types.check([key_from_pb(request.key)], only=_only(context))
         canceled = await self._deps.heartbeats.progress(
             request.worker, key_from_pb(request.key), percentage=request.percentage, summary=request.summary
         )
         return pb.UpdateProgressResponse(cancel_requested=canceled)
 
-    async def Complete(self, request: pb.CompleteRequest, _context: Context) -> pb.CompleteResponse:
+    async def Complete(self, request: pb.CompleteRequest, context: Context) -> pb.CompleteResponse:
         """Steps are done."""
         ends = [
             EndOfStep(key=key_from_pb(step.key), kind=OutcomeKind.SUCCEEDED, result_json=step.result_json)
             for step in request.steps
         ]
+        await self._deps.types.check([end.key for end in ends], only=_only(context))
         answers = await self._deps.ends.end(request.worker, ends)
         return pb.CompleteResponse(
             answers=[
@@ -70,26 +79,32 @@ class ExternalWork(ExternalWorkServicer):
             ]
         )
 
-    async def Fail(self, request: pb.FailRequest, _context: Context) -> pb.FailResponse:
+    async def Fail(self, request: pb.FailRequest, context: Context) -> pb.FailResponse:
         """A step has failed."""
         end = EndOfStep(
             key=key_from_pb(request.key), kind=OutcomeKind.FAILED, error=request.error, retryable=request.retryable
         )
-        return pb.FailResponse(result=await self._end(request.worker, end))
+        return pb.FailResponse(result=await self._end(request.worker, end, context))
 
     async def AcknowledgeCancel(
-        self, request: pb.AcknowledgeCancelRequest, _context: Context
+        self, request: pb.AcknowledgeCancelRequest, context: Context
     ) -> pb.AcknowledgeCancelResponse:
         """A worker has stopped working on a canceled step."""
         end = EndOfStep(key=key_from_pb(request.key), kind=OutcomeKind.CANCELED, error="canceled")
-        return pb.AcknowledgeCancelResponse(result=await self._end(request.worker, end))
+        return pb.AcknowledgeCancelResponse(result=await self._end(request.worker, end, context))
 
-    async def _end(self, worker: str, end: EndOfStep) -> str:
+    async def _end(self, worker: str, end: EndOfStep, context: Context) -> str:
         """The result of one end. Raises what it is refused with."""
+        await self._deps.types.check([end.key], only=_only(context))
         answer: Answer = (await self._deps.ends.end(worker, [end]))[0]
         if not answer.result:
             raise TobanError(ErrorCode(answer.code), answer.message)
         return answer.result
+
+
+def _only(context: Context) -> str:
+    """The one worker type of the caller; "" = any."""
+    return worker_type_of(peer_name(context))
 
 
 def _step_to_pb(step: ClaimedStep) -> pb.ClaimedStep:

@@ -15,7 +15,7 @@ from toban_domain.access import Action, Person, Target, Verdict, is_narrowed, is
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.context import Caller
 from toban_store.pool import Pool
-from toban_transport.authz import ADMIN_CLI, EXTERNAL_WORKER
+from toban_transport.authz import ADMIN_CLI, EXTERNAL_WORKER, service_of
 from toban_transport.person_rules import CREDENTIAL, PERSON_RULES, About, PersonRule
 from toban_transport.server_middleware import Admission
 
@@ -163,7 +163,7 @@ class PeopleCheck:
             return None
         secret = given.get(CREDENTIAL, "")
         if not secret:
-            if caller.service in (ADMIN_CLI, EXTERNAL_WORKER):
+            if service_of(caller.service) in (ADMIN_CLI, EXTERNAL_WORKER):
                 return None
             message = f"{caller.service} may call this for a person only; sign in"
             raise TobanError(ErrorCode.UNAUTHENTICATED, message, detail={"sign_in": True})

@@ -172,6 +172,16 @@ async def lock_unclaimed(t: Tx, runs: Collection[int]) -> list[LiveRun]:
     return [_live_run(row) for row in rows]
 
 
+async def of_other_types(t: Tx, keys: Sequence[AttemptKey], worker_type: str) -> list[int]:
+    """Runs whose offer or claim with one of these tokens is for workers of another type."""
+    parameters = {
+        "ids": array_literals.numbers(key.run_id for key in keys),
+        "tokens": array_literals.numbers(key.token for key in keys),
+        "only": worker_type,
+    }
+    return [row["id"] for row in await t.fetch_all(_sql.of_other_types, parameters)]
+
+
 async def of_run(t: Tx, run_id: int) -> Row | None:
     """The offer or claim of a live run, for people; None when it has none."""
     return await t.fetch_one(_sql.of_run, {"id": run_id})

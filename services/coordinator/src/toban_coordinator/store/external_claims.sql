@@ -161,6 +161,14 @@ SELECT {{run_to_decide}}
  ORDER BY r.id
    FOR UPDATE
 
+-- name: of_other_types
+-- Runs whose offer or claim with a token is for workers of another type.
+SELECT r.id
+  FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS i(id, token)
+  JOIN scheduler.runs_live r ON r.id = i.id AND r.token = i.token
+ WHERE r.worker_type IS DISTINCT FROM %(only)s::text
+ ORDER BY r.id
+
 -- name: of_run
 -- The offer or claim of a live run.
 SELECT r.worker_type, r.locked_by AS worker, r.claimed_at, r.locked_until, r.dispatched_at AS offered_at, r.cancel_until, r.state::text AS state,

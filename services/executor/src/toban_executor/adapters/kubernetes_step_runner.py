@@ -227,11 +227,10 @@ class Runner:
         except ApiError as error:
             self._events.put(_Failed(self._refusal("list", kind, error)))
 
-    def _explained(self, kind: str, error: Exception) -> str:
+    def _explained(self, kind: str, error: Any) -> str:
         """A refused list ends no pod: the step goes on, and its Job too, whose deadline is extended where that is permitted."""
-        if isinstance(error, ApiError) and not error.is_transient:
-            return f"{self._refusal('list', kind, error)}; the step goes on"
-        return str(error)
+        refused = isinstance(error, ApiError) and not error.is_transient
+        return f"{self._refusal('list', kind, error)}; the step goes on" if refused else str(error)
 
     def _poll(self, kind: str, told: list[str], error: ApiError) -> None:
         if not told:

@@ -146,12 +146,7 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
         use_cases=_use_cases(config, prepared, outside, attempts, collector, make),
         loops=Loops(
             always=[collect, ship, quarantine, *_care(own, attempts, health, clock)],
-            leased=[
-                reports,
-                heartbeats,
-                *_remote_loops(own, config.kubernetes_settle_seconds, reporter, clock),
-                *_lease_loops(gateway, attempts, clock),
-            ],
+            leased=[reports, heartbeats, *_remote_loops(own, reporter, clock), *_lease_loops(gateway, attempts, clock)],
             settings=settings,
             heartbeat=heartbeat,
             wake_heartbeat=heartbeats.wake,
@@ -182,11 +177,12 @@ def _lease_loops(gateway: CoordinatorClient, attempts: AttemptManager, clock: Cl
     ]
 
 
-def _remote_loops(own: OwnSteps, settle: float, reporter: OutcomeReporter, clock: Clock) -> list[Loop]:
+def _remote_loops(own: OwnSteps, reporter: OutcomeReporter, clock: Clock) -> list[Loop]:
     """What holds outcomes until the pods of their attempts have ended."""
     if own.kubernetes is None:
         return []
     loop = Loop("remote_ends", lambda: ends.run_once(), 1.0, clock)
+    settle = own.config.kubernetes_settle_seconds
     ends = RemoteEnds(cluster=own.kubernetes, settle=settle, release=reporter.release, wake=loop.wake, clock=clock)
     reporter.hold, reporter.holds_inherited = ends.hold, own.leftovers
     return [loop]
