@@ -133,7 +133,9 @@ def test_variables_of_a_definition(
     rules = ProgramRules(
         allowed=AllowList() if file is None else parse_allow_list(file), resolve=lambda name: (name, name)
     )
-    order = StartOrder(key=AttemptKey(1, 1), steps=(StepOrder(type="command", argv=("tar",)),), env=env, secrets=secrets)
+    order = StartOrder(
+        key=AttemptKey(1, 1), steps=(StepOrder(type="command", argv=("tar",)),), env=env, secrets=secrets
+    )
     unfit = rules.unfit(order)
     assert (words and words in unfit.message and unfit.refusal == "PROGRAM_NOT_ALLOWED") if unfit else words == ""
     # A program of the executor itself gets none of them.
