@@ -380,3 +380,16 @@ def test_no_document_is_left_out_silently(kind: Any) -> None:
 def test_the_remedy_names_no_value_that_this_version_refuses(body: Any, choices: str) -> None:
     [(_, message)] = problems(body)
     assert message.endswith(f"is ''; use one of {choices}")
+
+
+@pytest.mark.parametrize("bad", ["\ud800", "a\udfffb", "a\0b"])
+def test_texts_that_cannot_be_stored_are_refused_here(bad: str) -> None:
+    bodies = {
+        "metadata.description": {**job(), "metadata": {"name": "x", "description": bad}},
+        "spec.steps[0].argv[1]": job(steps=[{"argv": ["echo", bad]}]),
+        "spec.env.A": job(env={"A": bad}),
+        "spec.working_dir": job(working_dir=f"/{bad}"),
+    }
+    for path, body in bodies.items():
+        [(found, line)] = problems(body)
+        assert found == path and "lone surrogate" in line, line

@@ -74,6 +74,18 @@ def test_secrets_never_appear(fmt: str) -> None:
     assert out.getvalue().count(MASK) >= 3 * len(named)
 
 
+@pytest.mark.parametrize(
+    "text", ["the Secret of that service (x)", "no password for user ada", "an API key that ended"]
+)
+def test_sentences_about_secrets_keep_their_words(text: str) -> None:
+    assert mask_text(text) == text
+
+
+@pytest.mark.parametrize("text", ["Authorization: Bearer {}", "bearer: {}", "api_key={}", "PASSWORD: {}, x"])
+def test_values_in_text_are_masked(text: str) -> None:
+    assert mask_text(text.format(CANARY)) == text.format(MASK)
+
+
 def test_a_traceback_is_kept() -> None:
     out, log = lines("json")
     try:

@@ -131,6 +131,9 @@ def test_start_is_a_slot_and_end_is_not() -> None:
         ({"cron": "0 3 * * *", "fold": "third"}, "fold", "first, second, both"),
         ({"interval_seconds": 5, "start": "tomorrow"}, "start", "not an ISO time"),
         ({"interval_seconds": 5, "start": "2026-01-01T00:00:00"}, "start", "has no offset"),
+        ({"interval_seconds": 5, "start": "0001-01-01T00:00:00+14:00"}, "start", "is in the year 1; use 1970 to 2199"),
+        ({"interval_seconds": 5, "start": "9999-12-31T23:59:59-14:00"}, "start", "is in the year 9999"),
+        ({"cron": "@yearly", "end": "9999-12-31T00:00:00Z"}, "end", "or leave end out"),
         (
             {"interval_seconds": 5, "start": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"},
             "end",

@@ -16,10 +16,18 @@ from toban_manifests.read import Document
 _SUFFIXES = (".yaml", ".yml")
 # Of one file.
 MAX_BYTES = 1024 * 1024
+# Of one document, those counted again that an alias stands for: a few hundred bytes of aliases of aliases stand for billions.
+MAX_VALUES = 100_000
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe types, but times stay text and a key given twice is an error."""
+    """YAML's safe types, but times stay text, a key given twice is an error, and aliases are bounded by what they stand for."""
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        if _values(node, {}) > MAX_VALUES:
+            text = f"the document has more than {MAX_VALUES} values once its aliases are written out; use fewer aliases (*), or split it"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+        return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -38,6 +46,16 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+def _values(node: yaml.Node, counted: dict[yaml.Node, int]) -> int:
+    """How many values a document has once each alias is replaced by what it stands for; one in itself counts as none there."""
+    if node not in counted:
+        counted[node] = 0
+        below = node.value if isinstance(node, yaml.CollectionNode) else ()
+        parts = [one for part in below for one in (part if isinstance(part, tuple) else (part,))]
+        counted[node] = 1 + sum(_values(one, counted) for one in parts)
+    return counted[node]
 
 
 def read_documents(names: Sequence[str]) -> list[Document]:

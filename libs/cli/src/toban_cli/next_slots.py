@@ -14,7 +14,7 @@ NamedSlots = list[tuple[str, Any]]
 def read_after(text: str, now: datetime) -> datetime | None:
     """The time of --after in UTC; None (= now) when it is not given. Raises INVALID_ARGUMENT."""
     from toban_cli.times import FORMS_AHEAD, read_time_bound
-    from toban_schedule.annotated_slots import YEARS
+    from toban_schedule.rule import YEARS
 
     if not text:
         return None

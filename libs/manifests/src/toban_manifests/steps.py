@@ -33,7 +33,7 @@ from toban_manifests.python_steps import (
     PythonPath,
 )
 from toban_manifests.section import Reading, Section, key, problem, problems_of, raise_problems
-from toban_manifests.values import DAY, Folder, Name, Text, is_storable
+from toban_manifests.values import DAY, UNSTORABLE, Folder, Name, Text, is_storable
 
 MAX_STEPS = 50
 _NEEDS = {
@@ -95,12 +95,14 @@ def _read_argv(value: Any, info: ValidationInfo[Reading]) -> tuple[str, ...]:
         raise problem("must be a list with at least the program", _ARGV_HINT)
     raise_problems(
         problem(
-            "must be text that is not empty" if isinstance(word, str) else f"must be text, is {kind_of(word)}",
+            "must be text that is not empty, without a NUL character or a lone surrogate"
+            if isinstance(word, str)
+            else f"must be text, is {kind_of(word)}",
             f'put it into quotes: "{word}"' if isinstance(word, int | float) else "",
             below=f"[{index}]",
         )
         for index, word in enumerate(value)
-        if not isinstance(word, str) or "\0" in word or (index == 0 and not word.strip())
+        if not isinstance(word, str) or UNSTORABLE.search(word) or (index == 0 and not word.strip())
     )
     reason = shell_reason(value)
     if reason and not info.context.allow_shell:

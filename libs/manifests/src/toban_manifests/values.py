@@ -24,14 +24,17 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MAX_TEXT = 4096
 
 
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
 def is_storable(text: str) -> bool:
-    """False for a text that is too long or holds a NUL character."""
-    return len(text) <= _MAX_TEXT and "\0" not in text
+    """False for a text that is too long, or has a NUL character or half a character (a lone surrogate), which PostgreSQL cannot store."""
+    return len(text) <= _MAX_TEXT and UNSTORABLE.search(text) is None
 
 
 def _check_text(value: str) -> str:
     if not is_storable(value):
-        raise problem("is too long or has a NUL character", f"use at most {_MAX_TEXT} characters")
+        raise problem("is too long, or has a NUL character or a lone surrogate", f"use at most {_MAX_TEXT} characters")
     return value
 
 
@@ -66,7 +69,7 @@ def _text_problems(value: Mapping[Any, Any], names: re.Pattern[str], what: str) 
             yield problem(f"must be text, is {kind_of(item)}", hint, below=f".{name}")
         elif not is_storable(item):
             hint = f"use at most {_MAX_TEXT} characters"
-            yield problem("is too long or has a NUL character", hint, below=f".{name}")
+            yield problem("is too long, or has a NUL character or a lone surrogate", hint, below=f".{name}")
 
 
 def _check_labels(value: Any) -> Any:

@@ -13,7 +13,8 @@ SECRET_KEY = re.compile(
 SECRET_EXACT = frozenset({"key", "pwd", "pass", "bearer", "signature"})
 URL_CREDENTIALS = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.\-]*://)[^\s/@'\"]*@")
 ASSIGNED = re.compile(
-    r"(?i)\b(password|passwd|secret|token_value|api_?key|bearer)(\s*[=:]\s*|\s+)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)"
+    # After these words a value needs a sign, since they stand in sentences too; after `Bearer` HTTP has a blank.
+    r"(?i)\b(password|passwd|secret|token_value|api_?key|bearer)(\s*[=:]\s*|(?<=bearer)\s+)(\"[^\"]*\"|'[^']*'|[^\s,;&]+)"
 )
 MAX_DEPTH = 6
 

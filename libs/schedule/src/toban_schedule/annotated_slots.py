@@ -12,9 +12,6 @@ from itertools import islice
 from toban_schedule.localtime import Images
 from toban_schedule.rule import TICK, At, Rule
 
-# Years in which slots may be asked for; beyond them dates overflow.
-YEARS = range(1970, 2200)
-
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedSlot:

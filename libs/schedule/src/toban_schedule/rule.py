@@ -50,6 +50,10 @@ def _weekday(text: str, day: str) -> int:
     return found[0]
 
 
+YEARS = range(1970, 2200)
+"""In which schedules begin and end, and slots may be asked for; far beyond them dates overflow."""
+
+
 def parse_bound(field: str, text: str) -> datetime | None:
     """The instant (UTC) of an ISO time with an offset; None for ""."""
     if not text:
@@ -60,6 +64,9 @@ def parse_bound(field: str, text: str) -> datetime | None:
         raise ScheduleError(field, f"{text!r} is not an ISO time", "write 2026-12-31T18:00:00Z") from None
     if bound.tzinfo is None:
         raise ScheduleError(field, f"{text!r} has no offset", "add Z for UTC, or +01:00")
+    if bound.year not in YEARS:
+        years = f"{YEARS.start} to {YEARS.stop - 1}"
+        raise ScheduleError(field, f"{text!r} is in the year {bound.year}", f"use {years}, or leave {field} out")
     return bound.astimezone(UTC)
 
 

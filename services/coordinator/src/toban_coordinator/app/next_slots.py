@@ -6,7 +6,7 @@ from datetime import datetime
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.schedule import ScheduleSpec
-from toban_schedule.annotated_slots import YEARS
+from toban_schedule.rule import YEARS
 
 DEFAULT_COUNT = 5
 MAX_COUNT = 1000
