@@ -101,7 +101,7 @@ class OidcSignIn:
         rules, _ = self._configured()
         if issuer not in ("", rules.issuer):
             message = (
-                f"the coordinators use the issuer {rules.issuer}, and a link to another one signs nobody in; leave --issuer out, "
+                f"the coordinators use the issuer {rules.issuer}, and a link to another one has no effect; leave --issuer out, "
                 "or change SCHEDULER_OIDC_ISSUER first"
             )
             raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
@@ -162,7 +162,7 @@ class OidcSignIn:
             raise
 
     async def _count(self, key: str) -> None:
-        """After the check, unlike a password: nobody guesses a signature, and people of one address sign in side by side."""
+        """After the check, unlike a password: a signature cannot be guessed, and people of one address sign in side by side."""
         with suppress(TobanError):
             await count_failure(self.pool, [key])
 

@@ -16,8 +16,8 @@ from toban_fencing.executor_lease import HOLD_MARGIN
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import ExternalWorkServicer
 from toban_transport.authz import worker_type_of
-from toban_transport.convert import key_from_pb, key_to_pb
 from toban_transport.call_context import peer_name
+from toban_transport.convert import key_from_pb, key_to_pb
 
 # What is left of a call's deadline when it stops to wait, for the claim and the answer, seconds.
 ANSWER_SECONDS = 1.0
