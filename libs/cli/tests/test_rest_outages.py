@@ -13,7 +13,7 @@ import pytest
 
 from toban_cli.rest import attend, retry
 from toban_cli.rest.client import RestClient
-from toban_cli.rest.retry import Patience, retry_after
+from toban_cli.rest.retry import RetryBudget, retry_after
 from toban_cli.rest.site import Site
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -266,7 +266,7 @@ def test_a_command_that_waits_for_nothing_does_not_wait(site: Any, toban: Toban,
 def test_a_change_is_never_sent_twice(site: Any, waits: list[float]) -> None:
     site.answers = [refusal(503, "UNAVAILABLE", **{"Retry-After": "1"})]
     client = RestClient(Site(url=f"http://127.0.0.1:{site.server_port}", token=TOKEN))
-    client.be_patient()
+    client.wait_for_site()
     with pytest.raises(TobanError, match="not now") as caught:
         client.control("CancelRun", pb.CancelRunRequest(id=5))
     client.close()
@@ -290,12 +290,12 @@ def test_when_to_ask_again(headers: dict[str, str], seconds: float | None) -> No
     assert retry_after(headers) == seconds
 
 
-def test_patience_ends() -> None:
+def test_a_retry_budget_ends() -> None:
     waits: list[float] = []
-    patience = Patience(seconds=10, for_outage=True, sleep=waits.append)
-    assert patience.await_turn(429, {"retry-after": "6"}) and not patience.await_turn(429, {"retry-after": "6"})
-    assert not patience.await_turn(200, {"retry-after": "1"})
-    while patience.await_site():
+    budget = RetryBudget(seconds=10, for_outage=True, sleep=waits.append)
+    assert budget.await_turn(429, {"retry-after": "6"}) and not budget.await_turn(429, {"retry-after": "6"})
+    assert not budget.await_turn(200, {"retry-after": "1"})
+    while budget.await_site():
         pass
     assert 8 < sum(waits) <= 10 and waits[1:4] == [0.1, 0.2, 0.4]
-    assert not Patience(sleep=waits.append).await_site() and not Patience(sleep=waits.append).await_turn(503, {})
+    assert not RetryBudget(sleep=waits.append).await_site() and not RetryBudget(sleep=waits.append).await_turn(503, {})

@@ -153,7 +153,7 @@ class Client:
             lambda channel: getattr(_log_stubs().LogArchiveStub(channel), method), request, timeout=STREAM_SECONDS
         )
 
-    def be_patient(self) -> None:
+    def wait_for_site(self) -> None:
         """Nothing to change: calls of the coordinators try each address, and `attend` waits for them."""
 
     def attend(self, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
@@ -169,17 +169,17 @@ class Client:
 
 
 @contextmanager
-def connect(*, patient: bool = False) -> Iterator[Client]:
+def connect(*, waits: bool = False) -> Iterator[Client]:
     """A client from the environment, over REST where that names a site; connects at the first call.
 
-    A `patient` one is for a command that waits for a run: a site that is away or has no room for a while does not end it.
+    A `waits` one is for a command that waits for a run: a site that is away or has no room for a while does not end it.
     """
     from toban_cli.rest.site import read_site
 
     site = read_site(os.environ)
     client = _direct() if site is None else _over_rest(site)
-    if patient:
-        client.be_patient()
+    if waits:
+        client.wait_for_site()
     try:
         yield client
     finally:

@@ -167,7 +167,7 @@ def _rerun_one(request: Any, payload: str, params: list[str], output: Format, *,
     request.payload_json = canonical_json(build_payload(payload, params))
     # With a key of our own at least: the call may be sent again to another coordinator.
     request.idempotency_key = request.idempotency_key or f"cli-{IdSource().uuid()}"
-    with connect(patient=wait or follow) as client:
+    with connect(waits=wait or follow) as client:
         started = client.control("RerunRun", request)
         result = f"repeats run {request.id}" if started.created else "exists already for this key"
         if not (wait or follow):

@@ -107,7 +107,7 @@ def start(
     request, result = _start_request(job, param or [], payload, at, timezone, idempotency_key)
     request.scope, _, request.scope_id = scope.partition(":")
     request.ignore_limits = ignore_limits
-    with connect(patient=wait or follow) as client:
+    with connect(waits=wait or follow) as client:
         started = client.control("StartRuns", StartRunsRequest(runs=[request], reason=reason)).runs[0]
         result = result if started.created else "exists already for this key"
         if not (wait or follow):

@@ -40,7 +40,7 @@ _LATE_SECONDS = 20.0
 def attend(client: RestClient, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
     """As `toban_cli.follow.attend`. Raises KeyboardInterrupt when the reader of the output leaves before the run ends."""
     shown = _Shown(client, run_id, query, printer or LinePrinter()) if show_log else None
-    client.be_patient()
+    client.wait_for_site()
     late, complaint = 0.0, ""
     while True:
         pause, before, complaint = PAUSE_SECONDS, complaint, ""

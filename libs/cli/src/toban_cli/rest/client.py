@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 from toban_cli.proto_json import from_plain, given
 from toban_cli.rest.http import API, Http
 from toban_cli.rest.problems import name_sources, read_json
-from toban_cli.rest.retry import OUTAGE_SECONDS, Patience
+from toban_cli.rest.retry import OUTAGE_SECONDS, RetryBudget
 from toban_cli.rest.routes import Route, route_for
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import tracing
@@ -44,9 +44,9 @@ class RestClient:
         self.can_describe = direct is not None
         """`describe_log` is at hand."""
 
-    def be_patient(self) -> None:
+    def wait_for_site(self) -> None:
         """From now on requests wait for a site that is away or has no room, as a command that waits for a run does."""
-        self.http.patience = lambda: Patience(seconds=OUTAGE_SECONDS, for_outage=True)
+        self.http.retry_budget = lambda: RetryBudget(seconds=OUTAGE_SECONDS, for_outage=True)
 
     def read(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
         """A call to JobReader."""

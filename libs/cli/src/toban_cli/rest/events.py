@@ -27,13 +27,13 @@ class ServerEvent:
 
 
 def server_events(
-    client: RestClient, path: str, query: Pairs | None = None, *, patient: bool = False
+    client: RestClient, path: str, query: Pairs | None = None, *, waits: bool = False
 ) -> Iterator[ServerEvent]:
-    """The events of a stream until the site ends it; its last one tells whether it was complete. A `patient` reader waits for it to begin.
+    """The events of a stream until the site ends it; its last one tells whether it was complete. A `waits` reader waits for it to begin.
 
     Raises what the answer is an error of, and UNAVAILABLE when it breaks.
     """
-    reply, lines = client.http.stream(f"{API}{path}", query=query, timeout=SILENCE_SECONDS, patient=patient)
+    reply, lines = client.http.stream(f"{API}{path}", query=query, timeout=SILENCE_SECONDS, waits=waits)
     if reply.status != 200 or reply.kind != "text/event-stream":
         read_json(reply, client.site)
         raise TobanError(ErrorCode.CONFIG_INVALID, f"{client.site.url} answered without a stream; check the address")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from toban_cli.cluster_config import is_token
-from toban_cli.rest.retry import Patience
+from toban_cli.rest.retry import RetryBudget
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
 
@@ -49,7 +49,7 @@ class Reply:
 
 
 class Http:
-    """Not safe for threads. `patience` makes the patience of a request; a caller that waits for something gives more."""
+    """Not safe for threads. `retry_budget` makes the budget of a request; a caller that waits for a run gives more."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -57,7 +57,7 @@ class Http:
         self._host, self._port, self._base = parts.hostname or "", parts.port, parts.path
         self._tls = _tls(site) if parts.scheme == "https" else None
         self._kept: http.client.HTTPConnection | None = None
-        self.patience: Callable[[], Patience] = Patience
+        self.retry_budget: Callable[[], RetryBudget] = RetryBudget
         self.headers = {"User-Agent": f"toban/{VERSION}", "Accept": "application/json"}
         if site.token:
             if not is_token(site.token):
@@ -78,7 +78,7 @@ class Http:
     ) -> Reply:
         """The answer, whatever its status. `path` is below the site; `timeout` bounds each wait, seconds.
 
-        A `repeatable` request whose connection breaks is sent once more, and again within the patience. Raises UNAVAILABLE,
+        A `repeatable` request whose connection breaks is sent once more, and again within its retry budget. Raises UNAVAILABLE,
         DEADLINE_EXCEEDED, and CONFIG_INVALID for a certificate that is not trusted.
         """
         target = self._target(path, query)
@@ -90,11 +90,11 @@ class Http:
         return self._repeated(lambda: self._exchange(method, target, body, sent, timeout), timeout)
 
     def stream(
-        self, path: str, *, query: Pairs | None = None, timeout: float, patient: bool = False
+        self, path: str, *, query: Pairs | None = None, timeout: float, waits: bool = False
     ) -> tuple[Reply, Iterator[bytes]]:
         """The head of an answer, and its lines as they come, over a connection of its own. `body` has the answer to an error.
 
-        `timeout` is the longest silence, seconds. A `patient` reader waits as `send` does until the stream begins. Reading raises what
+        `timeout` is the longest silence, seconds. A `waits` reader waits as `send` does until the stream begins. Reading raises what
         `send` raises, also when the answer ends before its end.
         """
         target, opened = self._target(path, query), _Opened()
@@ -113,7 +113,7 @@ class Http:
                 opened.connection.close()
             return reply
 
-        reply = self._repeated(open_stream, timeout) if patient else self._once(open_stream, timeout)
+        reply = self._repeated(open_stream, timeout) if waits else self._once(open_stream, timeout)
         return reply, self._lines(opened, timeout) if reply.status == http.client.OK else iter(())
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class Http:
 
     def _repeated(self, exchange: Callable[[], Reply], timeout: float) -> Reply:
         """The answer to a request that may be sent again."""
-        patience, again_at_once = self.patience(), True
+        budget, again_at_once = self.retry_budget(), True
         while True:
             try:
                 reply = exchange()
@@ -142,10 +142,10 @@ class Http:
                     continue
                 failure = self._failure(error, timeout)
                 lost = timeout if isinstance(error, TimeoutError) else 0.0
-                if failure.code is ErrorCode.CONFIG_INVALID or not patience.await_site(lost):
+                if failure.code is ErrorCode.CONFIG_INVALID or not budget.await_site(lost):
                     raise failure from None
                 continue
-            if not patience.await_turn(reply.status, reply.headers):
+            if not budget.await_turn(reply.status, reply.headers):
                 return reply
 
     def _lines(self, opened: _Opened, timeout: float) -> Iterator[bytes]:

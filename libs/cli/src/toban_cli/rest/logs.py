@@ -39,9 +39,9 @@ def read_lines(client: RestClient, request: Any) -> Iterator[Any]:
     """
     if request.follow or request.after.token:
         # What has begun goes on after a restart of the site.
-        client.be_patient()
+        client.wait_for_site()
     if request.follow:
-        yield from follow_lines(client, request, lambda _: None, patient=True)
+        yield from follow_lines(client, request, lambda _: None, waits=True)
         return
     places = list(_places(client, request))
     if request.tail and len(places) > 1:
@@ -57,7 +57,7 @@ def read_lines(client: RestClient, request: Any) -> Iterator[Any]:
 
 
 def follow_lines(
-    client: RestClient, request: Any, on_outage: Callable[[str], None], *, patient: bool = False
+    client: RestClient, request: Any, on_outage: Callable[[str], None], *, waits: bool = False
 ) -> Iterator[Any]:
     """The lines from `after` on, as they arrive, until the output is complete; `on_outage` gets the reason while the site cannot read them.
 
@@ -69,7 +69,7 @@ def follow_lines(
             yield answer
             place = _end_of(answer)
     query = [("after", f"{place[0]}:{place[1]}")] if place > (0, 0) else []
-    for event in server_events(client, f"/runs/{request.run_id}/logs/stream", query, patient=patient):
+    for event in server_events(client, f"/runs/{request.run_id}/logs/stream", query, waits=waits):
         if event.name == "end":
             if event.data.get("complete") is False:
                 report.note(
@@ -133,7 +133,7 @@ def _read(
     pairs += [("stream", STREAM_NAMES[stream]) for stream in request.streams]
     pairs += [("regex", "true")] if request.regex else []
     path = f"{API}/runs/{request.run_id}/logs"
-    reply, lines = client.http.stream(path, query=pairs, timeout=READ_SECONDS, patient=True)
+    reply, lines = client.http.stream(path, query=pairs, timeout=READ_SECONDS, waits=True)
     if reply.status != 200 or not reply.kind.endswith("ndjson"):
         read_json(reply, client.site)
         raise TobanError(ErrorCode.CONFIG_INVALID, f"{client.site.url} answered without lines; check the address")

@@ -1,4 +1,4 @@
-"""When a request that the site did not take now is sent again: what its answer asks for, within the patience of the caller."""
+"""When a request that the site did not take now is sent again: what its answer asks for, within the retry budget of the caller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Patience:
+class RetryBudget:
     """How long one request may wait for its turn, seconds. `for_outage`: also for a site that is away."""
 
     seconds: float = SHORT_SECONDS

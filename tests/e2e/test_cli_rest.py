@@ -1,0 +1,106 @@
+"""The command line over REST before a whole stack: the site is killed and restarted under it, and odd names go both ways."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_stack.processes import descendants, kill_all
+from toban_stack.stack import Stack
+from toban_stack.wait import wait_until
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import admin_of, running_stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+LINES = 120
+WRITER = f"import time\nfor n in range({LINES}):\n    print('out', n, flush=True)\n    time.sleep(0.1)\n"
+ODD = ("a b", "a?b=c#d", "%2F", "%2e%2e", "a;b", "Zürich-日本", "a+b", "...")
+
+
+def token_of(admin: AdminClient) -> str:
+    """An API token of an administrator."""
+    admin.call(rpc.AccountsStub, "AddUser", pb.AddUserRequest(name="robot"))
+    rule = pb.AccessRule(user="robot", effect="allow", role="admin")
+    admin.call(rpc.AccountsStub, "AddRule", pb.AddRuleRequest(rule=rule))
+    made = admin.call(
+        rpc.AccountsStub, "CreateToken", pb.CreateTokenRequest(user="robot", name="t", role="admin", days=1)
+    )
+    return str(made.secret)
+
+
+def environment(stack: Stack, token: str = "") -> dict[str, str]:
+    """Of a command over REST, or with calls of the coordinators."""
+    base = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
+    if token:
+        return {**base, "TOBAN_URL": f"http://{stack.sites[0]}", "TOBAN_TOKEN": token}
+    return {**base, "TOBAN_HOME": str(stack.home.root), "TOBAN_DIRECT": "1"}
+
+
+def toban(given: dict[str, str], *argv: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "toban_cli", *argv], env=given, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_output_and_waits_outlive_restarts_of_the_site(tmp_path: Path) -> None:
+    steps = [{"argv": ["python3", "-c", WRITER]}]
+    spec = {"steps": steps, "timeout_seconds": 60, "allow_shell": True}
+    with running_stack(tmp_path / "home", coordinators=1, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
+        admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "writer"}, "spec": spec})
+        given = environment(stack, token_of(admin))
+        [site] = [name for name in stack.processes() if name.startswith("admin-web")]
+        command = [sys.executable, "-m", "toban_cli", "run", "start", "writer", "--follow"]
+        with subprocess.Popen(
+            command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as following:
+            assert following.stdout is not None and following.stderr is not None
+            notes: list[str] = []
+            reader = threading.Thread(target=lambda: notes.extend(following.stderr or ()))
+            reader.start()
+            found: list[str] = []
+            for line in following.stdout:
+                found.append(line.rstrip("\n"))
+                if len(found) == 20:
+                    # Without a chance to end its streams; a worker that is left would hold the port.
+                    record = stack.processes()[site]
+                    kill_all([record, *descendants([record])])
+                elif len(found) == 60:
+                    stack.kill(site, signal.SIGTERM)
+                if len(found) in (20, 60):
+                    assert wait_until(lambda: site not in stack.processes(), 30)
+                    stack.start(site)
+            code = following.wait(60)
+            reader.join()
+        assert found == [f"out {number}" for number in range(LINES)], notes
+        assert code == 0 and "SUCCEEDED" in notes[-1], notes
+
+        [run_id] = [run.id for run in admin.runs()]
+        code, out, _ = toban(given, "run", "logs", str(run_id))
+        assert (code, out.splitlines()) == (0, found)
+
+
+def test_names_and_wrong_values_are_answered_alike_both_ways(tmp_path: Path) -> None:
+    with running_stack(tmp_path / "home", coordinators=1, admin_webs=1) as stack, admin_of(stack) as admin:
+        direct, rest = environment(stack), environment(stack, token_of(admin))
+        for name in ODD:
+            for command in (("job", "get"), ("user", "remove"), ("limit", "get")):
+                answers = toban(direct, *command, name), toban(rest, *command, name)
+                assert answers[0] == answers[1] and answers[0][0] in (65, 66), (name, answers)
+        for name in ("", "a/b", ".."):
+            answers = toban(direct, "job", "delete", name), toban(rest, "job", "delete", name)
+            assert answers[0] == answers[1] and answers[0][0] == 64
+        for argv in (
+            ("webhook", "set", "a", "--url", "ftp://x"),
+            ("webhook", "set", "a"),
+            ("settings", "set", "no", "3"),
+        ):
+            answers = toban(direct, *argv), toban(rest, *argv)
+            assert answers[0] == answers[1] and answers[0][0] in (65, 66)
