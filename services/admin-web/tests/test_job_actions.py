@@ -11,6 +11,7 @@ import pytest
 from toban_admin_web.ports.people import SignedIn
 from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
 
 SPEC = {
     "name": "hello",
@@ -132,7 +133,7 @@ def test_an_operator_starts_runs_and_edits_nothing(job: Any, monkeypatch: pytest
 
 def test_the_durations_of_the_last_runs_are_a_picture(job: Any) -> None:
     runs = [
-        job.run(9, "RUNNING", started_at=job.stamp(5)),
+        job.run(9, "RUNNING", started_at=job.stamp(5, SystemClock().wall())),
         job.run(8, "FAILED", started_at=job.stamp(100), finished_at=job.stamp(40)),
         job.run(7, "SUCCEEDED", started_at=job.stamp(200), finished_at=job.stamp(200)),
     ]
