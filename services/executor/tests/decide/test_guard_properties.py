@@ -142,7 +142,8 @@ class World:
     def check_continuing(self, attempt: Attempt, effects: Sequence[Effect]) -> None:
         """The end of the lease does nothing; what the main process has left behind ends after its grace, as always."""
         assert FreezeTree() not in effects, "it runs on"
-        if KILL in effects and not attempt.cause:
+        # A timeout that a cancel has waited for gives the job the grace of the cancel, which may be none.
+        if KILL in effects and not attempt.cause and attempt.cancel is None:
             assert attempt.main is not None, "it runs on"
             assert self.hurried or self.now.boot >= self.ended_at + GRACE - 1e-6, "the lease shortens no grace"
 
@@ -255,6 +256,12 @@ STEP = st.one_of(
 
 @example([("spawn", OURS, 1.0, 0.0, 0, 1, "continue"), ("exit", True)], True, 1, 0.0, True)
 @example([("spawn", OURS, 0.5, 0.0, 0, 1, "continue"), ("exit", True), ("advance", 3.0)], True, 1, 0.0, True)
+@example(
+    [("spawn", OURS, 1.0, 0.0, 1, 1, "continue"), ("cancel", 0.0, False, False), ("advance", 1.0)], False, 1, 0.0, False
+)
+@example(
+    [("spawn", OURS, 2.0, 0.0, 1, 1, "freeze"), ("cancel", 1e-38, False, False), ("advance", 1.0)], False, 1, 0.0, False
+)
 @given(st.lists(STEP, max_size=25), st.booleans(), st.integers(1, 4), st.sampled_from([0.0, 0.03]), st.booleans())
 @settings(max_examples=300)
 def test_any_course_of_events(

@@ -59,8 +59,11 @@ COMMAND = st.one_of(
         env=st.dictionaries(TEXT, TEXT, max_size=3),
         deadline=INSTANT,
         lease_grace=SECONDS,
+        freeze_max=SECONDS,
     ),
-    st.builds(SetDeadline, token=NUMBER, deadline=INSTANT),
+    st.builds(
+        SetDeadline, token=NUMBER, deadline=INSTANT, thaw=st.booleans(), freeze_max=SECONDS, frozen_seconds=SECONDS
+    ),
     st.builds(Kill, token=NUMBER, cause=TEXT, reason=TEXT, grace=SECONDS),
     st.builds(HoldOutput, st.booleans()),
     st.builds(Reset, NUMBER),

@@ -273,7 +273,8 @@ def _end(attempt: Attempt, cause: str, reason: str, grace: float, now: Instant) 
 
 def _terminate(attempt: Attempt, grace: float, now: Instant) -> tuple[Attempt, tuple[Effect, ...]]:
     """SIGTERM unless it went out already or there is no time for it; the next tick after `grace` seconds sends SIGKILL."""
-    if attempt.kill_at == math.inf and grace > 0:
+    # A grace that is too small for the clock is none.
+    if attempt.kill_at == math.inf and now.boot + grace > now.boot:
         attempt = attempt._replace(kill_at=now.boot + grace, grace=grace)
         return attempt, (SignalTree(TreeSignal.TERMINATE),)
     return attempt._replace(kill_at=min(attempt.kill_at, now.boot + grace)), ()
