@@ -55,3 +55,5 @@ async def test_only_a_kill_ends_what_may_not_be_canceled(world: Any, make: Any) 
     assert caught.value.code is ErrorCode.CANCEL_UNSUPPORTED
     await world.cancel(run, "kill")
     assert await world.state(run) == "CANCEL_REQUESTED"
+    events = await world.events(run)
+    assert "kill_requested" in events and "cancel_requested" not in events

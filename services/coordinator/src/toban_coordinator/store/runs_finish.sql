@@ -298,9 +298,9 @@ WITH input AS MATERIALIZED (
            cancel_until = now() + make_interval(secs => i.hold), version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id
      WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
-    RETURNING r.id, i.source, i.reason, i.actor
+    RETURNING r.id, i.source, i.reason, i.actor, i.mode
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message, actor)
-    SELECT id, 'cancel_requested', source, 'CANCEL_REQUESTED', reason, actor FROM moved
+    SELECT id, CASE WHEN mode = 'kill' THEN 'kill_requested' ELSE 'cancel_requested' END, source, 'CANCEL_REQUESTED', reason, actor FROM moved
 )
 SELECT id FROM moved

@@ -1,0 +1,100 @@
+"""An operator's day through the pages of the site, over a whole stack: start, kill, rerun, pause, drain, and the leader handed over."""
+
+import json
+import re
+import urllib.error
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_testing.site_client import SiteClient, signed_in
+from toban_testing.stack_fixtures import admin_of, running_stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+SLEEP = "import json, os, time\ntime.sleep(json.load(open(os.environ['TOBAN_PAYLOAD_FILE']))['seconds'])\n"
+JOB = {
+    "apiVersion": "toban/v1",
+    "kind": "Job",
+    "metadata": {"name": "sleeper"},
+    "spec": {
+        "steps": [{"argv": ["python3", "-c", SLEEP]}],
+        "timeout_seconds": 120,
+        "allow_shell": True,
+        "default_payload": {"seconds": 1},
+        "payload_schema": {"properties": {"seconds": {"type": "integer", "minimum": 0, "maximum": 90}}},
+    },
+}
+SCHEDULE = {
+    "apiVersion": "toban/v1",
+    "kind": "Schedule",
+    "metadata": {"name": "rarely"},
+    "spec": {"job": "sleeper", "interval_seconds": 86_400},
+}
+
+
+def refused(site: SiteClient, path: str, **fields: str) -> tuple[int, str]:
+    """Status and text of a form that is refused."""
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        site.submit(path, path, **fields)
+    with caught.value as answer:
+        return answer.code, answer.read().decode()
+
+
+def started(path: str) -> int:
+    """The run that a form led to."""
+    found = re.fullmatch(r"/runs/(\d+)\?done=\w+", path)
+    assert found, path
+    return int(found[1])
+
+
+def epoch(admin: Any) -> int:
+    """The leader's."""
+    return int(admin.call(rpc.JobReaderStub, "GetCluster", pb.GetClusterRequest()).epoch)
+
+
+def test_the_day_of_an_operator(tmp_path: Path) -> None:
+    with running_stack(tmp_path / "home", coordinators=2, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
+        site = signed_in(stack)
+        admin.apply(JOB, SCHEDULE)
+
+        status, text = refused(site, "/jobs/sleeper/run", **{"payload.seconds": "91"})
+        assert status == 400 and "seconds" in text, "the schema decides"
+        first = started(site.submit("/jobs/sleeper/run", "/jobs/sleeper/run", **{"payload.seconds": "80"})[0])
+        admin.until(lambda: admin.run(first).state == "RUNNING", seconds=30, of="the run")
+        site.submit(f"/runs/{first}/kill", f"/runs/{first}/kill", reason="it takes too long")
+        admin.until(lambda: admin.run(first).state == "CANCELED", seconds=30, of="its end")
+        page = site.get(f"/runs/{first}")
+        assert "Kill requested" in page and "it takes too long" in page and "Dispatch 1" in page
+
+        rerun = f"/runs/{first}/rerun"
+        again = started(site.submit(rerun, rerun, **{"payload.seconds": "0", "reason": "shorter"})[0])
+        admin.until(lambda: admin.run(again).state == "SUCCEEDED", seconds=30, of="the rerun")
+        assert json.loads(admin.run(again).payload_json) == {"seconds": 0} and admin.run(again).rerun_of == first
+        many = "/runs/rerun?state=CANCELED"
+        _, text = site.submit(many, many, reason="all of them")
+        assert "Done." in text and "Changed: 1 of 1" in text
+
+        site.submit("/schedules/rarely/pause", "/schedules/rarely/pause", reason="a holiday")
+        assert "a holiday" in site.get("/schedules/rarely") and "/schedules/rarely/resume" in site.get("/jobs/sleeper")
+        site.submit("/schedules/rarely/resume", "/schedules/rarely/resume", reason="back to work")
+
+        found = re.search(r'href="(/executors/\d+/drain)"', site.get("/executors"))
+        assert found
+        drain, seen = found[1], epoch(admin)
+        site.submit(drain, drain, reason="new disk")
+        assert "new disk" in site.get("/executors")
+        path, _ = site.submit("/cluster/demote", "/cluster/demote", reason="patching")
+        assert path == "/?done=demoted" and epoch(admin) > seen
+        for stale in ("/cluster/demote", drain.replace("drain", "undrain")):
+            status, text = refused(site, stale, reason="from a stale page", epoch=str(seen))
+            assert status == 409 and "leads, not" in text
+        assert "from a stale page" not in site.get("/audit")
+        undrain = drain.replace("drain", "undrain")
+        site.submit(undrain, undrain, reason="the disk is in")
+        audit = site.get("/audit")
+        for reason in ("it takes too long", "a holiday", "back to work", "new disk", "patching", "the disk is in"):
+            assert reason in audit
