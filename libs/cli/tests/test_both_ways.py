@@ -55,6 +55,8 @@ COMMANDS = {
     ("trigger", "get"): ("a",),
     ("executor", "list"): (),
     ("cluster", "status"): (),
+    ("group", "list"): (),
+    ("group", "show"): ("a",),
     ("limit", "list"): (),
     ("limit", "get"): ("job:a",),
     ("secret", "list"): (),

@@ -175,7 +175,7 @@ ROUTES: Mapping[str, Route] = {
     "JobControl.DeleteSchedule": _delete("/schedules/{name}"),
     "JobControl.DeleteTrigger": _delete("/triggers/{name}"),
     "JobControl.PauseSchedule": _post("/schedules/{name}/pause"),
-    "JobControl.ResumeSchedule": _post("/schedules/{name}/resume", in_query=True),
+    "JobControl.ResumeSchedule": _post("/schedules/{name}/resume"),
     "JobControl.StartRuns": _post("/runs", repeatable=True),
     "JobControl.RerunRun": _post("/runs/{id}/rerun", repeatable=True),
     "JobControl.RerunRuns": _post("/runs/rerun", repeatable=True, adapt=_many_runs),
