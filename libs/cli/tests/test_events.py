@@ -69,7 +69,12 @@ def test_the_list_of_events(cluster: Any, toban: Toban) -> None:
         pb.Event(id=3, event_type="order.paid", created_at=ago(5), message="trigger t: payload.n: missing"),
         pb.Event(id=2, event_type="order.paid", created_at=ago(60), dedupe_key="k", outcome="started", run_ids=[4, 5]),
         pb.Event(
-            id=1, event_type="x", created_at=ago(90), outcome="no_trigger", payload_json='{"a": 1}', created_by="sql:app"
+            id=1,
+            event_type="x",
+            created_at=ago(90),
+            outcome="no_trigger",
+            payload_json='{"a": 1}',
+            created_by="sql:app",
         ),
     ]
     cluster.reader.answers["ListEvents"] = pb.ListEventsResponse(events=events)
