@@ -47,7 +47,7 @@ def expectations(stack: Stack, work: Path) -> dict[str, Expected]:
         "csv-to-json": Expected("wrote 5 rows", {"output": str(work / "cities.json")}),
         "disk-usage": Expected("Filesystem"),
         "long-with-timeout": Expected("1 of 1 seconds", {"seconds": 1}),
-        "certificate-expiry": Expected("days left", {"path": str(stack.home.tls), "days": 30}),
+        "certificate-expiry": Expected("days left", {"path": str(stack.home.tls), "days": 7}),
         "http-check": Expected("/readyz: 200 after", {"url": f"http://{admin}/readyz"}),
         "http-request": Expected("/readyz: 200, "),
         "shell-pipeline": Expected(" s", {"folder": "/usr/bin"}),

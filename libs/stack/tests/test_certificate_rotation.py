@@ -6,6 +6,7 @@ import pytest
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from toban_runtime.clock import SystemClock
 from toban_stack import certificate_rotation, certs
 from toban_stack.__main__ import main
 from toban_stack.errors import StackError
@@ -150,3 +151,18 @@ def test_groups_of_executors_change_with_the_others(
     for wrong in ("default", "A b", "../x"):
         assert main(["certs", "group", wrong]) == 1
     assert sorted(path.name for path in tls.glob("executor*")) == ["executor", "executor-pci"]
+
+
+def test_leaves_that_are_renewed_between_two_steps_leave_the_trust_alone(tmp_path: Path) -> None:
+    tls = certs.make_all(tmp_path)
+    certificate_rotation.trust_new_ca(tls)
+    later = SystemClock().wall() + certs.LEAF_VALIDITY
+    assert "executor" in certs.renew_due(tls, now=later)
+    assert len(TlsFiles(tls / "executor").current().authorities) == 2
+    certs.make_all(tls)
+    assert len(TlsFiles(tls / "executor").current().authorities) == 2
+
+
+def test_the_longest_name_of_a_group_has_a_certificate(tmp_path: Path) -> None:
+    tls = certs.make_all(tmp_path)
+    assert certificate_rotation.add_group(tls, "g" * 63).endswith("g" * 63)

@@ -1,5 +1,6 @@
 """Certificates and secrets of a Toban in containers: the share of each container, a second start, a start a year later."""
 
+import shutil
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -228,3 +229,13 @@ def test_a_folder_of_a_group_gets_the_certificate_of_the_group(folders: tuple[Pa
     assert names.get_values_for_type(x509.UniformResourceIdentifier) == ["spiffe://toban.internal/executor/pci"]
     assert (hand_out / "executor" / "tls.key").read_bytes() != (hand_out / "executor-pci" / "tls.key").read_bytes()
     assert container_secrets.make(all_keys, hand_out, now=NOW) == []
+
+
+def test_a_group_whose_folder_is_not_mounted_is_named(folders: tuple[Path, Path]) -> None:
+    keys, hand_out = folders
+    (hand_out / "executor-pci").mkdir(parents=True)
+    container_secrets.make(keys, hand_out)
+    assert container_secrets.renew(keys, hand_out) == []
+    shutil.rmtree(hand_out / "executor-pci")
+    [line] = container_secrets.renew(keys, hand_out)
+    assert line.startswith("executor-pci: its certificate cannot be handed out; mount its volume at ")

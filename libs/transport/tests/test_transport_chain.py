@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from toban_transport.certificate_chain import trusted
@@ -111,3 +112,27 @@ def test_times_count_only_among_each_other() -> None:
         assert trusted(made("leaf", "root", SAN, days=days), by=ROOT), "never valid together; its signature counts"
         assert not trusted(made("leaf", "root", SAN, key="other", days=days), by=ROOT)
         assert not trusted(made("leaf", "root", SAN, days=days), by=made("root", "root"))
+
+
+def test_an_authority_with_a_key_that_public_web_servers_do_not_have() -> None:
+    """Companies have some, and TLS takes them."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "edwards")])
+
+    def signed(subject: str, public: Any, *extensions: Extension) -> x509.Certificate:
+        builder = x509.CertificateBuilder(
+            name,
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]),
+            public,
+            7,
+            BEGIN,
+            BEGIN + timedelta(days=9),
+        )
+        for extension in extensions:
+            builder = builder.add_extension(extension, critical=False)
+        return builder.sign(key, None)
+
+    root = signed("edwards", key.public_key(), authority())
+    leaf = signed("leaf", KEYS["leaf"].public_key(), SAN)
+    assert trusted(leaf, by=root) and not trusted(leaf, by=ROOT)
+    assert not trusted(made("leaf", "root", SAN), by=root)

@@ -85,8 +85,8 @@ def test_what_is_offered_for_an_executor(web: Any, given: dict[str, Any], offere
         "ListExecutors": pb.ListExecutorsResponse(executors=[one]),
         "GetCluster": web.whole(executors=[one]),
     }
-    assert re.findall(r'href="/executors/3/([a-z]+)"', web.page("/executors")) == offered
-    assert re.findall(rf'href="/executors/3/([a-z]+)\?epoch={EPOCH}"', web.page("/")) == offered
+    for path in ("/executors", "/"):
+        assert re.findall(rf'href="/executors/3/([a-z]+)\?epoch={EPOCH}"', web.page(path)) == offered
 
 
 def test_without_a_leader_none_is_demoted(web: Any) -> None:

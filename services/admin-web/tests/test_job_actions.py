@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toban_admin_web.ports.people import SignedIn
-from toban_domain.errors import ErrorCode
+from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 
@@ -145,3 +145,11 @@ def test_the_durations_of_the_last_runs_are_a_picture(job: Any) -> None:
     assert "at most 1 m 00 s" in text
     job.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=[pb.Run(id=1, state="PENDING")])
     assert "<svg" not in job.page("/jobs/hello"), "none has started"
+
+
+def test_a_form_keeps_its_key_when_the_fate_of_its_run_is_not_known(job: Any) -> None:
+    """The run may have started, so the same form must not start a second one."""
+    job.cluster.reader.responses["StartRuns"] = TobanError(ErrorCode.DEADLINE_EXCEEDED, "too slow")
+    key = "site-" + "a" * 24
+    response = job.post("/jobs/hello/run", **(FORM | {"key": key}))
+    assert response.status_code >= 400 and f'name="key" value="{key}"' in response.get_data(as_text=True)

@@ -223,3 +223,19 @@ def test_why_a_run_waits_is_on_its_page(web: Any) -> None:
         assert seen in text
     web.refuse("ExplainRun", ErrorCode.UNIMPLEMENTED)
     assert "why-title" not in web.page("/runs/1")
+
+
+@pytest.mark.parametrize(("button", "end"), [({"as_it_was": "1"}, "-same"), ({}, "")])
+def test_a_rerun_keeps_its_key_when_its_fate_is_not_known(with_schema: Any, button: dict[str, str], end: str) -> None:
+    with_schema.cluster.reader.responses["RerunRun"] = TobanError(ErrorCode.DEADLINE_EXCEEDED, "too slow")
+    key = "site-" + "b" * 24
+    response = with_schema.post("/runs/1/rerun", **{"key": key + end, "payload.name": "world", **button})
+    text = response.get_data(as_text=True)
+    assert response.status_code >= 400
+    assert f'name="key" value="{key}"' in text and f'name="key" value="{key}-same"' in text
+
+
+def test_a_page_without_its_reasons_is_still_a_page(web: Any) -> None:
+    web.cluster.reader.responses["ExplainRun"] = TobanError(ErrorCode.DEADLINE_EXCEEDED, "too slow")
+    web.cluster.reader.responses["GetRun"] = web.run(1, "PENDING")
+    assert offered(web.page("/runs/1")) == ["cancel", "kill", "note"]

@@ -241,3 +241,14 @@ async def test_a_ticket_of_another_instance_is_not_renewed(register, call, tls, 
     request = pb.RenewLogTicketsRequest(incarnation=mine, tickets=[ticket(tls, key_hash=b"k" * 32, **holder)])
     [answer] = (await call("executor-web", rpc.ExecutorGatewayStub, "RenewLogTickets", request, metadata)).tickets
     assert "of another instance" in answer.refusal and not answer.HasField("ticket")
+
+
+async def test_what_an_executor_is_set_up_for_stays_while_it_runs(register, operate, call):
+    """The proof that its pods have ended depends on it."""
+    await operate("SetExecutorGroup", pb.SetExecutorGroupRequest(name="pci", claims=["toban.dev/steps", "zone"]))
+    mine, _ = await register("pci", labels={"toban.dev/steps": "kubernetes", "zone": "a"})
+    await operate("SetExecutorGroup", pb.SetExecutorGroupRequest(name="pci", labels={"pool": "pci"}))
+    assert await labels_of(call, mine) == ("pci", {"pool": "pci", "toban.dev/steps": "kubernetes"})
+    given = pb.SetExecutorGroupRequest(name="pci", labels={"toban.dev/steps": "kubernetes"})
+    with pytest.raises(TobanError, match="a group may only allow it"):
+        await operate("SetExecutorGroup", given)

@@ -5,6 +5,7 @@ groups, with commas between, that get one more executor each; TOBAN_HOME is the 
 Exit codes: 0 for success, 1 for a failure or an unhealthy process, 2 for a wrong call.
 """
 
+import fcntl
 import os
 import sys
 from collections.abc import Callable
@@ -82,7 +83,11 @@ def _cells(row: ProcessStatus) -> tuple[str, ...]:
 
 def certificates(step: Callable[[Path], str]) -> int:
     """Replaces certificate files, which running services reload without a restart."""
-    print_lines(step(home() / "tls"))
+    # The supervisor renews what is due while it holds the lock: not between the parts of a step.
+    home().mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (home() / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        print_lines(step(home() / "tls"))
     return 0
 
 

@@ -66,7 +66,10 @@ def issue(
         return out_dir
     out_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     reissue(ca_dir, service, out_dir, trust_domain=trust_domain, now=moment)
-    replace_file(out_dir / "ca.crt", authority.public_bytes(serialization.Encoding.PEM))
+    trusted = out_dir / "ca.crt"
+    # While the authority changes, it holds two of them.
+    if not trusted.exists() or authority not in x509.load_pem_x509_certificates(trusted.read_bytes()):
+        replace_file(trusted, authority.public_bytes(serialization.Encoding.PEM))
     return out_dir
 
 
@@ -172,7 +175,7 @@ def _leaf(
     now: datetime,
     validity: timedelta,
 ) -> x509.CertificateBuilder:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, service)])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, service.partition("/")[0])])
     authority_id = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     names = [
         x509.UniformResourceIdentifier(spiffe_id(service, trust_domain)),

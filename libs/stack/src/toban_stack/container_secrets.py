@@ -93,7 +93,16 @@ def renew(keys: Path, hand_out: Path, *, now: datetime | None = None) -> list[st
         return []
     with _alone(keys):
         certs.renew_due(keys, now=now)
-        return _hand_out(keys, hand_out)
+        return [*_hand_out(keys, hand_out), *_without_folder(keys, hand_out)]
+
+
+def _without_folder(keys: Path, hand_out: Path) -> list[str]:
+    """A line for each group of executors whose certificate is renewed here and handed out nowhere."""
+    return [
+        f"{folder.name}: its certificate cannot be handed out; mount its volume at {hand_out / folder.name} of this container"
+        for folder in sorted(keys.glob("executor-*"))
+        if not (hand_out / folder.name).is_dir()
+    ]
 
 
 def _groups(hand_out: Path) -> list[str]:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ed448, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, Policy, PolicyBuilder, Store, VerificationError
 
 _OURS = frozenset(
     {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 )
+# The verification of the library knows the algorithms of public web servers only.
+_NOT_OF_THE_WEB = (ed25519.Ed25519PublicKey, ed448.Ed448PublicKey)
 _ANY = Criticality.AGNOSTIC
 
 
@@ -19,12 +22,13 @@ def trusted(certificate: x509.Certificate, *, by: x509.Certificate, between: Seq
     """Whether a path leads from the certificate, over those `between` or directly, to the authority `by`.
 
     It has to hold at some instant, not at the present one: whether a certificate has expired is for callers to decide. A certificate that
-    had ended before the authority was renewed, with the same key, has no such instant: then the authority's signature counts.
+    had ended before the authority was renewed, with the same key, has no such instant: then the authority's signature counts, as it does for an
+    authority with a key of Ed25519 or Ed448.
     """
     moments = {item.not_valid_after_utc for item in (certificate, by, *between)}
     whole = (certificate, by)
     instants = [at for at in moments if all(one.not_valid_before_utc <= at <= one.not_valid_after_utc for one in whole)]
-    if not instants:
+    if not instants or isinstance(by.public_key(), _NOT_OF_THE_WEB):
         return _issued(certificate, by=by)
     policies = PolicyBuilder().extension_policies(ca_policy=_AUTHORITY, ee_policy=_LEAF)
     for at in instants:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -18,6 +18,15 @@ from toban_transport.authz import COORDINATOR, services_of
 from toban_transport.certificate_chain import trusted
 from toban_transport.identity import spiffe_ids
 from toban_transport.tls import TlsFiles
+
+# What reading an odd certificate raises, which anybody may send.
+_NO_CERTIFICATE = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 LOG_TICKET = "toban log ticket v1"
 SIGNED_EPOCH = "toban signed epoch v1"
@@ -106,9 +115,10 @@ class SignatureCheck:
         try:
             certificate = x509.load_der_x509_certificate(der)
             names = spiffe_ids(certificate)
-        except ValueError:
+            known = any(trusted(certificate, by=authority) for authority in authorities)
+        except _NO_CERTIFICATE:
             raise BadSignature("it carries no certificate") from None
-        if not any(trusted(certificate, by=authority) for authority in authorities):
+        if not known:
             raise BadSignature("its signer's certificate is not of our CA")
         try:
             services = services_of(names, self._trust_domain, shared=self._shared)

@@ -108,3 +108,18 @@ def test_further_keys_do_not_replace_those_with_a_field() -> None:
 
 def test_differences_tell_true_from_one() -> None:
     assert changed({"a": True, "b": 1}, {"a": 1, "b": 1, "c": 0}) == ({"a": True}, True)
+
+
+def test_a_property_called_payload_is_a_field_of_its_own() -> None:
+    schema = {"properties": {"payload": {"type": "object"}, "x": {"type": "integer"}}}
+    base = {"payload": {"a": 1}, "x": 2, "more": 3}
+    fields = payload_fields(schema, base)
+    assert [field_id(field) for field in fields] == ["payload.payload", "payload.x", "payload"]
+    filled = fill(fields, {field_id(field): field.value for field in fields}, base)
+    assert filled.valid and filled.payload == base and changed(filled.payload, base) == ({}, False)
+
+
+def test_true_is_not_one_at_any_depth() -> None:
+    assert changed({"flags": {"dry": False}}, {"flags": {"dry": 0}}) == ({"flags": {"dry": False}}, False)
+    assert changed({"flags": {"b": 1, "a": 2}}, {"flags": {"a": 2, "b": 1}}) == ({}, False)
+    assert changed({"none": None}, {}) == ({"none": None}, False)

@@ -43,7 +43,10 @@ class RetryBudget:
         if status not in BUSY:
             return False
         asked = retry_after(headers)
-        return self._wait(asked) if asked is not None else self.for_outage and self._wait(self._next_pause())
+        if asked is None:
+            return self.for_outage and self._wait(self._next_pause())
+        # Not at once, whatever the site says: it would be asked without an end.
+        return self._wait(max(asked, self._next_pause()))
 
     def await_site(self, lost_seconds: float = 0.0) -> bool:
         """After a connection that failed, for which `lost_seconds` were waited: whether the request makes sense again."""

@@ -34,6 +34,8 @@ class Field:
     minimum: float | None = None
     maximum: float | None = None
     problem: str = ""
+    others: bool = False
+    """It is for all keys without a field of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ def payload_fields(schema: Any, base: Mapping[str, Any]) -> tuple[Field, ...]:
     if known.get("additionalProperties") is False and not rest:
         return tuple(own)
     shown = _text(rest, indent=2) if rest or not own else ""
-    return (*own, Field(name=OTHERS, kind="json", label="", value=shown))
+    return (*own, Field(name=OTHERS, kind="json", label="", value=shown, others=True))
 
 
 def fill(fields: Sequence[Field], given: Mapping[str, str], base: Mapping[str, Any]) -> Filled:
@@ -73,7 +75,7 @@ def fill(fields: Sequence[Field], given: Mapping[str, str], base: Mapping[str, A
     own, payload = [], {}
     for field in fields:
         text = given.get(field_id(field), "").replace("\r\n", "\n")
-        if field.name == OTHERS:
+        if field.others:
             values, problem = _others(text)
             payload.update({name: value for name, value in values.items() if name not in payload})
         else:
@@ -84,19 +86,18 @@ def fill(fields: Sequence[Field], given: Mapping[str, str], base: Mapping[str, A
 
 def field_id(field: Field) -> str:
     """The name of the field in the form."""
-    return OTHERS if field.name == OTHERS else PREFIX + field.name
+    return OTHERS if field.others else PREFIX + field.name
 
 
 def changed(payload: Mapping[str, Any], base: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """(values that differ from `base`, whether keys of `base` are missing)."""
-    absent = object()
-    different = {name: value for name, value in payload.items() if not _same(base.get(name, absent), value)}
+    different = {name: value for name, value in payload.items() if name not in base or not _same(base[name], value)}
     return different, any(name not in payload for name in base)
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal values of one kind: true is not 1."""
-    return type(one) is type(other) and bool(one == other)
+    """Equal values of one kind, at every depth: true is not 1."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _field(name: str, schema: Mapping[str, Any], *, needed: bool, base: Mapping[str, Any]) -> Field:

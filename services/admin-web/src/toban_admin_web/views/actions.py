@@ -21,6 +21,8 @@ from toban_domain.access import MINIMUM, Action
 from toban_domain.errors import ErrorCode, TobanError
 
 MAX_REASON = 1000
+# The end of the key of a form with two buttons, for the one that starts another run than the other.
+AS_IT_WAS = "-same"
 DONE = (
     "canceled",
     "killed",
@@ -77,8 +79,13 @@ def given_reason(*, required: bool = True) -> str:
     return reason
 
 
+def form_key() -> str:
+    """The name of one form: sent twice, it starts one run. One that was refused keeps it, since the first sending may have had its effect."""
+    return given_key().removesuffix(AS_IT_WAS) if request.method == "POST" else new_key()
+
+
 def new_key() -> str:
-    """The name of one form: sent twice, it starts one run."""
+    """The name of a form that was never sent."""
     return f"site-{secrets.token_hex(12)}"
 
 

@@ -13,4 +13,10 @@ views = Blueprint("executors", __name__)
 def show() -> Response:
     """Registered executors; `?gone=1` adds those that are off."""
     include_off = request.args.get("gone") == "1"
-    return page("executors", executors=reader().executors(include_off=include_off), include_off=include_off)
+    return page(
+        "executors",
+        executors=reader().executors(include_off=include_off),
+        include_off=include_off,
+        # Of the leader that the operator sees: a form of this page counts for no later one.
+        epoch=reader().cluster().epoch,
+    )

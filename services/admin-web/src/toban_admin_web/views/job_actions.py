@@ -9,7 +9,7 @@ from flask import Blueprint, Response, request, url_for
 from toban_admin_web.decide.filters import moment
 from toban_admin_web.decide.json_fields import parse_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
-from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_key, given_reason, new_key, require
+from toban_admin_web.views.actions import Refused, caller, confirmed, form, form_key, given_key, given_reason, require
 from toban_admin_web.views.api.answers_definitions import DeletedJob, Schedule
 from toban_admin_web.views.api.answers_runs import StartedRuns
 from toban_admin_web.views.view_context import reader
@@ -109,7 +109,7 @@ def _run_form(name: str, status: int = 200, **why: Any) -> Response:
     if request.method == "POST":
         fields = fill(fields, request.form, base).fields
     given = {one: request.form.get(one, "") for one in ("at", "priority")}
-    return form("job_run", status, job=job, fields=fields, given=given, key=new_key(), **why)
+    return form("job_run", status, job=job, fields=fields, given=given, key=form_key(), **why)
 
 
 def _run(name: str) -> str:

@@ -10,7 +10,7 @@ from toban_admin_web.decide.json_fields import parse_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
 from toban_admin_web.decide.run_actions import ENDPOINTS
 from toban_admin_web.decide.view_models import Job, Run
-from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_key, given_reason, new_key, require
+from toban_admin_web.views.actions import Refused, caller, confirmed, form, form_key, given_key, given_reason, require
 from toban_admin_web.views.api.answers import Done
 from toban_admin_web.views.api.answers_runs import ChangedRun, StartedRun
 from toban_admin_web.views.view_context import reader
@@ -116,7 +116,7 @@ def _rerun_form(run_id: int, status: int = 200, **why: Any) -> Response:
     if request.method == "POST":
         fields = fill(fields, request.form, base).fields
     latest = bool(request.form.get("latest"))
-    return form("run_rerun", status, run=run, job=job, fields=fields, latest=latest, key=new_key(), **why)
+    return form("run_rerun", status, run=run, job=job, fields=fields, latest=latest, key=form_key(), **why)
 
 
 def _rerun(run_id: int) -> str:

@@ -7,14 +7,15 @@ from dataclasses import replace
 from flask import Blueprint, Response, g, request
 
 from toban_admin_web.decide.api_rules import may_try
+from toban_admin_web.decide.explanation import RunExplanation
 from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
 from toban_admin_web.decide.json_fields import indent, parse_progress
 from toban_admin_web.decide.log_text import clean, join_partial
 from toban_admin_web.decide.run_actions import ENDPOINTS, is_killed, run_actions, shown_dispatch
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
 from toban_admin_web.decide.view_models import LogLine, Run
-from toban_admin_web.views.view_context import context, if_implemented, page, reader
-from toban_domain.errors import TobanError
+from toban_admin_web.views.view_context import context, page, reader
+from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import ORIGINS, RunState
 
 # Lines of output in a page before its script follows the log, and the time limit for reading them, seconds.
@@ -54,9 +55,19 @@ def show(run_id: int) -> Response:
         dispatch=dispatch,
         # Lists of runs have the steps of the last attempt at the run.
         steps=() if dispatch is None else dispatch.steps or (run.steps if dispatch is run.attempts[-1] else ()),
-        why=if_implemented(lambda: reader().explain(run_id)),
+        why=_why(run_id),
         log=log,
     )
+
+
+def _why(run_id: int) -> RunExplanation | None:
+    """None when coordinators cannot say it now: the rest of the page is needed most then."""
+    try:
+        return reader().explain(run_id)
+    except TobanError as error:
+        if error.code in (ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED):
+            raise
+        return None
 
 
 class _LogTail:

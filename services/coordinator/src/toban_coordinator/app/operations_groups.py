@@ -11,6 +11,7 @@ from toban_coordinator.store import audit, executor_groups
 from toban_coordinator.store.executor_groups import StoredGroup
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.executor_group import ANY, DEFAULT_GROUP, ExecutorGroup, allowed_labels, check_name
+from toban_domain.job import STEPS_LABEL
 from toban_domain.nearest import nearest
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
@@ -56,6 +57,8 @@ class GroupOperations:
             if change.instances:
                 await _move(t, change.instances, rules.name)
             relabelled = await _relabel(t)
+            # The leader knows executors with free slots by their labels.
+            await t.notify("assign")
             after = (await executor_groups.groups(t, rules.name))[rules.name]
             action = audit.AdminAction(
                 actor=actor,
@@ -131,6 +134,8 @@ async def _relabel(t: Tx) -> int:
     for one in await executor_groups.running(t):
         own = known.get(one.executor_group)
         labels = allowed_labels(one.labels, own, known.values()) if own else {}
+        # What it is set up for is a fact, and the proof of its end depends on it; a claim of it is judged at its next registration.
+        labels |= {key: value for key, value in one.labels.items() if key == STEPS_LABEL}
         if labels != one.labels:
             await executor_groups.relabel(t, one.incarnation, labels)
             changed += 1
@@ -150,6 +155,9 @@ def _checked(change: GroupChange) -> ExecutorGroup:
     both = sorted(set(change.claims) & set(change.labels))
     if both:
         message = f"group {name!r} has label {both[0]}={change.labels[both[0]]}, so its executors cannot claim {both[0]} too; drop one of the two"
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+    if STEPS_LABEL in change.labels:
+        message = f"an executor says itself by {STEPS_LABEL} what it is set up for; a group may only allow it: --claim {STEPS_LABEL}"
         raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
     if ANY in change.labels:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{ANY!r} is no name of a label; claims may have it")
