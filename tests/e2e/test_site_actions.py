@@ -82,7 +82,7 @@ def test_the_day_of_an_operator(tmp_path: Path) -> None:
         assert "a holiday" in site.get("/schedules/rarely") and "/schedules/rarely/resume" in site.get("/jobs/sleeper")
         site.submit("/schedules/rarely/resume", "/schedules/rarely/resume", reason="back to work")
 
-        found = re.search(r'href="(/executors/\d+/drain)"', site.get("/executors"))
+        found = re.search(r'href="(/executors/\d+/drain)\?epoch=', site.get("/executors"))
         assert found
         drain, seen = found[1], epoch(admin)
         site.submit(drain, drain, reason="new disk")
