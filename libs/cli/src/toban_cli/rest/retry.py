@@ -46,7 +46,7 @@ class RetryBudget:
         if asked is None:
             return self.for_outage and self._wait(self._next_pause())
         # Not at once, whatever the site says: it would be asked without an end.
-        return self._wait(max(asked, self._next_pause()))
+        return self._wait(max(asked, _FIRST_PAUSE_SECONDS))
 
     def await_site(self, lost_seconds: float = 0.0) -> bool:
         """After a connection that failed, for which `lost_seconds` were waited: whether the request makes sense again."""
