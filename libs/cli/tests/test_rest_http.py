@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from toban_cli.rest.client import RestClient
 from toban_cli.rest.site import Site
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_testing.http_server import ScriptServer
 from toban_testing.tls_proxy import server_context
 
 TOKEN = "toban_pat_" + "0" * 64
@@ -53,7 +54,7 @@ class Scripted(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Any]:
     """A server whose `answers` a test sets; `asked` is what came."""
-    made: Any = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
+    made: Any = ScriptServer(("127.0.0.1", 0), Scripted)
     made.answers, made.asked = [], []
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

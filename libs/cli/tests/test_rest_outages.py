@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -17,6 +17,7 @@ from toban_cli.rest.retry import RetryBudget, retry_after
 from toban_cli.rest.site import Site
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_testing.http_server import ScriptServer
 
 Toban = Callable[..., tuple[int, str, str]]
 TOKEN = "toban_pat_" + "0" * 64
@@ -58,7 +59,7 @@ class Script(BaseHTTPRequestHandler):
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A site whose `answers` a test sets; `asked` is what came. The commands go there."""
-    made: Any = ThreadingHTTPServer(("127.0.0.1", 0), Script)
+    made: Any = ScriptServer(("127.0.0.1", 0), Script)
     made.answers, made.asked = [], []
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

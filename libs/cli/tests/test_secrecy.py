@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from toban_cli.rest.sign_in import NewToken
 from toban_cli.rest.site import Site
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_testing.http_server import ScriptServer
 
 Toban = Callable[..., tuple[int, str, str]]
 HIDDEN = "5ecret" * 10
@@ -53,7 +54,7 @@ class Echo(BaseHTTPRequestHandler):
 @pytest.fixture
 def echo() -> Iterator[Any]:
     """A server; `asked` has the headers of its requests."""
-    made: Any = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    made: Any = ScriptServer(("127.0.0.1", 0), Echo)
     made.asked, made.elsewhere = [], ""
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -28,6 +30,15 @@ class _Quiet(WSGIRequestHandler):
 
     def log_message(self, *arguments: object) -> None:
         """Nothing."""
+
+
+class ScriptServer(ThreadingHTTPServer):
+    """A thread a connection, for servers that a test writes itself. A client may go away in the middle: that is no error of the server."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints what is one."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextmanager
