@@ -77,7 +77,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
 
     class Recorded:
-        """An event that nobody waits for."""
+        """An event that no test waits for."""
 
         def wait(self, seconds: float) -> bool:
             found.append(seconds)

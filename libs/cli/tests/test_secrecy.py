@@ -66,7 +66,7 @@ def echo() -> Iterator[Any]:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """The environment of somebody without contexts."""
+    """The environment of a user without contexts."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("TOBAN_URL", "TOBAN_TOKEN", "TOBAN_CONTEXT", "SCHEDULER_COORDINATORS"):
         monkeypatch.delenv(name, raising=False)

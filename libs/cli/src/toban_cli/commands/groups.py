@@ -37,7 +37,7 @@ Claims = Annotated[
 ]
 DropLabels = Annotated[
     list[str] | None,
-    typer.Option("--drop-label", metavar="NAME", help="The group has this label no more; repeat.", show_default=False),
+    typer.Option("--drop-label", metavar="NAME", help="Remove this label from the group; repeat.", show_default=False),
 ]
 DropClaims = Annotated[
     list[str] | None,
