@@ -212,7 +212,7 @@ async def test_the_setting_says_what_is_late_where_the_job_does_not(world: Any, 
     world.orders.down.update(world.incarnations)
     await world.sql("UPDATE scheduler.executors SET state = 'draining'")
     [late], [waits] = await world.start(), await world.start("patient")
-    world.time.offset = timedelta(seconds=59)
+    world.time.offset = timedelta(seconds=30)
     await world.turn("reap", "assign")
     assert await world.state(late) == "PENDING"
     world.time.offset = timedelta(seconds=61)

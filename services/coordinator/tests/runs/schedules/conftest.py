@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -65,3 +67,10 @@ class Desk:
 @pytest.fixture
 def desk(world: Any) -> Desk:
     return Desk(world)
+
+
+@pytest.fixture
+async def young_period(world: Any) -> None:
+    """No slot of the period of 10 s comes within the next 4 s: PostgreSQL's clock does not stop with the world's."""
+    if (gone := time.time() % 10) > 6:
+        await asyncio.sleep(10 - gone)

@@ -20,6 +20,7 @@ async def live(world: Any) -> list[str]:
 
 
 @pytest.mark.seed(211)
+@pytest.mark.usefixtures("young_period")
 async def test_a_pause_takes_back_what_is_to_come_and_says_why(world: Any, make: Any, desk: Any) -> None:
     await world.executor()
     await world.apply(make.job(), make.schedule())
@@ -43,6 +44,7 @@ async def test_a_pause_takes_back_what_is_to_come_and_says_why(world: Any, make:
     assert (action["before"]["status"], action["after"]["status"]) == ("active", "paused")
 
 
+@pytest.mark.usefixtures("young_period")
 async def test_what_is_due_at_the_pause_gets_its_run(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule())
     await desk.passed(10)
@@ -59,6 +61,7 @@ async def test_what_is_due_at_the_pause_gets_its_run(world: Any, make: Any, desk
         ({"cron": "*/10 * * * * *", "timezone": "Europe/Berlin"}, 86_400, 8641),
     ],
 )
+@pytest.mark.usefixtures("young_period")
 async def test_slots_of_a_pause_are_one_row(
     world: Any, make: Any, desk: Any, rule: dict[str, Any], seconds: int, slots: int
 ) -> None:
@@ -95,6 +98,7 @@ async def test_a_resume_takes_over_what_the_pause_took_back(world: Any, make: An
     assert first == "paused" and len(others) >= 3 and set(others) == {"fired"}
 
 
+@pytest.mark.usefixtures("young_period")
 async def test_a_short_pause_loses_no_slot(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule())
     await world.turn("fire")
@@ -141,6 +145,7 @@ async def test_a_resume_is_audited_with_its_reason(world: Any, make: Any, desk: 
     assert (newest["action"], newest["reason"]) == ("schedule.resume", "it is over")
 
 
+@pytest.mark.usefixtures("young_period")
 async def test_resume_clears_a_failure(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule())
     await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}))
@@ -211,6 +216,7 @@ async def test_an_unknown_name_has_a_near_one(world: Any, make: Any, desk: Any, 
 
 
 @pytest.mark.seed(173)
+@pytest.mark.usefixtures("young_period")
 async def test_a_deleted_schedule_leaves_its_ledger_and_its_runs(world: Any, make: Any, desk: Any) -> None:
     await world.executor()
     await world.apply(make.job(concurrency={"policy": "allow"}), make.schedule())
@@ -265,6 +271,7 @@ async def test_one_created_again_begins_where_the_deleted_one_ended(world: Any, 
     assert timedelta() < row["next_run_at"] - gone["settled_until"] <= timedelta(seconds=10)
 
 
+@pytest.mark.usefixtures("young_period")
 async def test_a_slot_that_was_sent_early_is_not_taken_back(world: Any, make: Any, desk: Any) -> None:
     """The leader's clock is a little ahead: it has sent the run of a slot that has not come yet by PostgreSQL's."""
     await world.executor()
@@ -283,6 +290,7 @@ async def test_a_slot_that_was_sent_early_is_not_taken_back(world: Any, make: An
     assert edited["next_run_at"] == anew["next_run_at"]
 
 
+@pytest.mark.usefixtures("young_period")
 async def test_slots_that_a_disabled_job_skipped_ahead_are_free_for_an_edit(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(enabled=False), make.schedule())
     await desk.passed(20)
@@ -296,6 +304,7 @@ async def test_slots_that_a_disabled_job_skipped_ahead_are_free_for_an_edit(worl
     assert [name for name, _ in await desk.ledger()] == ["disabled", "fired", "fired", "fired"]
 
 
+@pytest.mark.usefixtures("young_period")
 async def test_a_rule_that_cannot_be_read_any_more_can_be_corrected(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule(), make.schedule("other"))
     await world.sql('UPDATE scheduler.schedules SET spec = spec || \'{"timezone": "Mars/Crater", "cron": "x"}\'')

@@ -49,6 +49,7 @@ async def test_a_long_pause_of_every_second_ends(world: Any, make: Any, desk: An
         assert kept["next_run_at"] == row["last_slot"] + timedelta(seconds=1)
 
 
+@pytest.mark.usefixtures("young_period")
 async def test_a_stretch_that_changes_while_it_is_counted_is_counted_again(
     world: Any, make: Any, desk: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +117,7 @@ async def test_an_apply_locks_its_runs_in_the_order_of_their_ids(world: Any, mak
     assert await applying == [("s1", "updated", 2), ("s2", "updated", 2)]
 
 
+@pytest.mark.usefixtures("young_period")
 async def test_slots_that_a_disabled_job_skipped_ahead_are_free_once_it_is_enabled(
     world: Any, make: Any, desk: Any
 ) -> None:
@@ -136,6 +138,7 @@ async def test_slots_that_a_disabled_job_skipped_ahead_are_free_once_it_is_enabl
     assert (done["action"], done["target"], done["after"]["job"]) == ("schedule.renew", "schedule often", "enabled")
 
 
+@pytest.mark.usefixtures("young_period")
 async def test_a_job_that_is_disabled_takes_back_what_is_to_come(world: Any, make: Any, desk: Any) -> None:
     await world.executor()
     await world.apply(make.job(), make.schedule(), make.schedule("manual-too"))
