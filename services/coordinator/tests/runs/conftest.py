@@ -61,6 +61,9 @@ async def take_term(pool: Pool, counter: int) -> Term:
     return Term(epoch=epoch, worker_id=1, incarnation="0" * 32, system_id=row["system_id"], timeline=row["timeline"])
 
 
+BEAT_EVERY = timedelta(seconds=0.3)
+
+
 class ServerNow:
     """PostgreSQL's time plus an offset that the test moves, or a fixed time."""
 
@@ -147,6 +150,8 @@ class World:
         )
         self.definitions = DefinitionCache()
         self.incarnations: list[str] = []
+        # The last heartbeat that the world wrote for an executor, and how far its time was ahead then.
+        self.beats: dict[str, tuple[datetime, timedelta]] = {}
         self.marks: RunMarks | None = None
         # The loops of the coordinator that takes reports.
         self.wakes = WakeRegistry()
@@ -175,6 +180,7 @@ class World:
         """One turn of each loop, orders carried out."""
         done = TurnOutcome()
         for name in names:
+            await self._beat()
             loop = self.loops[name]
             rested = await loop._idle_turn() if loop._idle_turn else None
             done = await loop._work()
@@ -191,16 +197,32 @@ class World:
     ) -> str:
         """Registers an executor that has just sent a heartbeat."""
         incarnation = f"00000000-0000-4000-8000-{number:012d}"
-        await self.sql(
+        [row] = await self.sql(
             "INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, lease_ms,"
-            " slots, labels) VALUES (%(i)s, nextval('scheduler.worker_id_seq'), %(n)s, %(n)s, 'boot', 1, 'h', 1, ''::bytea, 10000, %(s)s, %(l)s)",
+            " slots, labels) VALUES (%(i)s, nextval('scheduler.worker_id_seq'), %(n)s, %(n)s, 'boot', 1, 'h', 1, ''::bytea, 10000, %(s)s, %(l)s)"
+            " RETURNING last_heartbeat_at",
             i=incarnation,
             n=instance or f"e{number}",
             s=slots,
             l=json.dumps(labels or {}),
         )
         self.incarnations.append(incarnation)
+        self.beats[incarnation] = (row["last_heartbeat_at"], timedelta())
         return incarnation
+
+    async def _beat(self) -> None:
+        """Heartbeats of executors whose last one the test has not changed: a slow machine makes no executor silent."""
+        due = {i: ahead for i, (at, ahead) in self.beats.items() if datetime.now(UTC) + ahead - at > BEAT_EVERY}  # noqa: TID251
+        for incarnation, ahead in due.items():
+            rows = await self.sql(
+                "UPDATE scheduler.executors SET last_heartbeat_at = clock_timestamp() + %(ahead)s"
+                " WHERE incarnation = %(i)s AND last_heartbeat_at = %(at)s RETURNING last_heartbeat_at",
+                i=incarnation,
+                at=self.beats.pop(incarnation)[0],
+                ahead=ahead,
+            )
+            for row in rows:
+                self.beats[incarnation] = (row["last_heartbeat_at"], ahead)
 
     async def steady(self) -> None:
         """Stops the time one second after a slot of the schedules (period 10 s), with nothing unsettled before it."""
@@ -211,7 +233,11 @@ class World:
     async def later(self, seconds: float) -> None:
         """So much later than at the start; every executor has just sent a heartbeat."""
         self.time.offset = timedelta(seconds=seconds)
-        await self.sql("UPDATE scheduler.executors SET last_heartbeat_at = %(t)s", t=self.time.now())
+        rows = await self.sql(
+            "UPDATE scheduler.executors SET last_heartbeat_at = %(t)s RETURNING incarnation::text AS i, last_heartbeat_at AS at",
+            t=self.time.now(),
+        )
+        self.beats = {row["i"]: (row["at"], self.time.offset) for row in rows}
 
     async def at(self, time: datetime) -> None:
         """Stops the time there; every executor has just sent a heartbeat."""
@@ -242,6 +268,7 @@ class World:
         return await self._start(self.service, job, count, fields)
 
     async def _start(self, service: StartRuns, job: str, count: int, fields: dict[str, Any]) -> list[int]:
+        await self._beat()
         wanted = [RunRequest(job=job, **fields) for _ in range(count)]
         return [run.run_id for run in await service.start(wanted, "admin-cli")]
 

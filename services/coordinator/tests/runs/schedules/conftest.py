@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +13,7 @@ from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.server.to_proto import schedule_to_pb
 from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_runtime.clock import SystemClock
 
 ACTOR = "admin-cli"
 
@@ -72,5 +72,5 @@ def desk(world: Any) -> Desk:
 @pytest.fixture
 async def young_period(world: Any) -> None:
     """No slot of the period of 10 s comes within the next 4 s: PostgreSQL's clock does not stop with the world's."""
-    if (gone := time.time() % 10) > 6:
+    if (gone := SystemClock().wall().timestamp() % 10) > 6:
         await asyncio.sleep(10 - gone)
