@@ -14,12 +14,14 @@ import pytest
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.guard_client import GuardClient
 from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE
-from toban_executor.decide.guard_types import AttemptStart, FreezeTurn
-from toban_executor.decide.models import StartOrder, StepOrder
+from toban_executor.decide.guard_types import AttemptStart, FreezeTurn, Kill
+from toban_executor.decide.lease_end import LEASE_REASON
+from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.guard import freezer
 from toban_executor.guard.clock import boottime, instant
 from toban_executor.guard.freezer import thread_states
 from toban_executor.guard.process_tree import children, start_time
+from toban_executor.guard.protocol import decode_command, encode_report
 from toban_fencing.executor_lease import Instant
 from toban_runtime.clock import SystemClock
 
@@ -66,7 +68,11 @@ class Listener:
 
     def __init__(self) -> None:
         self.pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.end: asyncio.Future[AttemptEnd] = asyncio.get_running_loop().create_future()
         self.turns: list[bool] = []
+
+    def ended(self, end: AttemptEnd) -> None:
+        self.end.set_result(end)
 
     def started(self, _key: AttemptKey, pid: int, _at_ns: int) -> None:
         self.pid.set_result(pid)
@@ -76,6 +82,23 @@ class Listener:
 
     def output(self, *_block: Any) -> None:
         pass
+
+
+def listening(guards: Any) -> tuple[GuardClient, Listener]:
+    client, listener = GuardClient(guards=guards, clock=SystemClock()), Listener()
+    client.listen(listener)  # type: ignore[arg-type]
+    return client, listener
+
+
+async def spawned(client: GuardClient, listener: Listener) -> tuple[int, list[int]]:
+    """A job that the end of its lease freezes: its pid, and those of the guards."""
+    step = StepOrder(type="command", argv=("sleep", "600"))
+    order = StartOrder(key=KEY, steps=(step,), grace_seconds=0.5, on_lease_loss="freeze")
+    env = {"PATH": "/usr/bin:/bin"}
+    client.spawn(order, env=env, programs=("",), deadline=lease(), lease_grace=0.2, freeze_max=300.0)
+    main = await asyncio.wait_for(listener.pid, 10)
+    supervisor = client._guards.supervisor.pid
+    return main, [supervisor, *children(supervisor)]
 
 
 def lease() -> Instant:
@@ -95,16 +118,8 @@ async def test_a_grant_thaws_what_a_freeze_from_here_has_stopped_in_part(
     guard_harness: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The guards are stopped, and the lease is renewed before the tree is verified as frozen: the attempt must be named to be thawed."""
-    harness = guard_harness(tmp_path)
-    client, listener = GuardClient(guards=harness.guards, clock=SystemClock()), Listener()
-    client.listen(listener)  # type: ignore[arg-type]
-    step = StepOrder(type="command", argv=("sleep", "600"))
-    order = StartOrder(key=KEY, steps=(step,), grace_seconds=0.5, on_lease_loss="freeze")
-    env = {"PATH": "/usr/bin:/bin"}
-    client.spawn(order, env=env, programs=("",), deadline=lease(), lease_grace=0.2, freeze_max=300.0)
-    main = await asyncio.wait_for(listener.pid, 10)
-    supervisor = harness.guards.supervisor.pid
-    guards = [supervisor, *children(supervisor)]
+    client, listener = listening(guard_harness(tmp_path).guards)
+    main, guards = await spawned(client, listener)
     for pid in guards:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -119,3 +134,55 @@ async def test_a_grant_thaws_what_a_freeze_from_here_has_stopped_in_part(
         for pid in guards:
             os.kill(pid, signal.SIGCONT)
         await client.close(timeout=10)
+
+
+@pytest.mark.parametrize("over", [False, True])
+async def test_what_is_killed_in_place_of_a_stopped_guard_ends_by_the_lease(
+    guard_harness: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: bool
+) -> None:
+    """Neither the guards, which are stopped, nor this process can verify in time that the tree is frozen; or it was frozen for too long."""
+    client, listener = listening(guard_harness(tmp_path).guards)
+    main, guards = await spawned(client, listener)
+    for pid in guards:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        monkeypatch.setattr(freezer, "CLEAN_LOOKS", 1_000_000)
+        for _ in range(2):
+            client.enforce_lease(late=FREEZE_ALLOWANCE, frozen=(), over={KEY} if over else (), doubtful=False)
+        until = boottime() + 10
+        while start_time(main):
+            assert boottime() < until, "killed before the guards go on"
+            await asyncio.sleep(0.005)
+    finally:
+        for pid in guards:
+            os.kill(pid, signal.SIGCONT)
+    end = await asyncio.wait_for(listener.end, 10)
+    assert (end.cause, end.reason, end.signal) == ("lease", LEASE_REASON, signal.SIGKILL)
+    await client.close(timeout=10)
+
+
+async def test_a_guard_that_sees_the_kill_before_its_cause_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guard that was at work may have collected the process before it reads the command, which it gets once."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control, supervisor = socket.socketpair()
+    ended: Any = SimpleNamespace(pid=0, poll=lambda: 0, returncode=0)
+    guards: Any = SimpleNamespace(
+        incarnation="i", slots=[near], control=control, supervisor=ended, close=lambda: (near.close(), control.close())
+    )
+    client, listener = listening(guards)
+    monkeypatch.setattr(client._enforcer, "_supervisors", dict)
+    order = StartOrder(key=KEY, steps=(StepOrder(type="command", argv=("sleep",)),), on_lease_loss="freeze")
+    client.spawn(order, env={}, programs=("",), deadline=lease(), lease_grace=0.2, freeze_max=300.0)
+    for _ in range(2):
+        client.enforce_lease(late=FREEZE_ALLOWANCE, frozen=(), over=(), doubtful=False)
+    _spawn, kill = (decode_command(far.recv(1 << 16)).command for _ in range(2))
+    assert kill == Kill(token=KEY.token, cause="lease", reason=LEASE_REASON, grace=0.0)
+    far.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        far.recv(1)
+    far.send(encode_report(AttemptEnd(key=KEY, pid=5, signal=9)))
+    end = await asyncio.wait_for(listener.end, 10)
+    assert (end.cause, end.reason) == ("lease", LEASE_REASON)
+    await client.close(timeout=1.0)
+    for sock in (far, supervisor):
+        sock.close()

@@ -120,6 +120,97 @@ asyncio.run(main())
     again.close()
 
 
+async def test_reports_survive_kill_9_until_they_are_dropped(tmp_path: Path) -> None:
+    """Of each pair one report is answered: before it is written, after it, and out of the quarantine."""
+    code = """
+import asyncio, os, signal, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
+from toban_executor.adapters.journal import Journal
+from toban_executor.decide.models import Report
+from toban_executor.ports.journal import JournalBatch
+from toban_fencing.epoch_gate import Record
+def report(n):
+    return Report(key=AttemptKey(n, 100 + n), seq=2, outcome=Outcome(kind=OutcomeKind.SUCCEEDED, finished_at=datetime(2026, 11, 21, tzinfo=UTC)))
+def drop(journal, n): journal.drop_reports([(AttemptKey(n, 100 + n), 2)])
+async def main():
+    journal = Journal(Path(sys.argv[1])); journal.start()
+    for n in (1, 2): journal.put_report(report(n))
+    drop(journal, 2)
+    for n in (3, 4): journal.put_report(report(n))
+    await journal.flush()
+    drop(journal, 4)
+    await journal.store(JournalBatch(reports=[report(5), report(6)]))
+    # Reported ahead of its lines, which are written all the same.
+    journal.put_report(report(6)); drop(journal, 6)
+    for n in (7, 8): journal.put_report(report(n)); journal.quarantine_report(report(n), "no")
+    drop(journal, 8)
+    journal.put_report(report(9)); await journal.flush(); journal.put_report(report(9)); drop(journal, 9)
+    await journal.record([Record("seen", 1, 101)])
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    assert run_python(code, str(tmp_path / "j")) == -9
+    again = Journal(tmp_path / "j")
+    kept = again.remembered()
+    assert [report.key.run_id for report in kept.reports] == [1, 3, 5]
+    assert [report.key.run_id for report, _ in kept.quarantined] == [7]
+    again.start()
+    # In quarantine since an earlier process.
+    again.drop_reports([(AttemptKey(7, 107), 2)])
+    again.close()
+    last = Journal(tmp_path / "j")
+    assert last.remembered().quarantined == ()
+    last.close()
+
+
+async def test_a_report_that_is_answered_before_it_is_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The writer gathers for so long, unless a caller waits.
+    monkeypatch.setattr(journal_module, "_GATHER_SECONDS", 60.0)
+    journal = await opened(tmp_path / "j")
+    written: list[str] = []
+    journal._connection.set_trace_callback(written.append)
+    reports = [Report(key=AttemptKey(n, n), seq=2, outcome=END) for n in (1, 2)]
+    for report in reports:
+        journal.put_report(report)
+    journal.drop_reports([(reports[0].key, 2)])
+    await journal.flush()
+    assert [sql.split(" VALUES")[0] for sql in written if "reports" in sql] == ["INSERT OR REPLACE INTO reports"]
+    journal.drop_reports([(reports[1].key, 2)])
+    await journal.flush()
+    assert sum("DELETE FROM reports" in sql for sql in written) == 1
+    assert not any("refused_reports" in sql for sql in written), "nothing is in quarantine"
+    journal.close()
+
+
+async def test_many_posts_wake_the_writer_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_GATHER_SECONDS", 60.0)
+    journal = Journal(tmp_path / "j")
+    for number in range(1, 301):
+        journal.put_report(Report(key=AttemptKey(number, number), seq=2, outcome=END))
+    assert journal._wakes.qsize() == 1
+    journal.start()
+    # One who waits ends the gathering.
+    await journal.flush()
+    journal.close()
+    again = Journal(tmp_path / "j")
+    assert len(again.remembered().reports) == 300
+    again.close()
+
+
+async def test_the_end_of_the_journal_writes_what_was_posted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_GATHER_SECONDS", 60.0)
+    journal = await opened(tmp_path / "j")
+    journal.put_report(Report(key=KEY, seq=2, outcome=END))
+    journal.close()
+    again = Journal(tmp_path / "j")
+    assert [report.key for report in again.remembered().reports] == [KEY]
+    again.close()
+
+
 async def test_many_records_share_commits(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "j")
     before = journal_module._commits.labels("ok")._value.get()

@@ -1,8 +1,11 @@
 """What the end of the lease does with attempts, and what heartbeats carry of those that are frozen."""
 
+import pytest
+
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import FreezeTurn
-from toban_executor.decide.lease_end import FreezeNote, LeaseEndBook
+from toban_executor.decide.lease_end import LEASE_REASON, FreezeNote, LeaseEndBook, killed_at_lease_end
+from toban_executor.decide.models import AttemptEnd
 
 KEY, OTHER = AttemptKey(1, 101), AttemptKey(2, 102)
 
@@ -78,3 +81,22 @@ def test_the_end_of_the_lease_does_one_thing_with_each_attempt() -> None:
     assert (made.frozen, made.to_kill) == ({OTHER}, {OTHER})
     made.closed(OTHER)
     assert (made.frozen, made.to_kill) == (frozenset(), frozenset())
+
+
+def test_a_kill_in_place_of_the_guard_is_the_end_of_the_lease() -> None:
+    end = killed_at_lease_end(AttemptEnd(key=KEY, pid=5, signal=9, finished_ns=3))
+    assert end == AttemptEnd(key=KEY, pid=5, signal=9, finished_ns=3, cause="lease", reason=LEASE_REASON)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        AttemptEnd(key=KEY, exit_code=0),
+        AttemptEnd(key=KEY, exit_code=1),
+        AttemptEnd(key=KEY, signal=15),
+        AttemptEnd(key=KEY, cause="timeout", reason="t", signal=9),
+        AttemptEnd(key=KEY, cause="guard_lost", reason="g"),
+    ],
+)
+def test_such_a_kill_changes_no_other_end(end: AttemptEnd) -> None:
+    assert killed_at_lease_end(end) == end

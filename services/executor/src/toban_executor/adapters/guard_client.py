@@ -25,6 +25,7 @@ from toban_executor.decide.guard_types import (
     SlotLost,
     Spawn,
 )
+from toban_executor.decide.lease_end import LEASE_REASON, killed_at_lease_end
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
 from toban_executor.decide.warm import WarmNote, choose_slot, wanted_keys
@@ -207,7 +208,7 @@ class GuardClient:
             if order.on_lease_loss == "continue":
                 continue
             if (order.on_lease_loss != "freeze" and not doubtful) or key in over:
-                self._enforcer.kill(slot)
+                self._kill_at_lease_end(slot, key)
             elif key not in frozen or self._enforcer.has_frozen(slot):
                 self._freeze(slot, key, late=late)
 
@@ -217,7 +218,13 @@ class GuardClient:
             # Also when only a part of the tree is stopped: the next grant thaws nothing but attempts that heartbeats named as frozen.
             self._turned(key, frozen=True)
         if not verified and late >= FREEZE_ALLOWANCE:
-            self._enforcer.kill(slot)
+            self._kill_at_lease_end(slot, key)
+
+    def _kill_at_lease_end(self, slot: int, key: AttemptKey) -> None:
+        if not self._enforcer.has_killed(slot):
+            # Before the signals: a guard that goes on then reads the cause before it collects the processes.
+            self._command(slot, Kill(token=key.token, cause="lease", reason=LEASE_REASON, grace=0.0))
+        self._enforcer.kill(slot)
 
     def _turned(self, key: AttemptKey, *, frozen: bool) -> None:
         assert self._listener is not None
@@ -342,6 +349,8 @@ class GuardClient:
         assert self._listener is not None
         self._busy.pop(slot, None)
         self._slot_of.pop(end.key, None)
+        if self._enforcer.has_killed(slot):
+            end = killed_at_lease_end(end)
         self._enforcer.forget(slot)
         self._free.append(slot)
         self._listener.ended(end)

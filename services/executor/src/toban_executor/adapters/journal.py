@@ -8,8 +8,10 @@ import asyncio
 import queue
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,23 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters import journal_sql
 from toban_executor.adapters.convert import report_from_bytes, report_to_bytes, stored_signed_epoch
+from toban_executor.adapters.journal_rows import (
+    Place,
+    Statement,
+    batch_rows,
+    log_bytes,
+    place_of,
+    read_chunks,
+    record_row,
+    refused_chunks,
+    report_row,
+    tickets_of,
+    waiting_bytes,
+)
 from toban_executor.decide.models import Report
 from toban_executor.ports.coordinator import SignedEpoch
 from toban_executor.ports.journal import JournalBatch, JournalContents
-from toban_executor.ports.logs import Chunk, ChunkBatch, Seal
+from toban_executor.ports.logs import ChunkBatch
 from toban_fencing.epoch_gate import Record
 from toban_observability import metrics
 from toban_observability.logs import get_logger
@@ -28,16 +43,23 @@ from toban_observability.logs import get_logger
 _RETRY_SECONDS = 0.5
 _BUSY_MS = 5000
 _GATHER_SECONDS = 0.01
-_BATCH = 1000
 
 _log = get_logger(__name__)
 _commits = metrics.counter("toban_executor_journal_commits_total", "Journal transactions by result.", ("result",))
 _rows = metrics.counter("toban_executor_journal_writes_total", "Writes combined into journal transactions.")
 
-Statement = tuple[str, tuple[Any, ...]]
+
+class _Wake(IntEnum):
+    """What the writer was last told of work that waits."""
+
+    NOTHING = 0
+    # Work that no caller awaits: it may gather for a moment.
+    SOON = 1
+    NOW = 2
+    END = 3
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Work:
     """Statements to run, or a `read` of the connection; `done` gets the result or the error."""
 
@@ -55,13 +77,20 @@ class Journal:
     def __init__(self, path: Path) -> None:
         try:
             self._connection = _open(path)
+            # Reports that are, or will be, in quarantine.
+            self._refused = set[Place](self._connection.execute(journal_sql.REFUSED_REPORTS))
         except sqlite3.Error as error:
             raise TobanError(
                 ErrorCode.UNAVAILABLE,
                 f"the executor's journal {path} cannot be opened: {error}; free its disk, or, when the file is damaged, "
                 "move it away: undelivered outcomes and log lines in it are lost then",
             ) from error
-        self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        # Added to by the caller, then the writer is woken if it has not been; it resets `_woken`, then takes all.
+        self._waiting: deque[_Work] = deque()
+        self._wakes: queue.SimpleQueue[_Wake] = queue.SimpleQueue()
+        self._woken = _Wake.NOTHING
+        # Reports that are not dropped yet, each with its work where nothing else may have written it.
+        self._reports: dict[Place, _Work | None] = {}
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
         # False from a failed write to the next one that succeeds.
         self.writable = True
@@ -99,13 +128,13 @@ class Journal:
 
     def has_ticket(self, key: AttemptKey) -> bool:
         """Whether the journal has the log ticket of an attempt. Only before `start`."""
-        return bool(_tickets(self._connection, [key]))
+        return bool(tickets_of(self._connection, [key]))
 
     def store_recovered(self, batch: JournalBatch) -> None:
         """As `store`, for recovered guard messages. Raises sqlite3.Error. Only before `start`."""
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            for sql, values in _batch_statements(batch):
+            for sql, values in batch_rows(batch):
                 self._connection.execute(sql, values)
 
     def tidy(self) -> None:
@@ -123,7 +152,7 @@ class Journal:
     def close(self) -> None:
         """Write what waits and end the thread."""
         if self._thread.is_alive():
-            self._queue.put(None)
+            self._wake(_Wake.END)
             self._thread.join()
         self._connection.close()
 
@@ -131,7 +160,7 @@ class Journal:
 
     async def record(self, records: Iterable[Record]) -> None:
         """On disk when this returns. Raises UNAVAILABLE when the disk refuses."""
-        if statements := [_record(record) for record in records]:
+        if statements := [record_row(record) for record in records]:
             await self._submit(_Work(statements=statements))
 
     async def set_meta(self, key: str, value: str) -> None:
@@ -140,7 +169,7 @@ class Journal:
 
     def post_records(self, records: Iterable[Record]) -> None:
         """As `record`, without waiting."""
-        if statements := [_record(record) for record in records]:
+        if statements := [record_row(record) for record in records]:
             self._post(statements)
 
     def post_signed_epoch(self, signed: SignedEpoch) -> None:
@@ -153,20 +182,40 @@ class Journal:
         self._post([(sql, (token,)) for sql in old])
 
     def put_report(self, report: Report) -> None:
-        """Keep a report until a coordinator has answered it."""
-        self._post([_report(report)])
+        """Keep a report until a coordinator has answered it; one that is answered before it is written leaves nothing."""
+        place, work = place_of(report.key, report.seq), _Work(statements=[report_row(report)])
+        self._reports[place] = None if place in self._reports else work
+        self._add(work, _Wake.SOON)
 
     def drop_reports(self, done: Iterable[tuple[AttemptKey, int]]) -> None:
         """Forget reports that were answered, quarantined ones too."""
-        rows = [(key.token, key.run_id, seq) for key, seq in done]
-        self._post([(sql, row) for row in rows for sql in (journal_sql.DROP_REPORT, journal_sql.DROP_REFUSED_REPORT)])
+        statements: list[Statement] = []
+        for place in [place_of(key, seq) for key, seq in done]:
+            if not self._withdraw(place):
+                statements.append((journal_sql.DROP_REPORT, place))
+            if place in self._refused:
+                self._refused.discard(place)
+                statements.append((journal_sql.DROP_REFUSED_REPORT, place))
+        self._post(statements)
+
+    def _withdraw(self, place: Place) -> bool:
+        """Whether the writer has not taken the report, and will not."""
+        work = self._reports.pop(place, None)
+        if work is None:
+            return False
+        try:
+            self._waiting.remove(work)
+        except ValueError:
+            return False
+        return True
 
     def quarantine_report(self, report: Report, message: str) -> None:
         """Keep a refused report apart, with the text of the refusal, until it is dropped."""
-        key, body = report.key, report_to_bytes(report)
-        put = "INSERT OR REPLACE INTO refused_reports VALUES (?, ?, ?, ?, ?)"
-        row = (key.token, key.run_id, report.seq)
-        self._post([(put, (*row, body, message)), (journal_sql.DROP_REPORT, row)])
+        place = place_of(report.key, report.seq)
+        self._reports[place] = None
+        self._refused.add(place)
+        row = (*place, report_to_bytes(report), message)
+        self._post([(journal_sql.REFUSE_REPORT, row), (journal_sql.DROP_REPORT, place)])
 
     async def store(self, batch: JournalBatch) -> int:
         """Keep log chunks, ends and tickets until an archiver has committed them, and reports until they are answered.
@@ -174,12 +223,14 @@ class Journal:
         All or nothing; on disk when this returns. Returns the compressed bytes of log chunks that are there, quarantined ones
         included. Raises UNAVAILABLE when the disk refuses.
         """
-        waiting: int = await self._submit(_Work(statements=_batch_statements(batch), read=_log_bytes))
+        for report in batch.reports:
+            self._reports[place_of(report.key, report.seq)] = None
+        waiting: int = await self._submit(_Work(statements=batch_rows(batch), read=log_bytes))
         return waiting
 
     async def chunks_after(self, chunk_id: int, limit: int, max_bytes: int) -> ChunkBatch:
         """The next chunks in order of writing, with their tickets; the seals too once no chunk is left behind."""
-        batch: ChunkBatch = await self._submit(_Work(read=lambda db: _read_chunks(db, chunk_id, limit, max_bytes)))
+        batch: ChunkBatch = await self._submit(_Work(read=lambda db: read_chunks(db, chunk_id, limit, max_bytes)))
         return batch
 
     def drop_chunks(self, ids: Iterable[int], seals: Iterable[AttemptKey]) -> None:
@@ -199,20 +250,20 @@ class Journal:
         statements += [
             (sql, (key.token, key.run_id)) for key in seals for sql in (journal_sql.REFUSE_SEAL, journal_sql.DROP_SEAL)
         ]
-        count: int = await self._submit(_Work(statements=statements, read=_refused_chunks))
+        count: int = await self._submit(_Work(statements=statements, read=refused_chunks))
         return count
 
     async def requeue_chunks(self, most: int) -> tuple[int, int]:
         """Put `most` of the oldest quarantined chunks and seals back; how many chunks came back, and how many are left."""
-        before: int = await self._submit(_Work(read=_refused_chunks))
+        before: int = await self._submit(_Work(read=refused_chunks))
         left: int = await self._submit(
-            _Work(statements=[(sql, (most,)) for sql in journal_sql.REQUEUE], read=_refused_chunks)
+            _Work(statements=[(sql, (most,)) for sql in journal_sql.REQUEUE], read=refused_chunks)
         )
         return before - left, left
 
     async def log_bytes(self) -> int:
         """Compressed bytes of log chunks that wait on disk, without quarantined ones."""
-        waiting: int = await self._submit(_Work(read=_waiting_bytes))
+        waiting: int = await self._submit(_Work(read=waiting_bytes))
         return waiting
 
     async def flush(self) -> None:
@@ -221,13 +272,23 @@ class Journal:
 
     def _post(self, statements: Sequence[Statement]) -> None:
         if statements:
-            self._queue.put(_Work(statements=statements))
+            self._add(_Work(statements=statements), _Wake.SOON)
+
+    def _add(self, work: _Work, wake: _Wake) -> None:
+        self._waiting.append(work)
+        self._wake(wake)
+
+    def _wake(self, wake: _Wake) -> None:
+        """Once for all that waits: each wake-up of the writer interrupts the event loop."""
+        if wake > self._woken:
+            self._woken = wake
+            self._wakes.put(wake)
 
     async def _submit(self, work: _Work) -> Any:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         work.done = lambda result, error: _call_back(loop, future, result, error)
-        self._queue.put(work)
+        self._add(work, _Wake.NOW)
         try:
             return await future
         except sqlite3.Error as error:
@@ -245,18 +306,24 @@ class Journal:
                 return
 
     def _next_batch(self, kept: list[_Work], ending: bool) -> tuple[list[_Work], bool]:
-        """What was kept and what waits; blocks until there is something. A batch that no caller awaits may grow for a moment."""
+        """What was kept and what waits; blocks until there may be something. A batch that no caller awaits may grow for a moment."""
+        if not ending:
+            wake = self._next_wake(_RETRY_SECONDS if kept else None)
+            if wake is _Wake.SOON:
+                wake = max(wake, self._next_wake(_GATHER_SECONDS))
+            ending = wake is _Wake.END
+        # Nothing follows the end; a wake-up for what is taken here already finds nothing.
+        self._woken = _Wake.END if ending else _Wake.NOTHING
         batch = list(kept)
-        try:
-            work = None if ending else self._queue.get(timeout=_RETRY_SECONDS if kept else None)
-            while work is not None:
-                batch.append(work)
-                may_grow = work.done is None and len(batch) < _BATCH
-                work = self._queue.get(timeout=_GATHER_SECONDS) if may_grow else self._queue.get_nowait()
-            ending = True
-        except queue.Empty:
-            pass
+        while self._waiting:
+            batch.append(self._waiting.popleft())
         return batch, ending
+
+    def _next_wake(self, timeout: float | None) -> _Wake:
+        try:
+            return self._wakes.get(timeout=timeout)
+        except queue.Empty:
+            return _Wake.NOTHING
 
     def _transact(self, batch: list[_Work]) -> list[_Work]:
         """One transaction; returns the work to repeat."""
@@ -317,80 +384,3 @@ def _call_back(
     except RuntimeError:
         # The event loop has ended, and its callers with it.
         pass
-
-
-def _record(record: Record) -> Statement:
-    if record.kind == "epoch":
-        return "INSERT OR REPLACE INTO meta VALUES ('epoch_max', ?)", (record.token,)
-    pair = (record.token, record.run_id)
-    if record.kind == "seen":
-        return "INSERT OR IGNORE INTO seen VALUES (?, ?)", pair
-    return "INSERT OR IGNORE INTO tombstones VALUES (?, ?)", pair
-
-
-def _batch_statements(batch: JournalBatch) -> list[Statement]:
-    statements: list[Statement] = [
-        ("INSERT OR IGNORE INTO tickets VALUES (?, ?, ?)", (key.token, key.run_id, ticket))
-        for key, ticket in batch.tickets.items()
-    ]
-    statements += [_chunk(chunk) for chunk in batch.chunks]
-    statements += [
-        ("INSERT OR REPLACE INTO seals VALUES (?, ?, ?)", (seal.key.token, seal.key.run_id, seal.last_seq))
-        for seal in batch.seals
-    ]
-    statements += [_report(report) for report in batch.reports]
-    statements += [("INSERT OR REPLACE INTO heard VALUES (?, ?)", offset) for offset in batch.ack_offsets.items()]
-    return statements
-
-
-def _report(report: Report) -> Statement:
-    row = (report.key.token, report.key.run_id, report.seq, report_to_bytes(report))
-    return "INSERT OR REPLACE INTO reports VALUES (?, ?, ?, ?)", row
-
-
-def _log_bytes(db: sqlite3.Connection) -> int:
-    return int(db.execute("SELECT bytes + refused FROM log_size").fetchone()[0])
-
-
-def _waiting_bytes(db: sqlite3.Connection) -> int:
-    return int(db.execute("SELECT bytes FROM log_size").fetchone()[0])
-
-
-def _refused_chunks(db: sqlite3.Connection) -> int:
-    return int(db.execute("SELECT count(*) FROM refused_chunks").fetchone()[0])
-
-
-def _chunk(chunk: Chunk) -> Statement:
-    sql = (
-        "INSERT INTO chunks (token, run_id, stream, seq_from, seq_to, lines, raw_bytes, first_ns, last_ns, data) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    )
-    place = (chunk.key.token, chunk.key.run_id, chunk.stream, chunk.seq_from, chunk.seq_to)
-    return sql, (*place, chunk.lines, chunk.raw_bytes, chunk.first_ns, chunk.last_ns, chunk.data)
-
-
-def _read_chunks(db: sqlite3.Connection, after: int, limit: int, max_bytes: int) -> ChunkBatch:
-    sql = (
-        "SELECT id, run_id, token, stream, seq_from, seq_to, lines, raw_bytes, first_ns, last_ns, data "
-        "FROM chunks WHERE id > ? ORDER BY id LIMIT ?"
-    )
-    chunks: list[Chunk] = []
-    total, cut = 0, False
-    for row in db.execute(sql, (after, limit)):
-        if chunks and total + len(row[10]) > max_bytes:
-            cut = True
-            break
-        total += len(row[10])
-        chunks.append(Chunk(row[0], AttemptKey(row[1], row[2]), *row[3:]))
-    seals: list[Seal] = []
-    if not cut and len(chunks) < limit:
-        found = db.execute("SELECT run_id, token, last_seq FROM seals LIMIT 1000")
-        seals = [Seal(AttemptKey(run, token), last) for run, token, last in found]
-    keys = {chunk.key for chunk in chunks} | {seal.key for seal in seals}
-    return ChunkBatch(chunks=chunks, seals=seals, tickets=_tickets(db, keys))
-
-
-def _tickets(db: sqlite3.Connection, keys: Iterable[AttemptKey]) -> dict[AttemptKey, bytes]:
-    sql = "SELECT ticket FROM tickets WHERE token = ? AND run_id = ?"
-    rows = {key: db.execute(sql, (key.token, key.run_id)).fetchone() for key in keys}
-    return {key: row[0] for key, row in rows.items() if row is not None}

@@ -34,6 +34,7 @@ DELETE FROM tickets
    AND (token, run_id) NOT IN (SELECT token, run_id FROM refused_chunks)
    AND (token, run_id) NOT IN (SELECT token, run_id FROM refused_seals)
 """
+REFUSED_REPORTS = "SELECT token, run_id, seq FROM refused_reports"
 DROP_REPORT = "DELETE FROM reports WHERE token = ? AND run_id = ? AND seq = ?"
 DROP_REFUSED_REPORT = "DELETE FROM refused_reports WHERE token = ? AND run_id = ? AND seq = ?"
 DROP_CHUNK = "DELETE FROM chunks WHERE id = ?"
@@ -43,6 +44,7 @@ DROP_TICKET = """
 DELETE FROM tickets
  WHERE token = ?1 AND run_id = ?2 AND NOT EXISTS (SELECT 1 FROM refused_chunks WHERE token = ?1 AND run_id = ?2)
 """
+REFUSE_REPORT = "INSERT OR REPLACE INTO refused_reports VALUES (?, ?, ?, ?, ?)"
 REFUSE_CHUNK = "INSERT OR REPLACE INTO refused_chunks SELECT * FROM chunks WHERE id = ?"
 REFUSE_SEAL = "INSERT OR REPLACE INTO refused_seals SELECT * FROM seals WHERE token = ? AND run_id = ?"
 # Chunks come back in the order of writing, with new numbers, since the shipper reads forward.

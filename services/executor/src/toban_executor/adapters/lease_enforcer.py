@@ -40,6 +40,8 @@ class LeaseEnforcer:
         self._freezers: dict[int, TreeFreezer] = {}
         # Slots whose containers were frozen from here.
         self._frozen_containers: set[int] = set()
+        # Slots whose attempts were killed from here.
+        self._killed: set[int] = set()
         # Slots whose processes have refused signals.
         self._refusing: set[int] = set()
 
@@ -76,10 +78,16 @@ class LeaseEnforcer:
         """The attempt of the slot has ended."""
         self._freezers.pop(slot, None)
         self._frozen_containers.discard(slot)
+        self._killed.discard(slot)
         self._refusing.discard(slot)
+
+    def has_killed(self, slot: int) -> bool:
+        """Whether the attempt of the slot was killed from here."""
+        return slot in self._killed
 
     def kill(self, slot: int) -> None:
         """SIGKILL to the tree of the slot, and to what a slot supervisor that died has left."""
+        self._killed.add(slot)
         if group := self._group(slot):
             group.containers.kill()
         supervisor = self._supervisors().get(slot)

@@ -19,7 +19,7 @@ from toban_executor.app.log_collector import LogCollector, count_end
 from toban_executor.app.outcome_reporter import OutcomeReporter
 from toban_executor.decide.environment import job_environment
 from toban_executor.decide.guard_types import FreezeTurn, JobNote
-from toban_executor.decide.lease_end import LeaseEndBook
+from toban_executor.decide.lease_end import LEASE_REASON, LeaseEndBook
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
@@ -277,7 +277,7 @@ class AttemptManager:
         """The lease ended `late` seconds ago, by the wall clock alone when `doubtful`: freeze and kill from here what guards have not."""
         limit = self._freeze_max()
         over = self.lease_end.over(self._clock.boottime(), limit)
-        reason = f"frozen for longer than lease_freeze_max_seconds = {limit:g}; the lease was not renewed in time"
+        reason = f"frozen for longer than lease_freeze_max_seconds = {limit:g}; {LEASE_REASON}"
         self.end(over, cause="lease", reason=reason, grace=0.0)
         self._guards.enforce_lease(late=late, frozen=self.lease_end.frozen, over=over, doubtful=doubtful)
 
@@ -315,7 +315,7 @@ class AttemptManager:
         _frozen.set(len(self.lease_end.frozen))
         known = {"run_id": turn.key.run_id, "token": turn.key.token, "epoch": term_of(turn.key.token)}
         if turn.frozen:
-            _log.warning("job frozen: the lease was not renewed in time", **known)
+            _log.warning(f"job frozen: {LEASE_REASON}", **known)
         else:
             _log.info("job resumed", frozen_seconds=round(self.lease_end.seconds(now).get(turn.key, 0.0), 1), **known)
         self._wake_heartbeat()

@@ -56,6 +56,7 @@ from toban_executor.decide.guard_types import (
     TreeSignal,
     TreeSignaled,
 )
+from toban_executor.decide.lease_end import LEASE_REASON
 from toban_executor.decide.models import AttemptEnd
 from toban_executor.decide.slot_state import Attempt, SlotState
 from toban_fencing.executor_lease import Instant
@@ -69,7 +70,6 @@ KILL_AGAIN = 0.02
 WAIT_REPORTED_AFTER = 1.0
 """Seconds of held output after which the log of the job records that it has waited."""
 
-_LEASE_REASON = "the lease was not renewed in time"
 _UNKNOWN_REASON = "its processes have ended, and the end of its main process is not known"
 _LEASE_CAUSES = ("lease", "executor_gone")
 
@@ -226,14 +226,14 @@ def _check_time(attempt: Attempt, now: Instant) -> tuple[Attempt, tuple[Effect, 
     """Begin to end an attempt whose lease or whose time is over, or to freeze it."""
     if attempt.suspended:
         limit = f"frozen for longer than lease_freeze_max_seconds = {attempt.freeze_max:g}; "
-        reason = (limit if attempt.freezes else "") + _LEASE_REASON
+        reason = (limit if attempt.freezes else "") + LEASE_REASON
         return _end(attempt, "lease", reason, 0.0, now)
     if _lease_left(attempt, now) <= 0:
         if attempt.freezes or guard_freeze.is_doubtful(attempt, now):
             return guard_freeze.freeze(attempt, now)
         lease_grace = attempt.spawn.lease_grace
         left = now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
-        return _end(attempt, "lease", _LEASE_REASON, max(0.0, min(lease_grace, left)), now)
+        return _end(attempt, "lease", LEASE_REASON, max(0.0, min(lease_grace, left)), now)
     cancel, grace = attempt.cancel, attempt.spawn.order.grace_seconds
     if now.boot >= min(guard_steps.timeout(attempt), attempt.cancel_at):
         if cancel is not None:
@@ -255,7 +255,7 @@ def _on_freeze_checked(state: SlotState, attempt: Attempt, frozen: bool, now: In
         return state, ()
     attempt, effects = guard_freeze.checked(attempt, frozen, now)
     if not frozen and guard_freeze.cannot_be_frozen(attempt, now):
-        reason = f"could not be frozen within {guard_freeze.FREEZE_ALLOWANCE:g} s; {_LEASE_REASON}"
+        reason = f"could not be frozen within {guard_freeze.FREEZE_ALLOWANCE:g} s; {LEASE_REASON}"
         attempt, effects = _end(attempt, "lease", reason, 0.0, now)
     return _with(state, attempt), effects
 
@@ -329,7 +329,7 @@ def _on_empty(state: SlotState, attempt: Attempt, now: Instant) -> Step:
             return _with(state, attempt), ()
         if attempt.continues or now.seconds_until(attempt.deadline) > 0:
             return _next_step(state, attempt, now)
-        attempt = attempt._replace(cause="lease", reason=_LEASE_REASON)
+        attempt = attempt._replace(cause="lease", reason=LEASE_REASON)
     if attempt.main is None and not attempt.cause:
         attempt = attempt._replace(cause="unknown_end", reason=_UNKNOWN_REASON)
     thaw = () if attempt.frozen_since is None else (ThawTree(),)

@@ -7,6 +7,21 @@ from dataclasses import dataclass
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import FreezeTurn
+from toban_executor.decide.models import AttemptEnd
+
+LEASE_REASON = "the lease was not renewed in time"
+
+_SIGKILL = 9
+
+
+def killed_at_lease_end(end: AttemptEnd) -> AttemptEnd:
+    """The end of an attempt that this process has killed in place of its guard: the guard sees a job that died of SIGKILL and may not know why.
+
+    What it has decided, or how the job ended by itself, stays.
+    """
+    if end.cause or end.signal != _SIGKILL:
+        return end
+    return end._replace(cause="lease", reason=LEASE_REASON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

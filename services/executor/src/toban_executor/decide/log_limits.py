@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from toban_domain.dropped_lines import dropped_lines_text
 from toban_executor.decide.log_block import SYSTEM, LogBlock
@@ -23,8 +24,7 @@ TAIL_BYTES = 64 * 1024
 MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLimits:
+class LogLimits(NamedTuple):
     """Of one attempt, over all streams; 0 = no limit."""
 
     max_bytes: int = 0
@@ -59,6 +59,11 @@ class Limiter:
         self._refilled: float | None = None
         self._gap: _Gap | None = None
         self.left: dict[str, tuple[int, int]] = {}
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether something is being left out, so that `tick` may have something to do."""
+        return self._gap is not None
 
     def take(self, block: LogBlock, now: float) -> list[LogBlock]:
         """What goes on by this block at `now` (seconds of a clock that never goes back)."""

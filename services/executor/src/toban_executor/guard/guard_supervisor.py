@@ -56,6 +56,7 @@ _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 """A service manager or a terminal signals all processes of a service; how jobs end is the executor's decision alone."""
 
 _TICK_MS = 1000
+_GC_THRESHOLDS = (20_000, 20, 20)
 
 
 class GuardSupervisor:
@@ -115,6 +116,8 @@ class GuardSupervisor:
         self._work.mkdir(mode=0o700, exist_ok=True)
         self._payloads = make_payload_home(self._incarnation, fallback=self._work)
         gc.freeze()
+        # A run leaves no cycles behind, but objects that live until the next one: many small collections would find nothing.
+        gc.set_threshold(*_GC_THRESHOLDS)
         self._state, effects = begin(len(self._slots))
         for effect in effects:
             self._actions[type(effect)](effect)

@@ -40,7 +40,6 @@ class JobSession:
         lease_left: Callable[[], float | None],
     ) -> None:
         self._key = order.key
-        self.result_expected = order.result_expected
         self._earlier = order.checkpoint_json
         self._socket = socket
         self._send = send

@@ -92,11 +92,11 @@ class JobTree:
 
     def _start_cold(self, one: StepProcess) -> int:
         stdin, stdout, stderr, lease = one.fds
-        env = dict(one.env)
+        env = one.env
         try:
             enter(one.work_dir)
             if one.step.type == "container":
-                env["TOBAN_CGROUP"] = container_group(self._cgroup, one.name)
+                env = {**env, "TOBAN_CGROUP": container_group(self._cgroup, one.name)}
             if one.step.stdin:
                 stdin = input_file(one.step.stdin)
             self._main_pid = start_process(

@@ -34,7 +34,7 @@ class OutputPipeline:
             values, self._short = secret_values(rules.redact, env=env, payload_json=payload_json)
         self.numbering = LineNumbering()
         self._secret_forms = byte_patterns(secrets)
-        self._forms = sorted({*patterns(values), *self._secret_forms})
+        self._forms = sorted({*patterns(values), *self._secret_forms}) if values or self._secret_forms else []
         self._now = now
         self._now_ns = now_ns
         self._limiter = Limiter(LogLimits(max_bytes=rules.max_bytes, lines_per_second=rules.lines_per_second))
@@ -51,10 +51,13 @@ class OutputPipeline:
 
     def stream(self, number: int) -> OutputStream:
         """A stream of the next step."""
+        return OutputStream(number, self)
+
+    def parts(self, number: int) -> tuple[Redactor, LineSplitter]:
+        """What the bytes of a stream go through."""
         redactor = Redactor(self._forms)
         self._redactors.append(redactor)
-        splitter = LineSplitter(stream=number, numbering=self.numbering, now_ns=self._now_ns)
-        return OutputStream(splitter, redactor, self, has_markers=number == STDOUT)
+        return redactor, LineSplitter(stream=number, numbering=self.numbering, now_ns=self._now_ns)
 
     def find_markers(self, block: LogBlock, *, inside: bool) -> None:
         """Pass on the markers in whole lines; the first line is none when it continues one that came `inside` an earlier block."""
@@ -78,7 +81,7 @@ class OutputPipeline:
 
     def tick(self) -> list[LogBlock]:
         """What became due by the clock."""
-        return self._limiter.tick(self._now())
+        return self._limiter.tick(self._now()) if self._limiter.has_gap else []
 
     def finish(self) -> list[LogBlock]:
         """The attempt is over: what is still due."""
@@ -128,26 +131,31 @@ def pipeline_of(order: StartOrder, *, env: Mapping[str, str]) -> OutputPipeline:
 class OutputStream:
     """One pipe: bytes in, blocks out."""
 
-    def __init__(
-        self, splitter: LineSplitter, redactor: Redactor, pipeline: OutputPipeline, *, has_markers: bool = False
-    ) -> None:
-        self._has_markers = has_markers
+    def __init__(self, number: int, pipeline: OutputPipeline) -> None:
+        self._number = number
+        self._has_markers = number == STDOUT
         # In the middle of a line that comes in pieces.
         self._inside = False
-        self._splitter = splitter
-        self._redactor = redactor
+        # Made for the first bytes: many jobs write nothing.
+        self._parts: tuple[Redactor, LineSplitter] | None = None
         self._pipeline = pipeline
 
     def feed(self, data: bytes) -> list[LogBlock]:
         """Add what was read."""
-        blocks = list(self._splitter.feed(self._redactor.feed(data)))
+        if self._parts is None:
+            self._parts = self._pipeline.parts(self._number)
+        redactor, splitter = self._parts
+        blocks = list(splitter.feed(redactor.feed(data)))
         if self._has_markers:
             self._find_markers(blocks)
         return self._pipeline.admit(blocks)
 
     def finish(self) -> list[LogBlock]:
         """The pipe has ended."""
-        rest = [*self._splitter.feed(self._redactor.finish()), *self._splitter.finish()]
+        if self._parts is None:
+            return []
+        redactor, splitter = self._parts
+        rest = [*splitter.feed(redactor.finish()), *splitter.finish()]
         if self._has_markers:
             self._find_markers(rest)
         return self._pipeline.admit(rest)

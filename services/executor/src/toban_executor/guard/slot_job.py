@@ -28,7 +28,9 @@ class SlotJob:
         self._socket = JobSocket(path=path, poll=poll, now=boottime)
         self._send = send
         self._lease_left = lease_left
+        # Made for the first word of the attempt in the slot: most jobs say none.
         self._session: JobSession | None = None
+        self._order: StartOrder | None = None
         self._output: OutputPipeline | None = None
         # Numbers of the first lines of the steps that were started.
         self._first_seqs: list[int] = []
@@ -49,22 +51,33 @@ class SlotJob:
 
     def ready(self, fd: int) -> None:
         """Accept, read or write."""
-        self._socket.ready(fd, self._session.serve if self._session else None)
+        session = self._opened()
+        self._socket.ready(fd, session.serve if session else None)
 
     def begin(self, order: StartOrder, output: OutputPipeline) -> None:
         """An attempt comes into the slot."""
         self._first_seqs.clear()
-        self._output = output
-        self._session = JobSession(
-            order=order,
-            socket=self._socket,
-            send=self._send,
-            redact=output.redact,
-            redact_secrets=output.redact_secrets,
-            now_ns=wall_ns,
-            lease_left=self._lease_left,
-        )
-        output.read_marker = self._session.read_marker
+        self._order, self._output = order, output
+        output.read_marker = self._read_marker
+
+    def _read_marker(self, line: bytes) -> None:
+        if (session := self._opened()) is not None:
+            session.read_marker(line)
+
+    def _opened(self) -> JobSession | None:
+        """What the attempt in the slot says and is answered; None without an attempt."""
+        output = self._output
+        if self._session is None and self._order is not None and output is not None:
+            self._session = JobSession(
+                order=self._order,
+                socket=self._socket,
+                send=self._send,
+                redact=output.redact,
+                redact_secrets=output.redact_secrets,
+                now_ns=wall_ns,
+                lease_left=self._lease_left,
+            )
+        return self._session
 
     def begin_step(self) -> None:
         """A step is about to be started."""
@@ -89,8 +102,8 @@ class SlotJob:
 
     def notify_cancel(self, effect: NotifyCancel) -> None:
         """The run is canceled."""
-        if self._session is not None:
-            self._session.cancel(effect.reason)
+        if (session := self._opened()) is not None:
+            session.cancel(effect.reason)
 
     def tell_checkpoint(self, effect: TellCheckpoint) -> None:
         """A checkpoint was stored, or was not."""
@@ -104,17 +117,14 @@ class SlotJob:
 
     def finish(self, end: AttemptEnd) -> AttemptEnd:
         """The attempt is over: its end with what the job has set."""
-        session, self._session = self._session, None
-        if session is None:
+        order, session = self._order, self._session
+        if order is None:
             return end
-        end = end._replace(
-            result_json=session.result_json,
-            log_ref=session.log_ref,
-            step_ends=self._with_lines(end.step_ends),
-            result_expected=session.result_expected,
-        )
-        # It holds the values to redact.
-        self._output = None
+        end = end._replace(step_ends=self._with_lines(end.step_ends), result_expected=order.result_expected)
+        if session is not None:
+            end = end._replace(result_json=session.result_json, log_ref=session.log_ref)
+        # The output holds the values to redact.
+        self._order = self._session = self._output = None
         return end
 
     def _with_lines(self, steps: tuple[StepEnd, ...]) -> tuple[StepEnd, ...]:

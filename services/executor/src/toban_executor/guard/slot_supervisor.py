@@ -227,7 +227,11 @@ class SlotSupervisor:
 
     def _receive(self) -> None:
         while data := self._channel.receive():
-            self._handle(decode_command(data))
+            received = decode_command(data)
+            self._handle(received)
+            if isinstance(received.command, Spawn):
+                # Nothing follows it at once, as a rule; poll shows what does.
+                return
 
     # ---- effects
 

@@ -12,10 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from toban_domain.secret import SecretFile
+from toban_executor.guard.clock import wall
 from toban_executor.guard.secret_files import SecretFiles
 from toban_executor.guard.spawn import SpawnError
 
 _MEMORY = Path("/dev/shm")
+# File systems keep times in steps of two seconds at most.
+_SETTLED_SECONDS = 3.0
 
 
 def payload_home(incarnation: str) -> Path:
@@ -41,13 +44,16 @@ class WorkDir:
         self.payload = str(payload)
         self.socket = socket
         self._secrets = SecretFiles(payload.with_suffix(".secrets"))
+        # Device, inode and time of the last change of the directory when it was empty. Each change sets that time, and no call sets it back.
+        self._empty: tuple[int, int, int] | None = None
+        # The clock had gone on when the directory was looked at: a change after that look has a later time.
+        self._settled = False
         shutil.rmtree(directory, ignore_errors=True)
 
     def prepare(self, payload: str, secrets: Sequence[SecretFile] = ()) -> None:
         """Write the files for the first step of an attempt. Raises SpawnError when the disk does not let us."""
         try:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(self.directory, 0o700)  # noqa: PTH102 (hot path)
+            self._make_directory()
             self._write(payload or "{}")
         except OSError as error:
             raise SpawnError(f"work directory '{self.directory}': {os.strerror(error.errno or 0)}") from None
@@ -62,12 +68,33 @@ class WorkDir:
         self._secrets.clear()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.payload)  # noqa: PTH108 (hot path)
+        if self._is_used():
+            self._empty = None
+            shutil.rmtree(self.directory, ignore_errors=True)
+            # A link in its place, which rmtree leaves.
+            with contextlib.suppress(OSError):
+                os.unlink(self.directory)  # noqa: PTH108 (hot path)
+
+    def _make_directory(self) -> None:
+        if self._empty is not None and self._empty == _identity(self.directory):
+            return
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.directory, 0o700)  # noqa: PTH102 (hot path)
+        self._empty, self._settled = _identity(self.directory), False
+
+    def _is_used(self) -> bool:
+        """Whether the attempt has left something in its directory, or has changed it. One call of the kernel for a job that did not use it."""
+        if self._empty is None or self._empty != _identity(self.directory):
+            return True
+        if self._settled:
+            return False
+        settled = wall() - self._empty[2] / 1e9 > _SETTLED_SECONDS
         try:
             used = bool(os.listdir(self.directory))  # noqa: PTH208 (hot path)
         except OSError:
-            used = True
-        if used:
-            shutil.rmtree(self.directory, ignore_errors=True)
+            return True
+        self._settled = settled and not used
+        return used
 
     def _write(self, payload: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -79,3 +106,12 @@ class WorkDir:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(fd)
+
+
+def _identity(directory: str) -> tuple[int, int, int] | None:
+    """None when it is not there."""
+    try:
+        found = os.lstat(directory)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_ctime_ns

@@ -128,7 +128,7 @@ class Zygotes:
     def due(self) -> float:
         """When `expire` has something to do, CLOCK_BOOTTIME."""
         idle = self._limits.idle_seconds
-        if not idle or self._used is not None:
+        if not self._by_fd or not idle or self._used is not None:
             return math.inf
         return min((one.used_at for one in self._alive()), default=math.inf) + idle
 
@@ -296,6 +296,9 @@ class Zygotes:
 
     def expire(self) -> None:
         """No step runs: end those that are too large, too old or idle, and tell the executor what has changed."""
+        if not (self._by_pid or self._noted or self._forks or self._ended):
+            # Each run comes here, and few slots have zygotes.
+            return
         now = boottime()
         for one in self._alive():
             reason = self._limits.reason_to_end(idle=now - one.used_at, memory_mb=_memory_mb(one.pid), forks=one.forks)
