@@ -4,6 +4,7 @@ import asyncio
 from urllib.parse import urlsplit
 
 import pytest
+from redis.asyncio.client import Pipeline
 
 from toban_domain.errors import TobanError
 from toban_fencing.election_types import LockOutcome, Overwrite
@@ -166,6 +167,20 @@ async def test_marks_of_runs_yield_to_a_higher_epoch(link):
     assert await leases.take([1], EPOCH + 1) == {1}
     assert await leases.take([1, 2, 3], EPOCH) == {2, 3}
     assert await leases.take([], EPOCH) == frozenset()
+
+
+async def test_a_batch_of_marks_is_one_call_of_the_script(link, monkeypatch):
+    """The leader marks every batch that it places."""
+    calls = []
+    single = Pipeline.eval
+
+    def counted(pipe, *arguments):
+        calls.append(arguments[1])
+        return single(pipe, *arguments)
+
+    monkeypatch.setattr(Pipeline, "eval", counted)
+    assert await RunLeases(link=link).take(range(1, 41), EPOCH) == frozenset(range(1, 41))
+    assert calls == [40]
 
 
 @pytest.mark.parametrize("fault", ["cut", "freeze"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,9 @@ def _client(url: str, parts: SplitResult) -> Any:
     return RedisCluster(startup_nodes=nodes, **_tls(base == "rediss", query), **_login(parts, query), **_options())
 
 
+@cache
 def script(name: str) -> str:
-    """The text of a Lua script of this package."""
+    """The text of a Lua script of this package; read once, since every batch of runs is marked by one."""
     return resources.files("toban_fencing").joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
 
 

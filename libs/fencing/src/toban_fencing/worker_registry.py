@@ -111,16 +111,33 @@ class RunLeases:
 
     async def take(self, run_ids: Sequence[int], epoch: int) -> frozenset[int]:
         """The runs that may be assigned by this epoch: those not marked by a higher one; all of them when Redis is gone."""
-        text = script("mark_run")
+        marks: dict[int, int] = {}
 
-        async def mark(client: Any) -> Any:
-            pipe = client.pipeline(transaction=False)
-            for run_id in run_ids:
-                pipe.eval(text, 1, f"scheduler:jobrun:lease:{run_id}", str(epoch), RUN_LEASE_MS)
-            return await pipe.execute()
+        async def mark(client: Any) -> None:
+            text, pipe, parts = script("mark_runs"), client.pipeline(transaction=False), _by_slot(client, run_ids)
+            for part in parts:
+                pipe.eval(text, len(part), *map(_lease_key, part), str(epoch), RUN_LEASE_MS)
+            for part, taken in zip(parts, await pipe.execute(), strict=True):
+                marks.update(zip(part, taken, strict=True))
 
         try:
-            marks = await self._link.call(mark) if run_ids else []
+            if run_ids:
+                await self._link.call(mark)
         except RedisGone:
             return frozenset(run_ids)
-        return frozenset(run_id for run_id, taken in zip(run_ids, marks, strict=True) if int(taken) == 1)
+        return frozenset(run_id for run_id, taken in marks.items() if int(taken) == 1)
+
+
+def _lease_key(run_id: int) -> str:
+    return f"scheduler:jobrun:lease:{run_id}"
+
+
+def _by_slot(client: Any, run_ids: Sequence[int]) -> list[list[int]]:
+    """The runs that one call of a script may mark: all of them, and in a Redis Cluster those of one hash slot."""
+    slot_of = getattr(client, "keyslot", None)
+    if slot_of is None:
+        return [list(run_ids)]
+    slots: dict[int, list[int]] = {}
+    for run_id in run_ids:
+        slots.setdefault(slot_of(_lease_key(run_id)), []).append(run_id)
+    return list(slots.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -22,12 +22,12 @@ from toban_coordinator.decide import assign as decide
 from toban_coordinator.decide.fair import RoundRobin
 from toban_coordinator.decide.groups import Groups
 from toban_coordinator.decide.limits import Admission
+from toban_coordinator.loops.due_reads import DueReads, Specs
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import StartOrder, Target
 from toban_coordinator.store import deferred, external_claims, limits, runs_assign, runs_finish
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.dispatches import next_step
-from toban_domain.job import JobSpec
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.traceparent import TraceContext
 from toban_domain.transitions import Defer, Finish, Offer, Placement, Release
@@ -36,17 +36,11 @@ from toban_store.tx import FencedTx, autocommit, fenced_statement, fenced_tx
 
 # Runs that one turn places: its fenced transaction has to stay far below its bound.
 BATCH = 500
-# Due runs that are looked at beyond the free slots, since some are skipped.
-SPARE = 16
 # How often this loop looks ahead while runs wait for a slot, seconds.
 LOOK_AHEAD_SECONDS = 0.5
 # While nothing waits, free slots are read this often for the fast path, whose write checks the executor again anyway, seconds.
 BOARD_SECONDS = 5.0
-# While runs wait for a slot, those that need none are looked for this often, seconds.
-OFFERS_SECONDS = 0.2
-
 Move = decide.Placed | decide.Offered | Finish | Defer
-Specs = dict[tuple[int, int], JobSpec]
 
 
 class Assign:
@@ -71,20 +65,24 @@ class Assign:
         self._limits, self._refusals = limits, refusals
         # Whose turn it is among tenants.
         self._turns = RoundRobin()
-        self._one_scope = True
         # What the limits say of the runs of this turn; None when no run has any.
         self._admission: Admission | None = None
         self._groups: Groups | None = None
         self._refused = False
-        # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
-        self._blocked: set[tuple[int, int]] = set()
         self._looked_ahead_at = 0.0
-        # When runs that need no slot were looked for apart, and whether this turn has left that out.
-        self._offers_at, self._offers_skipped = -OFFERS_SECONDS, False
         # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
         self._batch = AdaptiveBatch(BATCH)
         self._aside = SetAside(clock=deps.clock)
-        self._turned_at, self._pace = 0.0, 0.0
+        self._turned_at = 0.0
+        self._reads = DueReads(
+            deps=deps,
+            definitions=definitions,
+            sender=sender,
+            limits=limits,
+            refusals=refusals,
+            turns=self._turns,
+            aside=self._aside,
+        )
 
     async def run_once(self) -> TurnOutcome:
         """One turn."""
@@ -94,7 +92,7 @@ class Assign:
 
     def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
         """A turn without work; None when a run is due or comes into view, and when what the fast path knows of free slots has aged."""
-        if agenda.pending or agenda.ordered or self._blocked:
+        if agenda.pending or agenda.ordered or self._reads.blocked:
             return None
         aged = self._deps.clock.monotonic() - self._turned_at >= BOARD_SECONDS or not self._fast_path.untouched
         return None if aged else TurnOutcome(0, _seconds_to(agenda.next_due, self._deps.server_time.now()))
@@ -104,13 +102,13 @@ class Assign:
         self._fast_path.close()
         now = self._deps.server_time.now()
         settings = await self._deps.settings.get()
-        usable, due, specs = await self._read(now)
+        usable, due, specs = await self._reads.read(now, self._batch.size)
         free = decide.free_slots(usable)
         batch, late = self._batch.size, settings["skip_late_runs_after_seconds"]
         await self._look_at_limits(due, specs, now)
         place = partial(decide.plan, admission=self._admission, groups=self._groups, left_out=self._refusals.left_out())
         plan = place(due, usable, specs, now=now, late_seconds=late, most=batch)
-        self._blocked |= plan.unplaced
+        self._reads.planned(plan)
         moves: list[Move] = [*plan.placed, *plan.offers, *plan.skips, *plan.defers]
         try:
             moved = await self._write(moves, plan.releases, specs)
@@ -121,7 +119,7 @@ class Assign:
             raise
         self._aside.moved(map(_run_id, moves))
         self._batch.fitted(moved)
-        if not self._one_scope:
+        if not self._reads.one_scope:
             started = [p.run for p in plan.placed] or [o.run for o in plan.offers]
             self._turns.started([(run.scope, run.scope_id) for run in started], self._limits.weights())
         if self._groups is not None and self._groups.cancels:
@@ -130,19 +128,14 @@ class Assign:
         await asyncio.sleep(0)
         # Runs that wait behind what cannot be placed now are not in view yet.
         hidden = plan.unplaced and len(plan.placed) < free and len(due) > free
-        if moved < batch and not self._runs_wait(usable):
+        if moved < batch and not self._reads.runs_wait(usable):
             self._fast_path.open(plan.board)
         if plan.skips or plan.defers or hidden or self._refused or moved >= batch:
             return TurnOutcome(moved, 0.0)
-        if self._blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
+        if self._reads.blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
-            return TurnOutcome(moved, max(0.001, self._offers_in()) if self._offers_skipped else None)
+            return TurnOutcome(moved, max(0.001, self._reads.offers_in()) if self._reads.offers_skipped else None)
         return await self._look_ahead(moved, usable, now, settings["assign_ahead_seconds"])
-
-    def _runs_wait(self, usable: Sequence[ExecutorLoad]) -> bool:
-        """True when a run waits for a slot; one that fits no executor, or whose definition cannot be read, holds up no other."""
-        waiting = [spec for key in self._blocked if (spec := self._definitions.known(key)) is not None]
-        return any(spec.selector.fits(e.labels) for spec in waiting for e in usable)
 
     async def close(self) -> None:
         """The term is over."""
@@ -152,71 +145,9 @@ class Assign:
 
     async def _keep_pace(self) -> None:
         since = self._deps.clock.monotonic() - self._turned_at
-        if self._blocked and since < self._pace:
-            await self._deps.clock.sleep(self._pace - since)
+        if self._reads.blocked and since < self._reads.pace:
+            await self._deps.clock.sleep(self._reads.pace - since)
         self._turned_at = self._deps.clock.monotonic()
-
-    async def _read(self, now: datetime) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
-        """Who is free and what is due: side by side while no run waits for a slot, else no more than there are slots for."""
-        if not self._blocked:
-            usable, (due, specs) = await asyncio.gather(self._usable(now), self._due(now, self._batch.size))
-            return usable, due, specs
-        usable = await self._usable(now)
-        self._unblock(decide.with_room(usable))
-        free = decide.free_slots(usable)
-        due, specs = await self._due(now, min(free, self._batch.size)) if free else ([], {})
-        self._offers_skipped = self._offers_in() > 0
-        if self._offers_skipped:
-            return usable, due, specs
-        self._offers_at = self._deps.clock.monotonic()
-        offers, of_offers = await self._due_offers(now, {run.id for run in due})
-        return usable, [*due, *offers], {**specs, **of_offers}
-
-    def _offers_in(self) -> float:
-        return self._offers_at + OFFERS_SECONDS - self._deps.clock.monotonic()
-
-    async def _due_offers(self, now: datetime, seen: Collection[int]) -> tuple[list[DueRun], Specs]:
-        """Runs that go on with an external step: while others wait for executors, they are read apart."""
-        async with autocommit(self._deps.pool) as t:
-            found = await runs_assign.due_offers(t, now, limit=self._batch.size + len(self._aside) + len(seen))
-            due = [run for run in found if run.id not in self._aside and run.id not in seen]
-            return due, await self._definitions.find(t, {_version(run) for run in due})
-
-    async def _usable(self, now: datetime) -> list[ExecutorLoad]:
-        async with autocommit(self._deps.pool) as t:
-            executors = await runs_assign.executor_loads(t)
-        fresh = decide.fresh_seconds(self._deps.settings.known)
-        usable = decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
-        self._pace = decide.pace_seconds(usable)
-        return usable
-
-    async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
-        self._aside.expire()
-        async with autocommit(self._deps.pool) as t:
-            found, self._one_scope = await runs_assign.due_runs(
-                t,
-                now,
-                limit=most + SPARE + len(self._aside) + len(self._refusals.left_out()),
-                blocked=self._blocked,
-                after=self._turns.start,
-                one_scope=self._one_scope,
-            )
-            self._aside.keep_slow(run.id for run in found)
-            due = self._in_turn([run for run in found if run.id not in self._aside])[
-                : most + SPARE + len(self._refusals.left_out())
-            ]
-            # The next read is the short one again when this one found no scopes that take turns.
-            self._one_scope = (
-                self._one_scope or len({(run.priority, run.catch_up, run.scope, run.scope_id) for run in due}) < 2
-            )
-            return due, await self._definitions.find(t, {_version(run) for run in due})
-
-    def _in_turn(self, found: Sequence[DueRun]) -> list[DueRun]:
-        """The order in which they start: by rank, scopes in turn."""
-        if self._one_scope:
-            return list(found)
-        waiting = [(run.priority * 2 - run.catch_up, (run.scope, run.scope_id), run) for run in found]
-        return [run for _, run in self._turns.order(waiting, self._limits.weights())]
 
     async def _look_at_limits(self, due: Sequence[DueRun], specs: Specs, now: datetime) -> None:
         self._admission = self._groups = None
@@ -225,14 +156,6 @@ class Assign:
             async with autocommit(self._deps.pool) as t:
                 found = await self._limits.admission(t, due, specs, now)
             self._admission, self._groups = found or (None, None)
-
-    def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
-        for key in tuple(self._blocked):
-            if self._definitions.broken(key):
-                continue
-            spec = self._definitions.known(key)
-            if spec is None or any(spec.selector.fits(e.labels) for e in roomy):
-                self._blocked.discard(key)
 
     async def _write(self, moves: Sequence[Move], releases: Sequence[Release], specs: Specs) -> int:
         """How many runs were moved; one that PostgreSQL refuses is set aside, and the others are moved without it."""

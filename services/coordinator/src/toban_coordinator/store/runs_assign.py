@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import DueRun, ExecutorLoad
@@ -35,6 +36,14 @@ class Outlook:
 
     next_due: datetime | None
     unnamed: bool
+
+
+class LoadsAndDue(NamedTuple):
+    """Every incarnation that is not off, and due runs of one rank and scope; `several`: there are more of these, and no runs were read."""
+
+    loads: list[ExecutorLoad]
+    due: list[DueRun]
+    several: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,24 +168,48 @@ async def outlook(t: Tx, now: datetime, until: datetime) -> Outlook:
 
 async def executor_loads(t: Tx) -> list[ExecutorLoad]:
     """Every incarnation that is not off."""
-    rows = await t.fetch_all(_sql.executor_loads)
-    return [
-        ExecutorLoad(
-            incarnation=row["incarnation"],
-            worker_id=row["worker_id"],
-            instance=row["instance"],
-            address=f"{row['grpc_host']}:{row['grpc_port']}",
-            state=ExecutorState(row["state"]),
-            slots=row["slots"],
-            held=row["held"],
-            load=row["load"],
-            labels=row["labels"],
-            last_heartbeat_at=row["last_heartbeat_at"],
-            drained=row["drained"],
-            smallest_token=row["smallest_token"],
-        )
-        for row in rows
-    ]
+    return [_load(row) for row in await t.fetch_all(_sql.executor_loads)]
+
+
+async def loads_and_due(t: Tx, now: datetime, *, limit: int, beside: int) -> LoadsAndDue:
+    """`executor_loads`, and due runs of one rank and scope: as many as there are free slots, at most `limit`, and `beside` more."""
+    parameters = {
+        "now": now,
+        "beside": beside,
+        "limit": limit + beside,
+        "blocked": array_literals.numbers(()),
+        "blocked_versions": array_literals.numbers(()),
+    }
+    rows = await t.fetch_all(_sql.loads_and_due, parameters)
+    several, loads = False, ""
+    for row in rows:
+        # One of them has the loads.
+        several, loads = row.pop("several"), row.pop("loads") or loads
+    executors = [_load(_with_time(item)) for item in json.loads(loads or "[]")]
+    return LoadsAndDue(executors, [_due_run(row) for row in rows if row["id"] is not None], several)
+
+
+def _with_time(item: dict[str, Any]) -> dict[str, Any]:
+    # JSON has no number for a load of NaN.
+    at = datetime.fromisoformat(item["last_heartbeat_at"])
+    return {**item, "last_heartbeat_at": at, "load": float(item["load"])}
+
+
+def _load(row: Mapping[str, Any]) -> ExecutorLoad:
+    return ExecutorLoad(
+        incarnation=row["incarnation"],
+        worker_id=row["worker_id"],
+        instance=row["instance"],
+        address=f"{row['grpc_host']}:{row['grpc_port']}",
+        state=ExecutorState(row["state"]),
+        slots=row["slots"],
+        held=row["held"],
+        load=row["load"],
+        labels=row["labels"],
+        last_heartbeat_at=row["last_heartbeat_at"],
+        drained=row["drained"],
+        smallest_token=row["smallest_token"],
+    )
 
 
 async def place(t: Fenced, placements: Sequence[Placement], holds: Sequence[Hold] = ()) -> dict[int, str]:

@@ -24,6 +24,24 @@ r.scheduled_for <= %(now)s::timestamptz AND (r.not_before IS NULL OR r.not_befor
 AND (r.definition_id, r.definition_version) NOT IN (
     SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
 
+-- fragment: last_pending
+-- The PENDING run that comes last of all.
+SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
+  FROM scheduler.runs_live r WHERE r.state = 'PENDING'
+ ORDER BY (r.priority * 2 - r.catch_up::integer), r.scope DESC, r.scope_id DESC, r.scheduled_for DESC, r.id DESC LIMIT 1
+
+-- fragment: loads
+-- What each incarnation that is not off holds.
+SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host, e.grpc_port, e.state, e.slots, e.load, e.labels, e.last_heartbeat_at,
+       d.instance IS NOT NULL AS drained, h.held, h.smallest_token
+  FROM scheduler.executors e
+  LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
+ CROSS JOIN LATERAL (
+    SELECT count(*) AS held, min(r.token) FILTER (WHERE r.state = 'ASSIGNED') AS smallest_token
+      FROM scheduler.runs_live r
+     WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.dispatched_at IS NOT NULL) h
+ WHERE e.state <> 'off'
+
 -- name: due_runs
 -- Runs that may start now: PENDING ones, and ones that were placed ahead and whose time has come. The most urgent rank first, and within it
 -- scopes in turn, as far as `depth` goes; `share` is how many runs of each scope were looked for.
@@ -53,9 +71,7 @@ SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.turn, c.s
 -- The same while the due runs have one rank and one scope, as without tenants: the index has them in their order, so they have when the first due
 -- run agrees with the last run of all. One row at least, which says whether there are several.
 WITH last AS MATERIALIZED (
-    SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
-      FROM scheduler.runs_live r WHERE r.state = 'PENDING'
-     ORDER BY (r.priority * 2 - r.catch_up::integer), r.scope DESC, r.scope_id DESC, r.scheduled_for DESC, r.id DESC LIMIT 1
+    {{last_pending}}
 ), found AS MATERIALIZED (
     SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 1 AS turn, 0 AS share
       FROM scheduler.runs_live r
@@ -63,6 +79,33 @@ WITH last AS MATERIALIZED (
      ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer
 )
 SELECT k.several, {{due_columns}}
+  FROM (SELECT EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
+  LEFT JOIN (
+        SELECT * FROM found
+        UNION ALL
+        ({{due_ahead}})
+       ) c ON NOT k.several
+ ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
+
+-- name: loads_and_due
+-- `executor_loads`, and `due_runs_of_one_scope` for no more than the free slots and some beside, in one statement: for turns while runs wait for
+-- slots. The first row has the loads, also when no run is due.
+WITH loads AS MATERIALIZED (
+    {{loads}}
+), room AS MATERIALIZED (
+    SELECT COALESCE(sum(GREATEST(l.slots - l.held, 0)), 0)::bigint AS free FROM loads l WHERE l.state = 'on' AND NOT l.drained
+), last AS MATERIALIZED (
+    {{last_pending}}
+), found AS MATERIALIZED (
+    -- The inner limit is what the planner knows: without it it may sort all PENDING runs.
+    SELECT f.*
+      FROM (SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 1 AS turn, 0 AS share
+              FROM scheduler.runs_live r
+             WHERE r.state = 'PENDING' AND {{due_now}}
+             ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer) f
+     LIMIT (SELECT CASE WHEN free > 0 THEN free + %(beside)s::bigint ELSE 0 END FROM room)
+)
+SELECT k.several, CASE WHEN row_number() OVER () = 1 THEN (SELECT json_agg(l)::text FROM loads l) END AS loads, {{due_columns}}
   FROM (SELECT EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
   LEFT JOIN (
         SELECT * FROM found
@@ -124,15 +167,7 @@ SELECT LEAST(
 
 -- name: executor_loads
 -- Every incarnation that is not off, with what it holds, and the smallest token there whose start is not confirmed.
-SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host, e.grpc_port, e.state, e.slots, e.load, e.labels, e.last_heartbeat_at,
-       d.instance IS NOT NULL AS drained, h.held, h.smallest_token
-  FROM scheduler.executors e
-  LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
- CROSS JOIN LATERAL (
-    SELECT count(*) AS held, min(r.token) FILTER (WHERE r.state = 'ASSIGNED') AS smallest_token
-      FROM scheduler.runs_live r
-     WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.dispatched_at IS NOT NULL) h
- WHERE e.state <> 'off'
+{{loads}}
 
 -- name: place
 -- PENDING, or ASSIGNED and not sent → ASSIGNED and sent: token, day of the logs, attempt row, event and what it takes of limits in one statement.

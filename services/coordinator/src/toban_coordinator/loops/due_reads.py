@@ -1,0 +1,177 @@
+"""What a turn of loop `assign` reads: who is free, and what is due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.limit_gate import LimitGate
+from toban_coordinator.app.order_sender import OrderSender
+from toban_coordinator.app.placement_refusals import PlacementRefusals
+from toban_coordinator.app.set_aside import SetAside
+from toban_coordinator.decide import assign as decide
+from toban_coordinator.decide.fair import RoundRobin
+from toban_coordinator.loops.term_loop import LoopDeps
+from toban_coordinator.store import runs_assign
+from toban_domain.job import JobSpec
+from toban_domain.placement import DueRun, ExecutorLoad
+from toban_store.tx import autocommit
+
+# Due runs that are looked at beyond the free slots where the turn before has skipped or deferred some; else one, which shows that more wait.
+SPARE = 16
+# While runs wait for a slot, those that need none are looked for this often, seconds.
+OFFERS_SECONDS = 0.2
+
+Specs = dict[tuple[int, int], JobSpec]
+
+
+class DueReads:
+    """The reads of one term, and what one says for the next."""
+
+    def __init__(
+        self,
+        *,
+        deps: LoopDeps,
+        definitions: DefinitionCache,
+        sender: OrderSender,
+        limits: LimitGate,
+        refusals: PlacementRefusals,
+        turns: RoundRobin,
+        aside: SetAside,
+    ) -> None:
+        """`turns` says whose turn it is among tenants, `aside` which runs are left out."""
+        self._deps = deps
+        self._definitions = definitions
+        self._sender = sender
+        self._limits, self._refusals = limits, refusals
+        self._turns, self._aside = turns, aside
+        # False while the due runs have several ranks or scopes.
+        self.one_scope = True
+        # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
+        self.blocked: set[tuple[int, int]] = set()
+        # How far apart turns are while runs wait for slots, seconds.
+        self.pace = 0.0
+        # When runs that need no slot were looked for apart, and whether the last read has left that out.
+        self._offers_at, self.offers_skipped = -OFFERS_SECONDS, False
+        self._spare = SPARE
+        # Executors that took work when they were last read.
+        self._usable: Sequence[ExecutorLoad] = ()
+
+    def runs_wait(self, usable: Sequence[ExecutorLoad]) -> bool:
+        """True when a run waits for a slot; one that fits no executor, or whose definition cannot be read, holds up no other."""
+        waiting = [spec for key in self.blocked if (spec := self._definitions.known(key)) is not None]
+        return any(spec.selector.fits(e.labels) for spec in waiting for e in usable)
+
+    async def read(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
+        """Who is free and what is due, `most` runs about: side by side while no run waits for a slot, else no more than there are slots for."""
+        if not self.blocked:
+            usable, (due, specs) = await asyncio.gather(self._read_usable(now), self._due(now, most))
+            return usable, due, specs
+        usable, due, specs = await (self._both if self._any_room_will_do() else self._one_by_one)(now, most)
+        self.offers_skipped = self.offers_in() > 0
+        if self.offers_skipped:
+            return usable, due, specs
+        self._offers_at = self._deps.clock.monotonic()
+        offers, of_offers = await self._due_offers(now, most, {run.id for run in due})
+        return usable, [*due, *offers], {**specs, **of_offers}
+
+    def planned(self, plan: decide.AssignPlan) -> None:
+        """Notes what was made of a read."""
+        self.blocked |= plan.unplaced
+        self._spare = SPARE if plan.skips or plan.defers or plan.offers else 1
+
+    def _any_room_will_do(self) -> bool:
+        """Whether each definition that waits fits each executor that took work, as without labels: then no read has to leave one out."""
+        if not self.one_scope or not self._usable:
+            return False
+        waiting = [None if self._definitions.broken(key) else self._definitions.known(key) for key in self.blocked]
+        return all(spec is not None and all(spec.selector.fits(e.labels) for e in self._usable) for spec in waiting)
+
+    async def _one_by_one(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
+        usable = await self._read_usable(now)
+        self._unblock(decide.with_room(usable))
+        free = decide.free_slots(usable)
+        due, specs = await self._due(now, min(free, most)) if free else ([], {})
+        return usable, due, specs
+
+    async def _both(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
+        """The same by one statement."""
+        self._aside.expire()
+        beside = self._spare + len(self._aside) + len(self._refusals.left_out())
+        async with autocommit(self._deps.pool) as t:
+            read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside)
+            usable = self._usable_of(read.loads, now)
+            self._unblock(decide.with_room(usable))
+            free = decide.free_slots(usable)
+            if not free:
+                return usable, [], {}
+            if not read.several:
+                due = self._kept(read.due, min(free, most))
+                return usable, due, await self._definitions.find(t, {_version(run) for run in due})
+        self.one_scope = False
+        return usable, *await self._due(now, min(free, most))
+
+    def offers_in(self) -> float:
+        return self._offers_at + OFFERS_SECONDS - self._deps.clock.monotonic()
+
+    async def _due_offers(self, now: datetime, most: int, seen: Collection[int]) -> tuple[list[DueRun], Specs]:
+        """Runs that go on with an external step: while others wait for executors, they are read apart."""
+        async with autocommit(self._deps.pool) as t:
+            found = await runs_assign.due_offers(t, now, limit=most + len(self._aside) + len(seen))
+            due = [run for run in found if run.id not in self._aside and run.id not in seen]
+            return due, await self._definitions.find(t, {_version(run) for run in due})
+
+    async def _read_usable(self, now: datetime) -> list[ExecutorLoad]:
+        async with autocommit(self._deps.pool) as t:
+            return self._usable_of(await runs_assign.executor_loads(t), now)
+
+    def _usable_of(self, executors: Sequence[ExecutorLoad], now: datetime) -> list[ExecutorLoad]:
+        fresh = decide.fresh_seconds(self._deps.settings.known)
+        usable = decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
+        self._usable, self.pace = usable, decide.pace_seconds(usable)
+        return usable
+
+    async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
+        self._aside.expire()
+        async with autocommit(self._deps.pool) as t:
+            found, self.one_scope = await runs_assign.due_runs(
+                t,
+                now,
+                limit=most + self._spare + len(self._aside) + len(self._refusals.left_out()),
+                blocked=self.blocked,
+                after=self._turns.start,
+                one_scope=self.one_scope,
+            )
+            due = self._kept(found, most)
+            # The next read is the short one again when this one found no scopes that take turns.
+            self.one_scope = (
+                self.one_scope or len({(run.priority, run.catch_up, run.scope, run.scope_id) for run in due}) < 2
+            )
+            return due, await self._definitions.find(t, {_version(run) for run in due})
+
+    def _kept(self, found: Sequence[DueRun], most: int) -> list[DueRun]:
+        """Those of a read that a turn looks at, in their order."""
+        self._aside.keep_slow(run.id for run in found)
+        kept = self._in_turn([run for run in found if run.id not in self._aside])
+        return kept[: most + self._spare + len(self._refusals.left_out())]
+
+    def _in_turn(self, found: Sequence[DueRun]) -> list[DueRun]:
+        """The order in which they start: by rank, scopes in turn."""
+        if self.one_scope:
+            return list(found)
+        waiting = [(run.priority * 2 - run.catch_up, (run.scope, run.scope_id), run) for run in found]
+        return [run for _, run in self._turns.order(waiting, self._limits.weights())]
+
+    def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
+        for key in tuple(self.blocked):
+            if self._definitions.broken(key):
+                continue
+            spec = self._definitions.known(key)
+            if spec is None or any(spec.selector.fits(e.labels) for e in roomy):
+                self.blocked.discard(key)
+
+
+def _version(run: DueRun) -> tuple[int, int]:
+    return run.definition_id, run.definition_version

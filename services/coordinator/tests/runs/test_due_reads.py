@@ -1,0 +1,115 @@
+"""What a turn of loop `assign` reads while runs wait for slots: free slots and due runs by one statement, where it says the same as two."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from toban_coordinator.loops.due_reads import SPARE
+from toban_coordinator.store import runs_assign
+from toban_store.tx import autocommit
+
+READS = ("executor_loads", "loads_and_due", "due_runs")
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each read was sent."""
+    counts: Counter[str] = Counter()
+    for name in READS:
+        read = getattr(runs_assign, name)
+
+        async def counted(*arguments: Any, read: Any = read, name: str = name, **named: Any) -> Any:
+            counts[name] += 1
+            return await read(*arguments, **named)
+
+        monkeypatch.setattr(runs_assign, name, counted)
+    return counts
+
+
+async def executor(world: Any, number: int = 1, **given: Any) -> None:
+    """One whose heartbeat is fresh for the whole test."""
+    await world.executor(number, **given)
+    await world.sql("UPDATE scheduler.executors SET last_heartbeat_at = now() + interval '1 hour'")
+
+
+async def placed(world: Any) -> list[int]:
+    rows = await world.sql("SELECT id FROM scheduler.runs_live WHERE dispatched_at IS NOT NULL ORDER BY id")
+    return [row["id"] for row in rows]
+
+
+async def test_one_statement_reads_slots_and_runs_while_runs_wait(world: Any, make: Any, reads: Any) -> None:
+    await executor(world, slots=2)
+    await world.apply(make.job())
+    runs = await world.start(count=5)
+    await world.turn("assign")
+    assert await placed(world) == runs[:2]
+    reads.clear()
+    await world.turn("assign")
+    assert await placed(world) == runs[:2]
+    await world.report(world.key(runs[0]), make.outcome())
+    await world.turn("assign")
+    assert await placed(world) == [runs[1], runs[2]]
+    assert reads == {"loads_and_due": 2}
+
+
+async def test_a_drained_executor_gets_none_of_what_waits(world: Any, make: Any, reads: Any) -> None:
+    await executor(world, slots=1)
+    await world.apply(make.job())
+    [first, _] = await world.start(count=2)
+    await world.turn("assign")
+    await world.sql(
+        "INSERT INTO scheduler.executor_drains (instance, actor) SELECT instance, 'ada' FROM scheduler.executors"
+    )
+    await world.report(world.key(first), make.outcome())
+    await world.turn("assign")
+    assert reads["loads_and_due"] == 1
+    assert await placed(world) == []
+
+
+async def test_a_definition_that_fits_some_executors_only_holds_up_no_other(world: Any, make: Any, reads: Any) -> None:
+    """While the executor that fits is full its runs are left out of the read, so that it shows the others."""
+    await executor(world, 1, slots=1)
+    await executor(world, 2, slots=1, labels={"gpu": "yes"})
+    await world.apply(make.job("gpu", selector={"labels": {"gpu": "yes"}}), make.job())
+    wanting = await world.start("gpu", count=SPARE * 2)
+    await world.turn("assign")
+    assert await placed(world) == wanting[:1]
+    [other] = await world.start()
+    reads.clear()
+    await world.turn("assign")
+    assert await placed(world) == [wanting[0], other]
+    assert reads["loads_and_due"] == 0
+
+
+async def test_ranks_that_differ_are_read_the_long_way(world: Any, make: Any, reads: Any) -> None:
+    await executor(world, slots=1)
+    await world.apply(make.job(), make.job("urgent", priority=1))
+    first, second = await world.start(count=2)
+    await world.turn("assign")
+    [urgent] = await world.start("urgent")
+    await world.report(world.key(first), make.outcome())
+    reads.clear()
+    await world.turn("assign")
+    assert await placed(world) == [urgent]
+    assert reads == {"loads_and_due": 1, "due_runs": 1}
+    await world.report(world.key(urgent), make.outcome())
+    await world.turn("assign")
+    assert await placed(world) == [second]
+
+
+async def test_both_reads_say_the_same(world: Any, make: Any) -> None:
+    await executor(world, 1, slots=2, labels={"zone": "a", "text": 'a "b" \\ ü'})
+    await executor(world, 2, slots=3)
+    await world.apply(make.job())
+    await world.start(count=9)
+    now = world.now()
+    async with autocommit(world.pool) as t:
+        loads = await runs_assign.executor_loads(t)
+        both = await runs_assign.loads_and_due(t, now, limit=500, beside=1)
+        due, alone = await runs_assign.due_runs(t, now, limit=6, one_scope=True)
+        none = await runs_assign.loads_and_due(t, now - timedelta(days=1), limit=500, beside=1)
+    assert sorted(both.loads, key=lambda e: e.worker_id) == sorted(loads, key=lambda e: e.worker_id)
+    assert (both.due, both.several) == (due, not alone)
+    assert (len(none.loads), none.due, none.several) == (2, [], False)
