@@ -149,3 +149,32 @@ def test_runs_of_an_unknown_job_cannot_be_changed(cluster: Any, toban: Any, comm
     for way in ("--yes", "--dry-run"):
         code, out, err = toban("run", command, "--job", "helo", way)
         assert (code, out) == (66, "") and "did you mean 'hello'?" in err
+
+
+def test_a_job_is_disabled_and_enabled_with_a_reason(cluster: Any, toban: Any) -> None:
+    cluster.control.answers["DisableJob"] = pb.Job(name="import")
+    code, out, _ = toban("job", "disable", "import", "--reason", "a move")
+    assert (code, out) == (0, "job import disabled; enable it with `toban job enable import`\n")
+    assert cluster.control.requests[-1] == pb.DisableJobRequest(name="import", reason="a move")
+    cluster.control.answers["EnableJob"] = pb.Job(name="import", enabled=True)
+    assert toban("job", "enable", "import", "--reason", "it is back")[:2] == (0, "job import enabled\n")
+    assert cluster.control.requests[-1] == pb.EnableJobRequest(name="import", reason="it is back")
+    cluster.control.answers["EnableJob"] = pb.Job(name="import")
+    assert "stays disabled: its manifest has enabled: false" in toban("job", "enable", "import")[1]
+    cluster.control.answers["DisableJob"] = TobanError(
+        ErrorCode.RESOURCE_INVALID_STATE, "job 'import' is disabled already by user ada: a move; enable it first"
+    )
+    code, _, error = toban("job", "disable", "import")
+    assert code != 0 and "disabled already by user ada" in error
+
+
+def test_a_disabled_job_says_by_whom_and_why(cluster: Any, toban: Any) -> None:
+    job = pb.Job(name="import", spec_json="{}", disabled_by="user ada", disabled_reason="a\x1b[31m move")
+    job.disabled_at.FromJsonString("2026-11-20T10:00:00Z")
+    cluster.reader.answers |= {"GetJob": job, "ListJobs": pb.ListJobsResponse(jobs=[job])}
+    code, out, _ = toban("job", "get", "import")
+    assert code == 0 and "no: disabled by user ada" in out and ": a" in out and "\x1b" not in out
+    code, out, _ = toban("job", "list")
+    assert code == 0 and "WHY" in out and "move" in out and "\x1b" not in out
+    cluster.reader.answers["GetJob"] = pb.Job(name="import", spec_json="{}")
+    assert "no: its manifest has enabled: false" in toban("job", "get", "import")[1]

@@ -25,7 +25,8 @@ EXPECTED = {
     "operator cluster": "JobControl.EmitEvent Operations.SignalLimit "
     "ExternalWork.Claim ExternalWork.Heartbeat ExternalWork.UpdateProgress ExternalWork.Complete ExternalWork.Fail "
     "ExternalWork.AcknowledgeCancel",
-    "editor jobs": "JobControl.Apply JobControl.DeleteJob JobControl.PauseSchedule JobControl.ResumeSchedule JobControl.DeleteSchedule "
+    "editor jobs": "JobControl.Apply JobControl.DeleteJob JobControl.DisableJob JobControl.EnableJob "
+    "JobControl.PauseSchedule JobControl.ResumeSchedule JobControl.DeleteSchedule "
     "JobControl.DeleteTrigger",
     "editor any": "Operations.ListSecrets",
     "admin cluster": "Operations.SetSecret Operations.RemoveSecret Operations.RotateSecrets "

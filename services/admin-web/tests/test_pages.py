@@ -32,6 +32,8 @@ PAGES = [
     "/runs/1/rerun",
     "/jobs/hello/run",
     "/jobs/hello/delete",
+    "/jobs/hello/disable",
+    "/jobs/hello/enable",
     "/schedules/hello-often/pause",
     "/schedules/hello-often/resume",
     "/executors/3/drain",

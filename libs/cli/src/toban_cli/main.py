@@ -82,7 +82,14 @@ _ALONE: Verbs = {
 _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "job": (
         "Job definitions.",
-        {"list": jobs.list_jobs, "get": jobs.get_job, "logs": job_logs.job_logs, "delete": jobs.delete_job},
+        {
+            "list": jobs.list_jobs,
+            "get": jobs.get_job,
+            "logs": job_logs.job_logs,
+            "disable": jobs.disable_job,
+            "enable": jobs.enable_job,
+            "delete": jobs.delete_job,
+        },
     ),
     "schedule": (
         "Schedules: when jobs are started.",

@@ -57,7 +57,8 @@ METHOD_RULES: Rules = {
     **_rules(
         "toban_proto.v1.JobControl",
         _FOR_PEOPLE,
-        "Apply StartRuns CancelRun RerunRun DeclareRunLost DeleteJob PauseSchedule ResumeSchedule EmitEvent DeleteSchedule DeleteTrigger "
+        "Apply StartRuns CancelRun RerunRun DeclareRunLost DeleteJob DisableJob EnableJob PauseSchedule ResumeSchedule EmitEvent "
+        "DeleteSchedule DeleteTrigger "
         "CancelRuns RerunRuns NoteRun",
     ),
     **_rules(

@@ -67,7 +67,7 @@ PERSON_RULES: Mapping[str, PersonRule] = {
         "JobControl",
         Action.EDIT,
         About.JOBS,
-        "Apply DeleteJob PauseSchedule ResumeSchedule DeleteSchedule DeleteTrigger",
+        "Apply DeleteJob DisableJob EnableJob PauseSchedule ResumeSchedule DeleteSchedule DeleteTrigger",
     ),
     **_rules("Operations", Action.VIEW, About.ANY, "ListSettings"),
     # Names of secrets, for those who write definitions.

@@ -122,6 +122,17 @@ def test_what_goes_with_a_job_is_named(api: Any) -> None:
     assert (request.name, request.with_schedules, request.cancel_runs, request.reason) == ("hello", True, False, "old")
 
 
+def test_jobs_are_disabled_with_a_reason_and_enabled_as_they_were_seen(api: Any) -> None:
+    assert api.post("/jobs/hello/disable", {"reason": "a move"}).status_code == 200
+    assert last(api)[0] == "DisableJob" and (last(api)[1].name, last(api)[1].reason) == ("hello", "a move")
+    assert api.post("/jobs/hello/enable").status_code == 200
+    assert last(api)[0] == "EnableJob" and not last(api)[1].HasField("disabled_at")
+    seen = "2026-11-23T19:00:00.123456Z"
+    assert api.post("/jobs/hello/enable", {"reason": "over", "disabled_at": seen}).status_code == 200
+    assert last(api)[1].disabled_at.ToJsonString() == seen and last(api)[1].reason == "over"
+    assert api.post("/jobs/hello/enable", {"disabled_at": "2026-11-23T19:00:00"}).status_code == 400
+
+
 def test_schedules_are_paused_with_a_reason_and_resumed(api: Any) -> None:
     assert api.post("/schedules/nightly/pause", {"reason": "holiday"}).status_code == 200
     assert last(api)[0] == "PauseSchedule" and last(api)[1].reason == "holiday"

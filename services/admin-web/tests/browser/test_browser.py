@@ -32,6 +32,7 @@ PAGES = [
     "/runs/cancel",
     "/jobs/hello/run",
     "/jobs/hello/delete",
+    "/jobs/hello/disable",
     "/schedules/hello-often/pause",
     "/executors/3/detach",
     "/cluster/demote",

@@ -174,6 +174,8 @@ ROUTES: Mapping[str, Route] = {
     "JobControl.DeleteJob": _delete("/jobs/{name}"),
     "JobControl.DeleteSchedule": _delete("/schedules/{name}"),
     "JobControl.DeleteTrigger": _delete("/triggers/{name}"),
+    "JobControl.DisableJob": _post("/jobs/{name}/disable"),
+    "JobControl.EnableJob": _post("/jobs/{name}/enable"),
     "JobControl.PauseSchedule": _post("/schedules/{name}/pause"),
     "JobControl.ResumeSchedule": _post("/schedules/{name}/resume"),
     "JobControl.StartRuns": _post("/runs", repeatable=True),

@@ -1489,18 +1489,27 @@ class Job(_message.Message):
     SCHEDULES_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     LAST_RUN_FIELD_NUMBER: _builtins.int
+    DISABLED_AT_FIELD_NUMBER: _builtins.int
+    DISABLED_BY_FIELD_NUMBER: _builtins.int
+    DISABLED_REASON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     version: _builtins.int
     enabled: _builtins.bool
     description: _builtins.str
     spec_json: _builtins.str
     """The whole definition as applied, canonical JSON."""
+    disabled_by: _builtins.str
+    disabled_reason: _builtins.str
     @_builtins.property
     def schedules(self) -> _containers.RepeatedCompositeFieldContainer[Global___Schedule]: ...
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def last_run(self) -> Global___Run: ...
+    @_builtins.property
+    def disabled_at(self) -> _timestamp_pb2.Timestamp:
+        """Of a job that a person disabled: it starts nothing until a person enables it, whatever is applied. `enabled` is false then."""
+
     def __init__(
         self,
         *,
@@ -1512,10 +1521,13 @@ class Job(_message.Message):
         schedules: _abc.Iterable[Global___Schedule] | None = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         last_run: Global___Run | None = ...,
+        disabled_at: _timestamp_pb2.Timestamp | None = ...,
+        disabled_by: _builtins.str = ...,
+        disabled_reason: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_run", b"last_run", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "last_run", b"last_run", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "disabled_at", b"disabled_at", "disabled_by", b"disabled_by", "disabled_reason", b"disabled_reason", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3383,6 +3395,56 @@ class DeleteJobResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteJobResponse: _TypeAlias = DeleteJobResponse  # noqa: Y015
+
+@_typing.final
+class DisableJobRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisableJobRequest: _TypeAlias = DisableJobRequest  # noqa: Y015
+
+@_typing.final
+class EnableJobRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DISABLED_AT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    reason: _builtins.str
+    @_builtins.property
+    def disabled_at(self) -> _timestamp_pb2.Timestamp:
+        """As it was read: CONFLICT when the job was disabled at another time."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        disabled_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnableJobRequest: _TypeAlias = EnableJobRequest  # noqa: Y015
 
 @_typing.final
 class PauseScheduleRequest(_message.Message):

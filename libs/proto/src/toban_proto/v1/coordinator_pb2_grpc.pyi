@@ -318,6 +318,10 @@ class JobControlStub:
     DeclareRunLost: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeclareRunLostRequest, _coordinator_pb2.DeclareRunLostResponse]
     """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteJobRequest, _coordinator_pb2.DeleteJobResponse]
+    DisableJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DisableJobRequest, _coordinator_pb2.Job]
+    """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on."""
+    EnableJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EnableJobRequest, _coordinator_pb2.Job]
+    """The job starts runs again, when its manifest has `enabled: true`."""
     PauseSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]
     ResumeSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]
     EmitEvent: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]
@@ -341,6 +345,10 @@ class JobControlAsyncStub(JobControlStub):
     DeclareRunLost: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeclareRunLostRequest, _coordinator_pb2.DeclareRunLostResponse]  # type: ignore[assignment]
     """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
     DeleteJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteJobRequest, _coordinator_pb2.DeleteJobResponse]  # type: ignore[assignment]
+    DisableJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DisableJobRequest, _coordinator_pb2.Job]  # type: ignore[assignment]
+    """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on."""
+    EnableJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EnableJobRequest, _coordinator_pb2.Job]  # type: ignore[assignment]
+    """The job starts runs again, when its manifest has `enabled: true`."""
     PauseSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
     ResumeSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
     EmitEvent: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]  # type: ignore[assignment]
@@ -397,6 +405,22 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.DeleteJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.DeleteJobResponse, _abc.Awaitable[_coordinator_pb2.DeleteJobResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DisableJob(
+        self,
+        request: _coordinator_pb2.DisableJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.Job, _abc.Awaitable[_coordinator_pb2.Job]]:
+        """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on."""
+
+    @_abc_1.abstractmethod
+    def EnableJob(
+        self,
+        request: _coordinator_pb2.EnableJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.Job, _abc.Awaitable[_coordinator_pb2.Job]]:
+        """The job starts runs again, when its manifest has `enabled: true`."""
 
     @_abc_1.abstractmethod
     def PauseSchedule(

@@ -140,6 +140,8 @@ ROUTE_RULES: Mapping[str, RouteRule] = {
             "DELETE /jobs/{name}": "DeleteJob",
             "DELETE /schedules/{name}": "DeleteSchedule",
             "DELETE /triggers/{name}": "DeleteTrigger",
+            "POST /jobs/{name}/disable": "DisableJob",
+            "POST /jobs/{name}/enable": "EnableJob",
             "POST /schedules/{name}/pause": "PauseSchedule",
             "POST /schedules/{name}/resume": "ResumeSchedule",
         },

@@ -175,6 +175,9 @@ class Job:
     schedules: tuple[Schedule, ...]
     updated_at: datetime | None
     last_run: Run | None
+    disabled_at: datetime | None
+    disabled_by: str
+    disabled_reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,8 @@ _WRITE: Mapping[str, NameOf] = {
     "CancelRun": _run,
     "DeclareRunLost": _run,
     "DeleteJob": _by_name("job_uses"),
+    "DisableJob": _by_name("job"),
+    "EnableJob": _by_name("job"),
     "PauseSchedule": _by_name("schedule"),
     "ResumeSchedule": _by_name("schedule"),
     "DeleteSchedule": _by_name("schedule"),

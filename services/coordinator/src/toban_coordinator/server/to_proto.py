@@ -169,6 +169,9 @@ def job_to_pb(row: Row) -> pb.Job:
         description=row["description"] or "",
         spec_json=row["spec"],
         updated_at=at(row["updated_at"]),
+        disabled_at=at(row["disabled_at"]),
+        disabled_by=row["disabled_by"],
+        disabled_reason=row["disabled_reason"],
     )
 
 

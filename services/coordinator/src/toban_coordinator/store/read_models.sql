@@ -54,7 +54,8 @@ SELECT x.*
 
 -- name: jobs_page
 -- Definitions after a name.
-SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'description' AS description, d.updated_at
+SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'description' AS description, d.updated_at, d.disabled_at, d.disabled_by,
+       d.disabled_reason
   FROM scheduler.job_definitions d
  WHERE d.deleted_at IS NULL AND d.name > %(after)s::text AND (%(only)s::text = '' OR d.name = %(only)s::text)
  ORDER BY d.name
@@ -69,7 +70,8 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
        END AS next_run_at,
        COALESCE((SELECT max(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot <= now()),
                 CASE WHEN s.last_run_at <= now() THEN s.last_run_at END) AS last_run_at, s.last_error, s.version, s.status_reason, s.status_actor,
-       s.spec ->> 'description' AS description, s.updated_at, s.updated_by, d.enabled AS job_enabled
+       s.spec ->> 'description' AS description, s.updated_at, s.updated_by, d.enabled AS job_enabled,
+       {{disabled_why}} AS job_disabled_why
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.name > %(after)s::text AND (cardinality(%(jobs)s::text[]) = 0 OR d.name = ANY(%(jobs)s::text[]))
    AND (%(only)s::text = '' OR s.name = %(only)s::text)

@@ -74,6 +74,9 @@ class Job(Answer):
     schedules: list[Schedule]
     updated_at: datetime | None
     last_run: Run | None
+    disabled_at: datetime | None = Field(description="When a person disabled it; null when no person did.")
+    disabled_by: str
+    disabled_reason: str
 
 
 class Trigger(Answer):

@@ -90,6 +90,14 @@ class DeleteJobQuery(Reason):
     cancel_runs: bool = False
 
 
+class EnableJob(Reason):
+    """Why, and what the caller saw."""
+
+    disabled_at: AwareDatetime | None = Field(
+        None, description="As it was read: refused when the job was disabled at another time."
+    )
+
+
 def _fires(call: Call) -> Answer:
     fields = call.fields()
     return call.ask(FirePage, {"schedule": fields["name"], "page": fields["page"]})
@@ -172,6 +180,20 @@ ENDPOINTS = (
         query=Paged,
         answer=FirePage,
         handle=_fires,
+    ),
+    Endpoint(
+        route="POST /jobs/{name}/disable",
+        summary="It starts nothing until it is enabled, whatever is applied meanwhile.",
+        body=Reason,
+        body_optional=True,
+        answer=Job,
+    ),
+    Endpoint(
+        route="POST /jobs/{name}/enable",
+        summary="It starts runs again.",
+        body=EnableJob,
+        body_optional=True,
+        answer=Job,
     ),
     Endpoint(
         route="POST /schedules/{name}/pause",
