@@ -82,6 +82,8 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("job", "delete"),
     ("job", "disable"),
     ("job", "enable"),
+    ("job", "versions"),
+    ("job", "days"),
     ("job", "logs"),
     ("run", "start"),
     ("schedule", "get"),

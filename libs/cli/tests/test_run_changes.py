@@ -178,3 +178,42 @@ def test_a_disabled_job_says_by_whom_and_why(cluster: Any, toban: Any) -> None:
     assert code == 0 and "WHY" in out and "move" in out and "\x1b" not in out
     cluster.reader.answers["GetJob"] = pb.Job(name="import", spec_json="{}")
     assert "no: its manifest has enabled: false" in toban("job", "get", "import")[1]
+
+
+def versions(request: Any) -> pb.ListJobVersionsResponse:
+    """Three versions of a job."""
+    below = int(request.page.cursor or 9)
+    found = [
+        pb.JobVersion(version=n, spec_json=json.dumps({"name": "import", "priority": n // 2}), created_by="user ada")
+        for n in (5, 3, 2)
+        if n < below
+    ]
+    return pb.ListJobVersionsResponse(versions=found[: request.page.limit])
+
+
+def test_versions_of_a_job_and_their_difference(cluster: Any, toban: Any) -> None:
+    cluster.reader.answers["ListJobVersions"] = versions
+    code, out, _ = toban("job", "versions", "import")
+    assert code == 0 and [line.split()[0] for line in out.splitlines()] == ["VERSION", "5", "3", "2"]
+    code, out, _ = toban("job", "versions", "import", "--diff")
+    assert code == 0 and "--- import version 3" in out and "\n-priority: 1\n+priority: 2\n" in out
+    code, out, _ = toban("job", "versions", "import", "--diff", "--version", "3", "--before", "2")
+    assert (code, out) == (0, "nothing differs\n")
+    assert "version 2 is the first one" in toban("job", "versions", "import", "--diff", "--version", "2")[1]
+    code, _, error = toban("job", "versions", "import", "--diff", "--version", "4")
+    assert code == 66 and "has no version 4" in error
+    assert toban("job", "versions", "import", "--before", "2")[0] != 0
+
+
+def test_days_of_a_job(cluster: Any, toban: Any) -> None:
+    cluster.reader.answers["GetJobDays"] = pb.JobDays(
+        days=[pb.JobDay(day="2026-11-22", succeeded=100, failed=2), pb.JobDay(day="2026-11-23", other=1)]
+    )
+    code, out, _ = toban("job", "days", "import", "--days", "7")
+    assert code == 0 and [line.split() for line in out.splitlines()][1:] == [
+        ["2026-11-22", "100+", "2", "0"],
+        ["2026-11-23", "0", "0", "1"],
+    ]
+    assert cluster.reader.requests[-1] == pb.GetJobDaysRequest(name="import", days=7)
+    cluster.reader.answers["GetJobDays"] = pb.JobDays()
+    assert "No run of import has ended" in toban("job", "days", "import")[1]

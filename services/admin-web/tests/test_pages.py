@@ -34,6 +34,7 @@ PAGES = [
     "/jobs/hello/delete",
     "/jobs/hello/disable",
     "/jobs/hello/enable",
+    "/jobs/hello/versions",
     "/schedules/hello-often/pause",
     "/schedules/hello-often/resume",
     "/executors/3/drain",

@@ -51,8 +51,8 @@ METHOD_RULES: Rules = {
     **_rules(
         "toban_proto.v1.JobReader",
         _FOR_PEOPLE,
-        "ListJobs GetJob ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster ExplainRun GetSchedule NextSlots ListFires "
-        "ListTriggers ListEvents GetReadTicket",
+        "ListJobs GetJob ListJobVersions GetJobDays ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster ExplainRun "
+        "GetSchedule NextSlots ListFires ListTriggers ListEvents GetReadTicket",
     ),
     **_rules(
         "toban_proto.v1.JobControl",

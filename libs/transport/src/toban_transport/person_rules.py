@@ -53,7 +53,12 @@ def _rules(service: str, action: Action, about: About, methods: str) -> dict[str
 
 PERSON_RULES: Mapping[str, PersonRule] = {
     **_rules("JobReader", Action.VIEW, About.LIST, "ListJobs ListSchedules ListRuns ListTriggers"),
-    **_rules("JobReader", Action.VIEW, About.JOBS, "GetJob GetSchedule GetRun WatchRun ExplainRun NextSlots ListFires"),
+    **_rules(
+        "JobReader",
+        Action.VIEW,
+        About.JOBS,
+        "GetJob ListJobVersions GetJobDays GetSchedule GetRun WatchRun ExplainRun NextSlots ListFires",
+    ),
     **_rules("JobReader", Action.VIEW, About.EACH, "GetReadTicket"),
     **_rules("JobReader", Action.VIEW, About.ANY, "ListExecutors GetCluster"),
     # Events start whatever triggers name, so they belong to no job.

@@ -133,6 +133,20 @@ def test_jobs_are_disabled_with_a_reason_and_enabled_as_they_were_seen(api: Any)
     assert api.post("/jobs/hello/enable", {"disabled_at": "2026-11-23T19:00:00"}).status_code == 400
 
 
+def test_versions_and_days_of_a_job(api: Any) -> None:
+    api.further.answers |= {
+        "ListJobVersions": pb.ListJobVersionsResponse(versions=[pb.JobVersion(version=2, spec_json='{"a": 1}')]),
+        "GetJobDays": pb.JobDays(days=[pb.JobDay(day="2026-11-23", failed=2)]),
+    }
+    response = api.ask("GET", "/jobs/hello/versions?limit=1&cursor=3")
+    assert response.json["versions"] == [{"version": 2, "spec": {"a": 1}, "created_at": None, "created_by": ""}]
+    assert (last(api)[1].name, last(api)[1].page.limit, last(api)[1].page.cursor) == ("hello", 1, "3")
+    response = api.ask("GET", "/jobs/hello/days?days=7")
+    assert response.json == {"days": [{"day": "2026-11-23", "succeeded": 0, "failed": 2, "other": 0}]}
+    assert (last(api)[1].name, last(api)[1].days) == ("hello", 7)
+    assert api.ask("GET", "/jobs/hello/days?days=367").status_code == 400
+
+
 def test_schedules_are_paused_with_a_reason_and_resumed(api: Any) -> None:
     assert api.post("/schedules/nightly/pause", {"reason": "holiday"}).status_code == 200
     assert last(api)[0] == "PauseSchedule" and last(api)[1].reason == "holiday"

@@ -33,6 +33,7 @@ PAGES = [
     "/jobs/hello/run",
     "/jobs/hello/delete",
     "/jobs/hello/disable",
+    "/jobs/hello/versions",
     "/schedules/hello-often/pause",
     "/executors/3/detach",
     "/cluster/demote",

@@ -158,6 +158,8 @@ def _delete(path: str, **given: Any) -> Route:
 ROUTES: Mapping[str, Route] = {
     "JobReader.ListJobs": _get("/jobs"),
     "JobReader.GetJob": _get("/jobs/{name}"),
+    "JobReader.ListJobVersions": _get("/jobs/{name}/versions"),
+    "JobReader.GetJobDays": _get("/jobs/{name}/days"),
     "JobReader.ListSchedules": _get("/schedules"),
     "JobReader.GetSchedule": _get("/schedules/{name}"),
     "JobReader.NextSlots": _get("/schedules/{name}/next"),

@@ -148,6 +148,10 @@ class JobReaderStub:
     def __new__(cls, channel: _aio.Channel) -> JobReaderAsyncStub: ...
     ListJobs: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobsRequest, _coordinator_pb2.ListJobsResponse]
     GetJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobRequest, _coordinator_pb2.Job]
+    ListJobVersions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobVersionsRequest, _coordinator_pb2.ListJobVersionsResponse]
+    """The definitions that a job has had, newest first."""
+    GetJobDays: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobDaysRequest, _coordinator_pb2.JobDays]
+    """How many runs of a job ended well or badly on each of the last days."""
     ListSchedules: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSchedulesRequest, _coordinator_pb2.ListSchedulesResponse]
     ListRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]
     GetRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]
@@ -173,6 +177,10 @@ class JobReaderAsyncStub(JobReaderStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListJobs: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobsRequest, _coordinator_pb2.ListJobsResponse]  # type: ignore[assignment]
     GetJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobRequest, _coordinator_pb2.Job]  # type: ignore[assignment]
+    ListJobVersions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobVersionsRequest, _coordinator_pb2.ListJobVersionsResponse]  # type: ignore[assignment]
+    """The definitions that a job has had, newest first."""
+    GetJobDays: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobDaysRequest, _coordinator_pb2.JobDays]  # type: ignore[assignment]
+    """How many runs of a job ended well or badly on each of the last days."""
     ListSchedules: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSchedulesRequest, _coordinator_pb2.ListSchedulesResponse]  # type: ignore[assignment]
     ListRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]  # type: ignore[assignment]
     GetRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]  # type: ignore[assignment]
@@ -207,6 +215,22 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.GetJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.Job, _abc.Awaitable[_coordinator_pb2.Job]]: ...
+
+    @_abc_1.abstractmethod
+    def ListJobVersions(
+        self,
+        request: _coordinator_pb2.ListJobVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListJobVersionsResponse, _abc.Awaitable[_coordinator_pb2.ListJobVersionsResponse]]:
+        """The definitions that a job has had, newest first."""
+
+    @_abc_1.abstractmethod
+    def GetJobDays(
+        self,
+        request: _coordinator_pb2.GetJobDaysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.JobDays, _abc.Awaitable[_coordinator_pb2.JobDays]]:
+        """How many runs of a job ended well or badly on each of the last days."""
 
     @_abc_1.abstractmethod
     def ListSchedules(

@@ -81,6 +81,8 @@ ROUTE_RULES: Mapping[str, RouteRule] = {
         {
             "GET /jobs": "ListJobs",
             "GET /jobs/{name}": "GetJob",
+            "GET /jobs/{name}/versions": "ListJobVersions",
+            "GET /jobs/{name}/days": "GetJobDays",
             "GET /schedules": "ListSchedules",
             "GET /schedules/{name}": "GetSchedule",
             "GET /schedules/{name}/next": "NextSlots",

@@ -38,6 +38,8 @@ def _slots(request: Any) -> Named:
 
 _READ: Mapping[str, NameOf] = {
     "GetJob": _by_name("job"),
+    "ListJobVersions": _by_name("job"),
+    "GetJobDays": _by_name("job"),
     "GetSchedule": _by_name("schedule"),
     "NextSlots": _slots,
     "ListFires": _by_name("ledger", "schedule"),

@@ -175,6 +175,13 @@ def job_to_pb(row: Row) -> pb.Job:
     )
 
 
+def job_version_to_pb(row: Row) -> pb.JobVersion:
+    """A definition as it was at a version."""
+    return pb.JobVersion(
+        version=row["version"], spec_json=row["spec"], created_at=at(row["created_at"]), created_by=row["created_by"]
+    )
+
+
 def job_details_to_pb(job: JobDetails) -> pb.Job:
     """A definition with its schedules and newest run."""
     message = job_to_pb(job.row)

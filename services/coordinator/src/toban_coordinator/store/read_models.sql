@@ -61,6 +61,36 @@ SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'descripti
  ORDER BY d.name
  LIMIT %(limit)s::integer
 
+-- name: job_versions
+-- The definitions of a job below a version, newest first.
+SELECT v.version, v.spec::text AS spec, v.created_at, v.created_by
+  FROM scheduler.job_definitions d JOIN scheduler.job_definition_versions v ON v.definition_id = d.id
+ WHERE d.name = %(name)s::text AND d.deleted_at IS NULL AND v.version < %(below)s::bigint
+ ORDER BY v.version DESC
+ LIMIT %(limit)s::integer
+
+-- name: job_days
+-- How many runs of a job ended on each day of UTC from `since` on; at most `most` of each kind are read, so that frequent runs cost no more.
+SELECT to_char(d.first AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, good.runs AS succeeded, bad.runs AS failed, other.runs AS other
+  FROM (SELECT g AS first, g + interval '1 day' AS after
+          FROM generate_series(%(since)s::timestamptz, %(until)s::timestamptz, interval '1 day') AS g) d
+ CROSS JOIN LATERAL (SELECT count(*) AS runs FROM (
+       SELECT FROM scheduler.runs_history r
+        WHERE r.job_name = %(name)s::text AND r.finished_at >= d.first AND r.finished_at < d.after AND r.state = 'SUCCEEDED'
+        LIMIT %(most)s::integer) x) good
+ CROSS JOIN LATERAL (SELECT count(*) AS runs FROM (
+       SELECT FROM scheduler.runs_history r
+        WHERE r.job_name = %(name)s::text AND r.finished_at >= d.first AND r.finished_at < d.after
+          AND r.state IN ('FAILED', 'TIMED_OUT', 'EXPIRED') AND r.state <> 'SUCCEEDED'
+        LIMIT %(most)s::integer) x) bad
+ CROSS JOIN LATERAL (SELECT count(*) AS runs FROM (
+       SELECT FROM scheduler.runs_history r
+        WHERE r.job_name = %(name)s::text AND r.finished_at >= d.first AND r.finished_at < d.after
+          AND r.state IN ('CANCELED', 'SKIPPED') AND r.state <> 'SUCCEEDED' AND r.reason IS DISTINCT FROM 'withdrawn'
+        LIMIT %(most)s::integer) x) other
+ WHERE good.runs + bad.runs + other.runs > 0
+ ORDER BY d.first
+
 -- name: schedules_page
 -- Schedules after a name, of one job or of all, or the one called `only`. Last and next run are by slots that have come or not: rows are made
 -- ahead. One that makes no runs has no next one.

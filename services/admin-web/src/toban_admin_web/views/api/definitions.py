@@ -15,7 +15,9 @@ from toban_admin_web.views.api.answers_definitions import (
     DeletedSchedule,
     FirePage,
     Job,
+    JobDays,
     JobPage,
+    JobVersionPage,
     NextSlots,
     Schedule,
     SchedulePage,
@@ -80,6 +82,12 @@ class SlotsQuery(Input):
 
     count: int = Field(5, ge=1, le=1000)
     after: AwareDatetime | None = Field(None, description="Slots after this time; now without it.")
+
+
+class DaysQuery(Input):
+    """Which days."""
+
+    days: int = Field(90, ge=1, le=366, description="So many, today included.")
 
 
 class DeleteJobQuery(Reason):
@@ -160,6 +168,18 @@ def _applying(kind: str, path: str) -> Endpoint:
 ENDPOINTS = (
     Endpoint(route="GET /jobs", summary="Jobs by name.", query=Paged, answer=JobPage),
     Endpoint(route="GET /jobs/{name}", summary="One job with its definition.", answer=Job, tagged=True),
+    Endpoint(
+        route="GET /jobs/{name}/versions",
+        summary="The definitions that a job has had, newest first.",
+        query=Paged,
+        answer=JobVersionPage,
+    ),
+    Endpoint(
+        route="GET /jobs/{name}/days",
+        summary="How many runs ended well or badly on each of the last days.",
+        query=DaysQuery,
+        answer=JobDays,
+    ),
     Endpoint(
         route="DELETE /jobs/{name}",
         summary="Deletes a job; its runs stay readable.",
