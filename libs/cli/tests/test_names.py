@@ -80,6 +80,10 @@ def test_the_requests_above_are_of_their_routes() -> None:
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("job", "get"),
     ("job", "delete"),
+    ("job", "disable"),
+    ("job", "enable"),
+    ("job", "versions"),
+    ("job", "days"),
     ("job", "logs"),
     ("run", "start"),
     ("schedule", "get"),

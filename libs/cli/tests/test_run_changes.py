@@ -149,3 +149,71 @@ def test_runs_of_an_unknown_job_cannot_be_changed(cluster: Any, toban: Any, comm
     for way in ("--yes", "--dry-run"):
         code, out, err = toban("run", command, "--job", "helo", way)
         assert (code, out) == (66, "") and "did you mean 'hello'?" in err
+
+
+def test_a_job_is_disabled_and_enabled_with_a_reason(cluster: Any, toban: Any) -> None:
+    cluster.control.answers["DisableJob"] = pb.Job(name="import")
+    code, out, _ = toban("job", "disable", "import", "--reason", "a move")
+    assert (code, out) == (0, "job import disabled; enable it with `toban job enable import`\n")
+    assert cluster.control.requests[-1] == pb.DisableJobRequest(name="import", reason="a move")
+    cluster.control.answers["EnableJob"] = pb.Job(name="import", enabled=True)
+    assert toban("job", "enable", "import", "--reason", "it is back")[:2] == (0, "job import enabled\n")
+    assert cluster.control.requests[-1] == pb.EnableJobRequest(name="import", reason="it is back")
+    cluster.control.answers["EnableJob"] = pb.Job(name="import")
+    assert "stays disabled: its manifest has enabled: false" in toban("job", "enable", "import")[1]
+    cluster.control.answers["DisableJob"] = TobanError(
+        ErrorCode.RESOURCE_INVALID_STATE, "job 'import' is disabled already by user ada: a move; enable it first"
+    )
+    code, _, error = toban("job", "disable", "import")
+    assert code != 0 and "disabled already by user ada" in error
+
+
+def test_a_disabled_job_says_by_whom_and_why(cluster: Any, toban: Any) -> None:
+    job = pb.Job(name="import", spec_json="{}", disabled_by="user ada", disabled_reason="a\x1b[31m move")
+    job.disabled_at.FromJsonString("2026-11-20T10:00:00Z")
+    cluster.reader.answers |= {"GetJob": job, "ListJobs": pb.ListJobsResponse(jobs=[job])}
+    code, out, _ = toban("job", "get", "import")
+    assert code == 0 and "no: disabled by user ada" in out and ": a" in out and "\x1b" not in out
+    code, out, _ = toban("job", "list")
+    assert code == 0 and "WHY" in out and "move" in out and "\x1b" not in out
+    cluster.reader.answers["GetJob"] = pb.Job(name="import", spec_json="{}")
+    assert "no: its manifest has enabled: false" in toban("job", "get", "import")[1]
+
+
+def versions(request: Any) -> pb.ListJobVersionsResponse:
+    """Three versions of a job."""
+    below = int(request.page.cursor or 9)
+    found = [
+        pb.JobVersion(version=n, spec_json=json.dumps({"name": "import", "priority": n // 2}), created_by="user ada")
+        for n in (5, 3, 2)
+        if n < below
+    ]
+    return pb.ListJobVersionsResponse(versions=found[: request.page.limit])
+
+
+def test_versions_of_a_job_and_their_difference(cluster: Any, toban: Any) -> None:
+    cluster.reader.answers["ListJobVersions"] = versions
+    code, out, _ = toban("job", "versions", "import")
+    assert code == 0 and [line.split()[0] for line in out.splitlines()] == ["VERSION", "5", "3", "2"]
+    code, out, _ = toban("job", "versions", "import", "--diff")
+    assert code == 0 and "--- import version 3" in out and "\n-priority: 1\n+priority: 2\n" in out
+    code, out, _ = toban("job", "versions", "import", "--diff", "--version", "3", "--before", "2")
+    assert (code, out) == (0, "nothing differs\n")
+    assert "version 2 is the first one" in toban("job", "versions", "import", "--diff", "--version", "2")[1]
+    code, _, error = toban("job", "versions", "import", "--diff", "--version", "4")
+    assert code == 66 and "has no version 4" in error
+    assert toban("job", "versions", "import", "--before", "2")[0] != 0
+
+
+def test_days_of_a_job(cluster: Any, toban: Any) -> None:
+    cluster.reader.answers["GetJobDays"] = pb.JobDays(
+        days=[pb.JobDay(day="2026-11-22", succeeded=100, failed=2), pb.JobDay(day="2026-11-23", other=1)]
+    )
+    code, out, _ = toban("job", "days", "import", "--days", "7")
+    assert code == 0 and [line.split() for line in out.splitlines()][1:] == [
+        ["2026-11-22", "100+", "2", "0"],
+        ["2026-11-23", "0", "0", "1"],
+    ]
+    assert cluster.reader.requests[-1] == pb.GetJobDaysRequest(name="import", days=7)
+    cluster.reader.answers["GetJobDays"] = pb.JobDays()
+    assert "No run of import has ended" in toban("job", "days", "import")[1]

@@ -10,7 +10,8 @@ from toban_transport.person_rules import BY_CERTIFICATE, BY_TICKET, PERSON_RULES
 # Reviewed: service.method → role, and whether the rules of single jobs decide ("jobs", "list") or not.
 EXPECTED = {
     "viewer list": "JobReader.ListJobs JobReader.ListSchedules JobReader.ListRuns JobReader.ListTriggers",
-    "viewer jobs": "JobReader.GetJob JobReader.GetSchedule JobReader.GetRun JobReader.WatchRun JobReader.ExplainRun JobReader.NextSlots "
+    "viewer jobs": "JobReader.GetJob JobReader.ListJobVersions JobReader.GetJobDays JobReader.GetSchedule JobReader.GetRun JobReader.WatchRun "
+    "JobReader.ExplainRun JobReader.NextSlots "
     "JobReader.ListFires",
     "viewer each": "JobReader.GetReadTicket",
     # Any role, also none.
@@ -25,7 +26,8 @@ EXPECTED = {
     "operator cluster": "JobControl.EmitEvent Operations.SignalLimit "
     "ExternalWork.Claim ExternalWork.Heartbeat ExternalWork.UpdateProgress ExternalWork.Complete ExternalWork.Fail "
     "ExternalWork.AcknowledgeCancel",
-    "editor jobs": "JobControl.Apply JobControl.DeleteJob JobControl.PauseSchedule JobControl.ResumeSchedule JobControl.DeleteSchedule "
+    "editor jobs": "JobControl.Apply JobControl.DeleteJob JobControl.DisableJob JobControl.EnableJob "
+    "JobControl.PauseSchedule JobControl.ResumeSchedule JobControl.DeleteSchedule "
     "JobControl.DeleteTrigger",
     "editor any": "Operations.ListSecrets",
     "admin cluster": "Operations.SetSecret Operations.RemoveSecret Operations.RotateSecrets "

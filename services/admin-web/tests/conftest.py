@@ -59,6 +59,7 @@ class Reader(
             "ListRuns": pb.ListRunsResponse(runs=[run(7, "SUCCEEDED", finished_at=stamp(28), exit_code=0)]),
             "ListJobs": pb.ListJobsResponse(jobs=[job_message()]),
             "GetJob": job_message(),
+            "ListJobVersions": pb.ListJobVersionsResponse(versions=[pb.JobVersion(version=3, spec_json="{}")]),
             "ListSchedules": pb.ListSchedulesResponse(schedules=[schedule_message()]),
             "GetSchedule": schedule_message(),
             "NextSlots": pb.NextSlotsResponse(

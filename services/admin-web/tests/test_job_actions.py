@@ -111,6 +111,51 @@ def test_what_is_offered_for_a_schedule(job: Any, status: str, enabled: bool, of
         assert re.findall(r'href="/schedules/hello-often/([a-z]+)[?"]', job.page(path)) == offered
 
 
+def disabled(web: Any, **given: Any) -> pb.Job:
+    """The job, as a person disabled it."""
+    fields = {"disabled_by": "user ada", "disabled_reason": "the <source> moves", "disabled_at": web.stamp(60)}
+    job: pb.Job = web.job(spec_json=json.dumps(SPEC), **(fields | given))
+    job.enabled = False
+    return job
+
+
+def test_a_job_is_disabled_with_a_reason(job: Any) -> None:
+    job.cluster.reader.responses["DisableJob"] = disabled(job)
+    assert 'href="/jobs/hello/disable"' in job.page("/jobs/hello")
+    assert job.post("/jobs/hello/disable", reason="a move").location == "/jobs/hello?done=job_disabled"
+    assert [(one.name, one.reason) for one in sent(job, pb.DisableJobRequest)] == [("hello", "a move")]
+    assert job.post("/jobs/hello/disable", reason=" ").status_code == 400 and sent(job, pb.DisableJobRequest) == []
+    job.refuse("DisableJob", ErrorCode.RESOURCE_INVALID_STATE, "job 'hello' is disabled already")
+    response = job.post("/jobs/hello/disable", reason="a move")
+    assert response.status_code == 409 and "is disabled already" in response.get_data(as_text=True)
+
+
+def test_a_disabled_job_says_by_whom_and_why(job: Any) -> None:
+    found = disabled(job)
+    job.cluster.reader.responses |= {"GetJob": found, "ListJobs": pb.ListJobsResponse(jobs=[found])}
+    for path in ("/jobs/hello", "/jobs", "/jobs/hello/run", "/jobs/hello/enable"):
+        assert "the &lt;source&gt; moves" in job.page(path), path
+    text = job.page("/jobs/hello")
+    assert "by user ada" in text and 'href="/jobs/hello/enable"' in text and 'href="/jobs/hello/disable"' not in text
+
+
+def test_a_job_is_enabled_as_it_was_seen(job: Any) -> None:
+    found = disabled(job)
+    found.disabled_at.nanos = 123456000
+    job.cluster.reader.responses |= {"GetJob": found, "EnableJob": job.job()}
+    assert job.post("/jobs/hello/enable", reason="it is back").location == "/jobs/hello?done=job_enabled"
+    [request] = sent(job, pb.EnableJobRequest)
+    assert (request.name, request.reason, request.disabled_at) == ("hello", "it is back", found.disabled_at)
+    job.cluster.reader.responses["EnableJob"] = job.job(enabled=False)
+    assert job.post("/jobs/hello/enable", reason="x").location == "/jobs/hello?done=job_stays_disabled"
+    for seen in ("", "yesterday", "2026-11-23T19:00:00"):
+        assert job.post("/jobs/hello/enable", reason="x", seen=seen).status_code == 400
+        assert sent(job, pb.EnableJobRequest) == []
+    job.refuse("EnableJob", ErrorCode.CONFLICT, "job 'hello' was disabled again meanwhile by user bob")
+    response = job.post("/jobs/hello/enable", reason="x")
+    assert response.status_code == 409 and "disabled again meanwhile" in response.get_data(as_text=True)
+
+
 def test_a_job_is_deleted_with_what_was_chosen(job: Any) -> None:
     assert job.post("/jobs/hello/delete", reason="old", cancel_runs="1").location == "/jobs?done=job_deleted"
     [request] = sent(job, pb.DeleteJobRequest)

@@ -29,6 +29,7 @@ from toban_cli.commands import (
     hooks,
     import_crontab,
     job_logs,
+    job_versions,
     jobs,
     limits,
     login,
@@ -82,7 +83,16 @@ _ALONE: Verbs = {
 _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "job": (
         "Job definitions.",
-        {"list": jobs.list_jobs, "get": jobs.get_job, "logs": job_logs.job_logs, "delete": jobs.delete_job},
+        {
+            "list": jobs.list_jobs,
+            "get": jobs.get_job,
+            "versions": job_versions.list_versions,
+            "days": job_versions.list_days,
+            "logs": job_logs.job_logs,
+            "disable": jobs.disable_job,
+            "enable": jobs.enable_job,
+            "delete": jobs.delete_job,
+        },
     ),
     "schedule": (
         "Schedules: when jobs are started.",

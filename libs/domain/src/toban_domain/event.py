@@ -112,7 +112,10 @@ class InboxEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueTrigger:
-    """An enabled trigger with the current definition of its job. `spec` None: the stored spec is unreadable because of `broken`."""
+    """An enabled trigger with the current definition of its job. `spec` None: the stored spec is unreadable because of `broken`.
+
+    `job_disabled_why`: by whom and why a person disabled the job, after the words "is disabled".
+    """
 
     id: int
     name: str
@@ -125,6 +128,7 @@ class DueTrigger:
     job_enabled: bool
     last_error: str = ""
     broken: str = ""
+    job_disabled_why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

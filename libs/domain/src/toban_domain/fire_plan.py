@@ -14,6 +14,7 @@ class DueSchedule:
     """A schedule with the definition that it starts. `next_run_at`: its first slot without a run and a ledger row; `last_run_at`: its
     latest slot with a run.
 
+    `job_disabled_why`: by whom and why a person disabled the job, after the words "is disabled".
     `broken`: why the stored spec is unreadable ("" = it is readable); `spec` then has only a name and a job, no rule.
     """
 
@@ -27,6 +28,7 @@ class DueSchedule:
     job_enabled: bool
     last_run_at: datetime | None = None
     broken: str = ""
+    job_disabled_why: str = ""
 
     @property
     def removed_on_failure(self) -> bool:

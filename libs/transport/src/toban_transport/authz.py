@@ -51,13 +51,14 @@ METHOD_RULES: Rules = {
     **_rules(
         "toban_proto.v1.JobReader",
         _FOR_PEOPLE,
-        "ListJobs GetJob ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster ExplainRun GetSchedule NextSlots ListFires "
-        "ListTriggers ListEvents GetReadTicket",
+        "ListJobs GetJob ListJobVersions GetJobDays ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster ExplainRun "
+        "GetSchedule NextSlots ListFires ListTriggers ListEvents GetReadTicket",
     ),
     **_rules(
         "toban_proto.v1.JobControl",
         _FOR_PEOPLE,
-        "Apply StartRuns CancelRun RerunRun DeclareRunLost DeleteJob PauseSchedule ResumeSchedule EmitEvent DeleteSchedule DeleteTrigger "
+        "Apply StartRuns CancelRun RerunRun DeclareRunLost DeleteJob DisableJob EnableJob PauseSchedule ResumeSchedule EmitEvent "
+        "DeleteSchedule DeleteTrigger "
         "CancelRuns RerunRuns NoteRun",
     ),
     **_rules(

@@ -53,7 +53,12 @@ def _rules(service: str, action: Action, about: About, methods: str) -> dict[str
 
 PERSON_RULES: Mapping[str, PersonRule] = {
     **_rules("JobReader", Action.VIEW, About.LIST, "ListJobs ListSchedules ListRuns ListTriggers"),
-    **_rules("JobReader", Action.VIEW, About.JOBS, "GetJob GetSchedule GetRun WatchRun ExplainRun NextSlots ListFires"),
+    **_rules(
+        "JobReader",
+        Action.VIEW,
+        About.JOBS,
+        "GetJob ListJobVersions GetJobDays GetSchedule GetRun WatchRun ExplainRun NextSlots ListFires",
+    ),
     **_rules("JobReader", Action.VIEW, About.EACH, "GetReadTicket"),
     **_rules("JobReader", Action.VIEW, About.ANY, "ListExecutors GetCluster"),
     # Events start whatever triggers name, so they belong to no job.
@@ -67,7 +72,7 @@ PERSON_RULES: Mapping[str, PersonRule] = {
         "JobControl",
         Action.EDIT,
         About.JOBS,
-        "Apply DeleteJob PauseSchedule ResumeSchedule DeleteSchedule DeleteTrigger",
+        "Apply DeleteJob DisableJob EnableJob PauseSchedule ResumeSchedule DeleteSchedule DeleteTrigger",
     ),
     **_rules("Operations", Action.VIEW, About.ANY, "ListSettings"),
     # Names of secrets, for those who write definitions.

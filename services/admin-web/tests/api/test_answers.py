@@ -42,6 +42,7 @@ MESSAGES = {
     "NextSlots": "NextSlotsResponse",
     "FirePage": "ListFiresResponse",
     "JobPage": "ListJobsResponse",
+    "JobVersionPage": "ListJobVersionsResponse",
     "SchedulePage": "ListSchedulesResponse",
     "TriggerPage": "ListTriggersResponse",
     "EventPage": "ListEventsResponse",

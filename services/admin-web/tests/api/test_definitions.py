@@ -122,6 +122,31 @@ def test_what_goes_with_a_job_is_named(api: Any) -> None:
     assert (request.name, request.with_schedules, request.cancel_runs, request.reason) == ("hello", True, False, "old")
 
 
+def test_jobs_are_disabled_with_a_reason_and_enabled_as_they_were_seen(api: Any) -> None:
+    assert api.post("/jobs/hello/disable", {"reason": "a move"}).status_code == 200
+    assert last(api)[0] == "DisableJob" and (last(api)[1].name, last(api)[1].reason) == ("hello", "a move")
+    assert api.post("/jobs/hello/enable").status_code == 200
+    assert last(api)[0] == "EnableJob" and not last(api)[1].HasField("disabled_at")
+    seen = "2026-11-23T19:00:00.123456Z"
+    assert api.post("/jobs/hello/enable", {"reason": "over", "disabled_at": seen}).status_code == 200
+    assert last(api)[1].disabled_at.ToJsonString() == seen and last(api)[1].reason == "over"
+    assert api.post("/jobs/hello/enable", {"disabled_at": "2026-11-23T19:00:00"}).status_code == 400
+
+
+def test_versions_and_days_of_a_job(api: Any) -> None:
+    api.further.answers |= {
+        "ListJobVersions": pb.ListJobVersionsResponse(versions=[pb.JobVersion(version=2, spec_json='{"a": 1}')]),
+        "GetJobDays": pb.JobDays(days=[pb.JobDay(day="2026-11-23", failed=2)]),
+    }
+    response = api.ask("GET", "/jobs/hello/versions?limit=1&cursor=3")
+    assert response.json["versions"] == [{"version": 2, "spec": {"a": 1}, "created_at": None, "created_by": ""}]
+    assert (last(api)[1].name, last(api)[1].page.limit, last(api)[1].page.cursor) == ("hello", 1, "3")
+    response = api.ask("GET", "/jobs/hello/days?days=7")
+    assert response.json == {"days": [{"day": "2026-11-23", "succeeded": 0, "failed": 2, "other": 0}]}
+    assert (last(api)[1].name, last(api)[1].days) == ("hello", 7)
+    assert api.ask("GET", "/jobs/hello/days?days=367").status_code == 400
+
+
 def test_schedules_are_paused_with_a_reason_and_resumed(api: Any) -> None:
     assert api.post("/schedules/nightly/pause", {"reason": "holiday"}).status_code == 200
     assert last(api)[0] == "PauseSchedule" and last(api)[1].reason == "holiday"

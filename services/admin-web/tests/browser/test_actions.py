@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -67,4 +68,68 @@ def test_a_view_is_saved_opened_and_removed(page: Page, address: str) -> None:
     page.run("localStorage.setItem('toban-views', '[{\"name\": 1}, null]')")
     page.open(address + "/runs?state=FAILED")
     assert page.run("document.querySelectorAll('#views li').length") == 0
+    assert page.complaints == []
+
+
+def test_a_job_is_disabled_and_enabled_with_reasons(page: Page, address: str, web: Any) -> None:
+    job = web.job()
+
+    def disable(request: Any) -> Any:
+        job.MergeFrom(pb.Job(disabled_by="user ada", disabled_reason=request.reason, disabled_at=web.stamp(0)))
+        job.enabled = False
+        return job
+
+    web.cluster.reader.responses |= {"GetJob": job, "DisableJob": disable, "EnableJob": web.job()}
+    page.open(address + "/jobs/hello")
+    page.run("document.querySelector('a[href$=\"/disable\"]').click()")
+    page.until(f"location.pathname === '/jobs/hello/disable' && {READY}")
+    page.run("document.getElementById('reason').value = '<b>a move</b>'")
+    page.run("document.querySelector('form.action button').click()")
+    page.until(f"location.pathname === '/jobs/hello' && {READY}")
+    assert page.run("document.querySelector('main .message').textContent") == "The job is disabled."
+    assert "by user ada" in page.run("document.querySelector('.facts').textContent")
+    assert "<b>a move</b>" in page.run("document.querySelector('.facts').textContent")
+    page.run("document.querySelector('a[href$=\"/enable\"]').click()")
+    page.until(f"location.pathname === '/jobs/hello/enable' && {READY}")
+    page.run("document.getElementById('reason').value = 'it is back'")
+    page.run("document.querySelector('form.action button').click()")
+    page.until(f"location.search === '?done=job_enabled' && {READY}")
+    [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.EnableJobRequest)]
+    assert (request.reason, request.disabled_at) == ("it is back", job.disabled_at)
+    assert page.complaints == []
+
+
+def test_versions_and_days_of_a_job_are_seen(page: Page, address: str, web: Any) -> None:
+    def versions(request: Any) -> Any:
+        below = int(request.page.cursor or 9)
+        found = [pb.JobVersion(version=one, spec_json=f'{{"priority": {one}}}') for one in (3, 2, 1) if one < below]
+        return pb.ListJobVersionsResponse(versions=found[: request.page.limit])
+
+    # Yesterday is on the map also when midnight passes during the test.
+    day = (web.worker.context.clock.wall() - timedelta(days=1)).date().isoformat()
+    web.cluster.reader.responses |= {
+        "ListJobVersions": versions,
+        "GetJobDays": pb.JobDays(days=[pb.JobDay(day=day, succeeded=2, failed=1)]),
+    }
+    for width, dark in ((1280, True), (360, False)):
+        page.look(width=width, dark=dark)
+        page.open(address + "/jobs/hello")
+        assert page.run("document.querySelectorAll('.day-map rect.mixed').length") == 1
+        none, mixed = page.run(
+            "['none', 'mixed'].map((one) => getComputedStyle(document.querySelector('.day-map rect.' + one)).fill)"
+        )
+        assert none != mixed
+        page.run("document.querySelector('.day-map summary').click()")
+        assert day in page.run("document.querySelector('.day-map li').innerText")
+        assert page.run("document.documentElement.scrollWidth <= innerWidth")
+        page.run("document.querySelector('a[href$=\"/versions\"]').click()")
+        page.until(f"location.pathname === '/jobs/hello/versions' && {READY}")
+        page.run("document.getElementById('before').value = '1'")
+        page.run("document.querySelector('form.filters button').click()")
+        page.until(f"location.search.includes('before=1') && {READY}")
+        lines = page.run(
+            "[...document.querySelectorAll('.diff .went, .diff .came')].map((one) => one.innerText.trim())"
+        )
+        assert lines == ['-   "priority": 1', '+   "priority": 3']
+        assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert page.complaints == []

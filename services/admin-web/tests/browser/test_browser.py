@@ -32,6 +32,8 @@ PAGES = [
     "/runs/cancel",
     "/jobs/hello/run",
     "/jobs/hello/delete",
+    "/jobs/hello/disable",
+    "/jobs/hello/versions",
     "/schedules/hello-often/pause",
     "/executors/3/detach",
     "/cluster/demote",

@@ -61,6 +61,35 @@ def get_job(name: JobName, output: Output = Format.TABLE) -> None:
     show_one(output, job, page=lambda wide: _job_page(job, wall_now(), wide=wide))
 
 
+def disable_job(name: JobName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+    """Disable a job: it starts nothing by schedule, event or demand until it is enabled, whatever is applied. Existing runs continue.
+
+    Examples:
+    toban job disable import --reason "the source is being moved"
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import DisableJobRequest
+
+    with connect() as client:
+        job = client.control("DisableJob", DisableJobRequest(name=name, reason=reason))
+    show_done(output, job, f"job {name} disabled; enable it with `toban job enable {name}`")
+
+
+def enable_job(name: JobName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+    """Enable a job that was disabled with `toban job disable`. Slots that passed meanwhile get no runs.
+
+    Examples:
+    toban job enable import --reason "the source is back"
+    """
+    from toban_cli.client import connect
+    from toban_proto.v1.coordinator_pb2 import EnableJobRequest
+
+    with connect() as client:
+        job = client.control("EnableJob", EnableJobRequest(name=name, reason=reason))
+    lines = [f"job {name} enabled"] if job.enabled else [f"job {name} stays disabled: its manifest has enabled: false"]
+    show_done(output, job, lines)
+
+
 def delete_job(
     name: JobName,
     with_schedules: WithSchedules = False,
@@ -99,6 +128,7 @@ def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("LAST RUN", lambda job: age(job.last_run.scheduled_for, now)),
         Column("STATE", lambda job: job.last_run.state or NOTHING),
         Column("UPDATED", lambda job: age(job.updated_at, now)),
+        Column("WHY", lambda job: job.disabled_reason or NOTHING, loose=True),
         Column("DESCRIPTION", lambda job: job.description, loose=True),
     ]
     wide = [
@@ -119,7 +149,7 @@ def _job_page(job: Any, now: datetime, *, wide: bool) -> None:
             ("Name", job.name),
             ("Description", job.description),
             ("Version", str(job.version)),
-            ("Enabled", "yes" if job.enabled else "no"),
+            ("Enabled", _enabled(job, now)),
             ("Updated", local(job.updated_at, now)),
             ("Schedules", ", ".join(f"{item.name} ({item.rule})" for item in job.schedules)),
             ("Last run", f"{age(run.scheduled_for, now)} {run.state}" if job.HasField("last_run") else ""),
@@ -127,6 +157,15 @@ def _job_page(job: Any, now: datetime, *, wide: bool) -> None:
         ]
     )
     report.echo("Definition:\n" + report.json_text(_spec(job)))
+
+
+def _enabled(job: Any, now: datetime) -> str:
+    if job.enabled:
+        return "yes"
+    if not job.HasField("disabled_at"):
+        return "no: its manifest has enabled: false"
+    why = f": {job.disabled_reason}" if job.disabled_reason else ""
+    return f"no: disabled by {job.disabled_by} {age(job.disabled_at, now)}{why}"
 
 
 def _spec(job: Any) -> dict[str, Any]:

@@ -158,6 +158,8 @@ def _delete(path: str, **given: Any) -> Route:
 ROUTES: Mapping[str, Route] = {
     "JobReader.ListJobs": _get("/jobs"),
     "JobReader.GetJob": _get("/jobs/{name}"),
+    "JobReader.ListJobVersions": _get("/jobs/{name}/versions"),
+    "JobReader.GetJobDays": _get("/jobs/{name}/days"),
     "JobReader.ListSchedules": _get("/schedules"),
     "JobReader.GetSchedule": _get("/schedules/{name}"),
     "JobReader.NextSlots": _get("/schedules/{name}/next"),
@@ -174,6 +176,8 @@ ROUTES: Mapping[str, Route] = {
     "JobControl.DeleteJob": _delete("/jobs/{name}"),
     "JobControl.DeleteSchedule": _delete("/schedules/{name}"),
     "JobControl.DeleteTrigger": _delete("/triggers/{name}"),
+    "JobControl.DisableJob": _post("/jobs/{name}/disable"),
+    "JobControl.EnableJob": _post("/jobs/{name}/enable"),
     "JobControl.PauseSchedule": _post("/schedules/{name}/pause"),
     "JobControl.ResumeSchedule": _post("/schedules/{name}/resume"),
     "JobControl.StartRuns": _post("/runs", repeatable=True),

@@ -1489,18 +1489,27 @@ class Job(_message.Message):
     SCHEDULES_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     LAST_RUN_FIELD_NUMBER: _builtins.int
+    DISABLED_AT_FIELD_NUMBER: _builtins.int
+    DISABLED_BY_FIELD_NUMBER: _builtins.int
+    DISABLED_REASON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     version: _builtins.int
     enabled: _builtins.bool
     description: _builtins.str
     spec_json: _builtins.str
     """The whole definition as applied, canonical JSON."""
+    disabled_by: _builtins.str
+    disabled_reason: _builtins.str
     @_builtins.property
     def schedules(self) -> _containers.RepeatedCompositeFieldContainer[Global___Schedule]: ...
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def last_run(self) -> Global___Run: ...
+    @_builtins.property
+    def disabled_at(self) -> _timestamp_pb2.Timestamp:
+        """Of a job that a person disabled: it starts nothing until a person enables it, whatever is applied. `enabled` is false then."""
+
     def __init__(
         self,
         *,
@@ -1512,14 +1521,171 @@ class Job(_message.Message):
         schedules: _abc.Iterable[Global___Schedule] | None = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         last_run: Global___Run | None = ...,
+        disabled_at: _timestamp_pb2.Timestamp | None = ...,
+        disabled_by: _builtins.str = ...,
+        disabled_reason: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_run", b"last_run", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "last_run", b"last_run", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "disabled_at", b"disabled_at", "disabled_by", b"disabled_by", "disabled_reason", b"disabled_reason", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class ListJobVersionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    @_builtins.property
+    def page(self) -> _common_pb2.Page: ...
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        page: _common_pb2.Page | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page", b"page"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobVersionsRequest: _TypeAlias = ListJobVersionsRequest  # noqa: Y015
+
+@_typing.final
+class ListJobVersionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    @_builtins.property
+    def versions(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobVersion]: ...
+    def __init__(
+        self,
+        *,
+        versions: _abc.Iterable[Global___JobVersion] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_cursor", b"next_cursor", "versions", b"versions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListJobVersionsResponse: _TypeAlias = ListJobVersionsResponse  # noqa: Y015
+
+@_typing.final
+class JobVersion(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    SPEC_JSON_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    CREATED_BY_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    spec_json: _builtins.str
+    """The whole definition as applied, canonical JSON."""
+    created_by: _builtins.str
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+        spec_json: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        created_by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "created_by", b"created_by", "spec_json", b"spec_json", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobVersion: _TypeAlias = JobVersion  # noqa: Y015
+
+@_typing.final
+class GetJobDaysRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DAYS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    days: _builtins.int
+    """1 to 366, today included; 0 = 90."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        days: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["days", b"days", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetJobDaysRequest: _TypeAlias = GetJobDaysRequest  # noqa: Y015
+
+@_typing.final
+class JobDays(_message.Message):
+    """Days of UTC, by the end of the runs, oldest first; one without ended runs is left out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAYS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def days(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobDay]: ...
+    def __init__(
+        self,
+        *,
+        days: _abc.Iterable[Global___JobDay] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["days", b"days"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobDays: _TypeAlias = JobDays  # noqa: Y015
+
+@_typing.final
+class JobDay(_message.Message):
+    """More than 100 runs of a kind are counted as 100."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAY_FIELD_NUMBER: _builtins.int
+    SUCCEEDED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    OTHER_FIELD_NUMBER: _builtins.int
+    day: _builtins.str
+    """2026-11-23"""
+    succeeded: _builtins.int
+    failed: _builtins.int
+    """FAILED, TIMED_OUT and EXPIRED."""
+    other: _builtins.int
+    """CANCELED and SKIPPED."""
+    def __init__(
+        self,
+        *,
+        day: _builtins.str = ...,
+        succeeded: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        other: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["day", b"day", "failed", b"failed", "other", b"other", "succeeded", b"succeeded"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobDay: _TypeAlias = JobDay  # noqa: Y015
 
 @_typing.final
 class ListSchedulesRequest(_message.Message):
@@ -3383,6 +3549,56 @@ class DeleteJobResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteJobResponse: _TypeAlias = DeleteJobResponse  # noqa: Y015
+
+@_typing.final
+class DisableJobRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisableJobRequest: _TypeAlias = DisableJobRequest  # noqa: Y015
+
+@_typing.final
+class EnableJobRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DISABLED_AT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    reason: _builtins.str
+    @_builtins.property
+    def disabled_at(self) -> _timestamp_pb2.Timestamp:
+        """As it was read: CONFLICT when the job was disabled at another time."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        disabled_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "name", b"name", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnableJobRequest: _TypeAlias = EnableJobRequest  # noqa: Y015
 
 @_typing.final
 class PauseScheduleRequest(_message.Message):

@@ -454,6 +454,16 @@ class JobReaderStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetJobRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Job.FromString,
                 _registered_method=True)
+        self.ListJobVersions = channel.unary_unary(
+                '/toban_proto.v1.JobReader/ListJobVersions',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListJobVersionsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListJobVersionsResponse.FromString,
+                _registered_method=True)
+        self.GetJobDays = channel.unary_unary(
+                '/toban_proto.v1.JobReader/GetJobDays',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetJobDaysRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.JobDays.FromString,
+                _registered_method=True)
         self.ListSchedules = channel.unary_unary(
                 '/toban_proto.v1.JobReader/ListSchedules',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListSchedulesRequest.SerializeToString,
@@ -533,6 +543,20 @@ class JobReaderServicer:
 
     def GetJob(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobVersions(self, request, context):
+        """The definitions that a job has had, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetJobDays(self, request, context):
+        """How many runs of a job ended well or badly on each of the last days.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -631,6 +655,16 @@ def add_JobReaderServicer_to_server(servicer, server):
                     servicer.GetJob,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetJobRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Job.SerializeToString,
+            ),
+            'ListJobVersions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobVersions,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListJobVersionsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListJobVersionsResponse.SerializeToString,
+            ),
+            'GetJobDays': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetJobDays,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetJobDaysRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.JobDays.SerializeToString,
             ),
             'ListSchedules': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSchedules,
@@ -753,6 +787,60 @@ class JobReader:
             '/toban_proto.v1.JobReader/GetJob',
             toban__proto_dot_v1_dot_coordinator__pb2.GetJobRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobVersions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/ListJobVersions',
+            toban__proto_dot_v1_dot_coordinator__pb2.ListJobVersionsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ListJobVersionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJobDays(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/GetJobDays',
+            toban__proto_dot_v1_dot_coordinator__pb2.GetJobDaysRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.JobDays.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1154,6 +1242,16 @@ class JobControlStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteJobRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteJobResponse.FromString,
                 _registered_method=True)
+        self.DisableJob = channel.unary_unary(
+                '/toban_proto.v1.JobControl/DisableJob',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DisableJobRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Job.FromString,
+                _registered_method=True)
+        self.EnableJob = channel.unary_unary(
+                '/toban_proto.v1.JobControl/EnableJob',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.EnableJobRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Job.FromString,
+                _registered_method=True)
         self.PauseSchedule = channel.unary_unary(
                 '/toban_proto.v1.JobControl/PauseSchedule',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.PauseScheduleRequest.SerializeToString,
@@ -1233,6 +1331,20 @@ class JobControlServicer:
 
     def DeleteJob(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DisableJob(self, request, context):
+        """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EnableJob(self, request, context):
+        """The job starts runs again, when its manifest has `enabled: true`.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -1320,6 +1432,16 @@ def add_JobControlServicer_to_server(servicer, server):
                     servicer.DeleteJob,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteJobRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DeleteJobResponse.SerializeToString,
+            ),
+            'DisableJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.DisableJob,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DisableJobRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Job.SerializeToString,
+            ),
+            'EnableJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.EnableJob,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.EnableJobRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Job.SerializeToString,
             ),
             'PauseSchedule': grpc.unary_unary_rpc_method_handler(
                     servicer.PauseSchedule,
@@ -1524,6 +1646,60 @@ class JobControl:
             '/toban_proto.v1.JobControl/DeleteJob',
             toban__proto_dot_v1_dot_coordinator__pb2.DeleteJobRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.DeleteJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DisableJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobControl/DisableJob',
+            toban__proto_dot_v1_dot_coordinator__pb2.DisableJobRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EnableJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobControl/EnableJob',
+            toban__proto_dot_v1_dot_coordinator__pb2.EnableJobRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.Job.FromString,
             options,
             channel_credentials,
             insecure,

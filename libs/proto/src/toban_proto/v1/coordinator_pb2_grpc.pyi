@@ -148,6 +148,10 @@ class JobReaderStub:
     def __new__(cls, channel: _aio.Channel) -> JobReaderAsyncStub: ...
     ListJobs: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobsRequest, _coordinator_pb2.ListJobsResponse]
     GetJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobRequest, _coordinator_pb2.Job]
+    ListJobVersions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobVersionsRequest, _coordinator_pb2.ListJobVersionsResponse]
+    """The definitions that a job has had, newest first."""
+    GetJobDays: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobDaysRequest, _coordinator_pb2.JobDays]
+    """How many runs of a job ended well or badly on each of the last days."""
     ListSchedules: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSchedulesRequest, _coordinator_pb2.ListSchedulesResponse]
     ListRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]
     GetRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]
@@ -173,6 +177,10 @@ class JobReaderAsyncStub(JobReaderStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListJobs: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobsRequest, _coordinator_pb2.ListJobsResponse]  # type: ignore[assignment]
     GetJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobRequest, _coordinator_pb2.Job]  # type: ignore[assignment]
+    ListJobVersions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobVersionsRequest, _coordinator_pb2.ListJobVersionsResponse]  # type: ignore[assignment]
+    """The definitions that a job has had, newest first."""
+    GetJobDays: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobDaysRequest, _coordinator_pb2.JobDays]  # type: ignore[assignment]
+    """How many runs of a job ended well or badly on each of the last days."""
     ListSchedules: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSchedulesRequest, _coordinator_pb2.ListSchedulesResponse]  # type: ignore[assignment]
     ListRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]  # type: ignore[assignment]
     GetRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]  # type: ignore[assignment]
@@ -207,6 +215,22 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.GetJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.Job, _abc.Awaitable[_coordinator_pb2.Job]]: ...
+
+    @_abc_1.abstractmethod
+    def ListJobVersions(
+        self,
+        request: _coordinator_pb2.ListJobVersionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListJobVersionsResponse, _abc.Awaitable[_coordinator_pb2.ListJobVersionsResponse]]:
+        """The definitions that a job has had, newest first."""
+
+    @_abc_1.abstractmethod
+    def GetJobDays(
+        self,
+        request: _coordinator_pb2.GetJobDaysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.JobDays, _abc.Awaitable[_coordinator_pb2.JobDays]]:
+        """How many runs of a job ended well or badly on each of the last days."""
 
     @_abc_1.abstractmethod
     def ListSchedules(
@@ -318,6 +342,10 @@ class JobControlStub:
     DeclareRunLost: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeclareRunLostRequest, _coordinator_pb2.DeclareRunLostResponse]
     """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteJobRequest, _coordinator_pb2.DeleteJobResponse]
+    DisableJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DisableJobRequest, _coordinator_pb2.Job]
+    """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on."""
+    EnableJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EnableJobRequest, _coordinator_pb2.Job]
+    """The job starts runs again, when its manifest has `enabled: true`."""
     PauseSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]
     ResumeSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]
     EmitEvent: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]
@@ -341,6 +369,10 @@ class JobControlAsyncStub(JobControlStub):
     DeclareRunLost: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeclareRunLostRequest, _coordinator_pb2.DeclareRunLostResponse]  # type: ignore[assignment]
     """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
     DeleteJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteJobRequest, _coordinator_pb2.DeleteJobResponse]  # type: ignore[assignment]
+    DisableJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DisableJobRequest, _coordinator_pb2.Job]  # type: ignore[assignment]
+    """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on."""
+    EnableJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EnableJobRequest, _coordinator_pb2.Job]  # type: ignore[assignment]
+    """The job starts runs again, when its manifest has `enabled: true`."""
     PauseSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
     ResumeSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
     EmitEvent: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]  # type: ignore[assignment]
@@ -397,6 +429,22 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.DeleteJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.DeleteJobResponse, _abc.Awaitable[_coordinator_pb2.DeleteJobResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DisableJob(
+        self,
+        request: _coordinator_pb2.DisableJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.Job, _abc.Awaitable[_coordinator_pb2.Job]]:
+        """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on."""
+
+    @_abc_1.abstractmethod
+    def EnableJob(
+        self,
+        request: _coordinator_pb2.EnableJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.Job, _abc.Awaitable[_coordinator_pb2.Job]]:
+        """The job starts runs again, when its manifest has `enabled: true`."""
 
     @_abc_1.abstractmethod
     def PauseSchedule(

@@ -15,6 +15,8 @@ from toban_admin_web.decide.view_models import (
     Executor,
     Fire,
     Job,
+    JobDay,
+    JobVersion,
     NextSlot,
     PageOf,
     Run,
@@ -65,6 +67,18 @@ class ClusterClient:
     def job(self, name: str) -> Job:
         """GetJob."""
         return from_proto(Job, self._call("GetJob", pb.GetJobRequest(name=name)))
+
+    def job_versions(self, name: str, *, cursor: str = "", limit: int = 50) -> PageOf[JobVersion]:
+        """ListJobVersions."""
+        request = pb.ListJobVersionsRequest(name=name, page=Page(limit=limit, cursor=cursor))
+        response = self._call("ListJobVersions", request)
+        items = tuple(from_proto(JobVersion, item) for item in response.versions)
+        return PageOf(items=items, next_cursor=response.next_cursor)
+
+    def job_days(self, name: str, *, days: int) -> Sequence[JobDay]:
+        """GetJobDays."""
+        response = self._call("GetJobDays", pb.GetJobDaysRequest(name=name, days=days))
+        return [from_proto(JobDay, item) for item in response.days]
 
     def schedules(self, *, cursor: str = "", limit: int = 50, job: str = "") -> PageOf[Schedule]:
         """ListSchedules."""

@@ -81,6 +81,8 @@ ROUTE_RULES: Mapping[str, RouteRule] = {
         {
             "GET /jobs": "ListJobs",
             "GET /jobs/{name}": "GetJob",
+            "GET /jobs/{name}/versions": "ListJobVersions",
+            "GET /jobs/{name}/days": "GetJobDays",
             "GET /schedules": "ListSchedules",
             "GET /schedules/{name}": "GetSchedule",
             "GET /schedules/{name}/next": "NextSlots",
@@ -140,6 +142,8 @@ ROUTE_RULES: Mapping[str, RouteRule] = {
             "DELETE /jobs/{name}": "DeleteJob",
             "DELETE /schedules/{name}": "DeleteSchedule",
             "DELETE /triggers/{name}": "DeleteTrigger",
+            "POST /jobs/{name}/disable": "DisableJob",
+            "POST /jobs/{name}/enable": "EnableJob",
             "POST /schedules/{name}/pause": "PauseSchedule",
             "POST /schedules/{name}/resume": "ResumeSchedule",
         },

@@ -175,6 +175,29 @@ class Job:
     schedules: tuple[Schedule, ...]
     updated_at: datetime | None
     last_run: Run | None
+    disabled_at: datetime | None
+    disabled_by: str
+    disabled_reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobVersion:
+    """A definition as it was at a version."""
+
+    version: int
+    spec_json: str
+    created_at: datetime | None
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDay:
+    """How many runs of a job ended well, badly or otherwise on a day of UTC (2026-11-23); at most 100 of each are counted."""
+
+    day: str
+    succeeded: int
+    failed: int
+    other: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,8 @@ from toban_admin_web.decide.view_models import (
     Fire,
     FoundLines,
     Job,
+    JobDay,
+    JobVersion,
     LogPart,
     LogPlace,
     NextSlot,
@@ -44,6 +46,12 @@ class ClusterReader(Protocol):
 
     def job(self, name: str) -> Job:
         """One job. Raises JOB_NOT_FOUND."""
+
+    def job_versions(self, name: str, *, cursor: str = "", limit: int = 50) -> PageOf[JobVersion]:
+        """The definitions that it has had, newest first. Raises JOB_NOT_FOUND."""
+
+    def job_days(self, name: str, *, days: int) -> Sequence[JobDay]:
+        """How its runs ended on each of the last days, oldest first; one without ended runs is left out. Raises JOB_NOT_FOUND."""
 
     def schedules(self, *, cursor: str = "", limit: int = 50, job: str = "") -> PageOf[Schedule]:
         """By name."""

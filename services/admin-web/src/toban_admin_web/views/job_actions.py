@@ -1,7 +1,8 @@
-"""Actions on a job and its schedules: run now, pause, resume, delete."""
+"""Actions on a job and its schedules: run now, disable, enable, pause, resume, delete."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, Response, request, url_for
@@ -10,7 +11,7 @@ from toban_admin_web.decide.filters import moment
 from toban_admin_web.decide.json_fields import parse_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
 from toban_admin_web.views.actions import Refused, caller, confirmed, form, form_key, given_key, given_reason, require
-from toban_admin_web.views.api.answers_definitions import DeletedJob, Schedule
+from toban_admin_web.views.api.answers_definitions import DeletedJob, Job, Schedule
 from toban_admin_web.views.api.answers_runs import StartedRuns
 from toban_admin_web.views.view_context import reader
 from toban_domain.access import Action
@@ -50,6 +51,41 @@ def delete(name: str) -> Response:
         return url_for("jobs.listed", done="job_deleted")
 
     return confirmed(work, lambda status, **why: _delete_form(name, status, **why))
+
+
+@views.get("/jobs/<name>/disable")
+def ask_disable(name: str) -> Response:
+    """Asks whether to disable the job."""
+    return _switch_form("disable", name)
+
+
+@views.post("/jobs/<name>/disable")
+def disable(name: str) -> Response:
+    """It starts nothing from now on."""
+
+    def work() -> str:
+        caller().write("JobControl.DisableJob", Job, {"name": name, "reason": given_reason()})
+        return url_for("jobs.show", name=name, done="job_disabled")
+
+    return confirmed(work, lambda status, **why: _switch_form("disable", name, status, **why))
+
+
+@views.get("/jobs/<name>/enable")
+def ask_enable(name: str) -> Response:
+    """Asks whether to enable the job."""
+    return _switch_form("enable", name)
+
+
+@views.post("/jobs/<name>/enable")
+def enable(name: str) -> Response:
+    """It starts runs again, unless it was disabled again since the form was shown."""
+
+    def work() -> str:
+        wanted = {"name": name, "reason": given_reason(), "disabled_at": _seen()}
+        job = caller().write("JobControl.EnableJob", Job, wanted)
+        return url_for("jobs.show", name=name, done="job_enabled" if job.enabled else "job_stays_disabled")
+
+    return confirmed(work, lambda status, **why: _switch_form("enable", name, status, **why))
 
 
 @views.get("/schedules/<name>/pause")
@@ -93,6 +129,24 @@ def _schedule_form(verb: str, name: str, status: int = 200, **why: Any) -> Respo
     require(Action.EDIT)
     back = "job" if (request.args.get("back") or request.form.get("back")) == "job" else ""
     return form("schedule_action", status, verb=verb, schedule=reader().schedule(name), back=back, **why)
+
+
+def _switch_form(verb: str, name: str, status: int = 200, **why: Any) -> Response:
+    require(Action.EDIT)
+    job = reader().job(name)
+    seen = job.disabled_at.isoformat() if job.disabled_at else ""
+    return form("job_switch", status, verb=verb, job=job, seen=seen, **why)
+
+
+def _seen() -> Any:
+    """When the job was disabled that the form showed. Raises Refused for another text."""
+    try:
+        found = datetime.fromisoformat(request.form.get("seen", ""))
+    except ValueError:
+        raise Refused("not_disabled") from None
+    if found.tzinfo is None:
+        raise Refused("not_disabled")
+    return found
 
 
 def _delete_form(name: str, status: int = 200, **why: Any) -> Response:

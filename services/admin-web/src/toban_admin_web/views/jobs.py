@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
 from flask import Blueprint, Response, request
 
+from toban_admin_web.decide.day_map import DAYS, DayMap, day_map
 from toban_admin_web.decide.duration_chart import duration_chart
 from toban_admin_web.decide.json_fields import indent
-from toban_admin_web.decide.view_models import RunQuery
-from toban_admin_web.views.view_context import context, page, reader
+from toban_admin_web.decide.spec_diff import spec_diff
+from toban_admin_web.decide.view_models import Job, JobVersion, NextSlot, RunQuery, Schedule
+from toban_admin_web.views.view_context import context, if_implemented, page, reader
+from toban_domain.errors import ErrorCode, TobanError
 
 LAST_RUNS = 40
+# Next slots of all its schedules together.
+COMING = 8
+# Schedules that are asked for their slots, each by a call of its own.
+MOST_SCHEDULES = 5
+MAX_DIGITS = 18
+LATEST = datetime.max.replace(tzinfo=UTC)
 
 views = Blueprint("jobs", __name__)
 
@@ -27,4 +39,74 @@ def show(name: str) -> Response:
     job = reader().job(name)
     runs = reader().runs(RunQuery(job=name, limit=LAST_RUNS))
     chart = duration_chart(runs.items, context().clock.wall())
-    return page("job", job=job, runs=runs.items, definition=indent(job.spec_json), chart=chart)
+    return page(
+        "job",
+        job=job,
+        runs=runs.items,
+        definition=indent(job.spec_json),
+        chart=chart,
+        days=_days(name),
+        coming=_coming(job),
+    )
+
+
+@views.get("/jobs/<name>/versions")
+def versions(name: str) -> Response:
+    """The definitions that it has had, and what changed between two of them."""
+    cursor = request.args.get("cursor", "")
+    found = reader().job_versions(name, cursor=cursor)
+    shown = _version(name, request.args.get("version", ""), found.items)
+    before = request.args.get("before", "")
+    other = None
+    if shown:
+        other = _version(name, before, found.items) if before else _earlier(name, shown.version)
+    lines = spec_diff(other.spec_json, shown.spec_json) if shown and other else []
+    return page(
+        "job_versions",
+        name=name,
+        versions=found,
+        cursor=cursor,
+        shown=shown,
+        other=other,
+        lines=lines,
+        definition=indent(shown.spec_json) if shown else "",
+    )
+
+
+def _version(name: str, text: str, known: Sequence[JobVersion]) -> JobVersion | None:
+    """The version of this number, the newest known one without a number. Raises NOT_FOUND."""
+    if not text:
+        return known[0] if known else None
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < MAX_DIGITS else 0
+    found = next((one for one in known if one.version == number), None) or _earlier(name, number + 1)
+    if found is None or found.version != number:
+        raise TobanError(
+            ErrorCode.NOT_FOUND, f"job {name!r} has no version {text[:MAX_DIGITS]!r}; choose one of the list"
+        )
+    return found
+
+
+def _earlier(name: str, number: int) -> JobVersion | None:
+    """The version before a number, None without one."""
+    if number < 1:
+        return None
+    found = reader().job_versions(name, cursor=str(number), limit=1).items
+    return found[0] if found else None
+
+
+def _days(name: str) -> DayMap | None:
+    found = if_implemented(lambda: reader().job_days(name, days=DAYS))
+    return None if found is None else day_map(found, context().clock.wall().astimezone(UTC).date())
+
+
+def _coming(job: Job) -> list[tuple[Schedule, NextSlot]]:
+    """The next slots of its schedules that make runs, the earliest first."""
+    active = [one for one in job.schedules if one.enabled and one.status == "active"][:MOST_SCHEDULES]
+    if not job.enabled:
+        return []
+    found = [
+        (one, slot)
+        for one in active
+        for slot in if_implemented(lambda name=one.name: reader().next_slots(name, count=COMING)) or ()
+    ]
+    return sorted(found, key=lambda pair: pair[1].at or LATEST)[:COMING]

@@ -272,8 +272,10 @@ async def _apply_job(work: _Work, spec: JobSpec) -> Applied:
     old, digest = work.definitions.get(spec.name), spec_hash(spec)
     work.specs[spec.name] = spec
     if old is not None and old.spec_hash == digest and not old.broken:
-        work.heads[spec.name] = Head(old.id, old.version, old.enabled)
-        return Applied(kind="Job", name=spec.name, action="unchanged", version=old.version)
+        work.heads[spec.name] = old.head
+        return Applied(
+            kind="Job", name=spec.name, action="unchanged", version=old.version, note=_stays_disabled(spec.name, old)
+        )
     if old is None:
         head = await jobs.create(work.t, spec, digest, actor=work.actor)
     else:
@@ -282,7 +284,17 @@ async def _apply_job(work: _Work, spec: JobSpec) -> Applied:
         raise TobanError(ErrorCode.CONFLICT, f"job {spec.name!r} was changed at the same time; apply again")
     work.heads[spec.name] = head
     await work.noted.add(_job_action(work.actor, old, spec, head.version))
-    return Applied(kind="Job", name=spec.name, action="updated" if old else "created", version=head.version)
+    action = "updated" if old else "created"
+    return Applied(
+        kind="Job", name=spec.name, action=action, version=head.version, note=_stays_disabled(spec.name, old)
+    )
+
+
+def _stays_disabled(name: str, old: Definition | None) -> str:
+    """What an Apply does not change; "" for a job that no person disabled."""
+    if old is None or old.disabled is None:
+        return ""
+    return f"it stays disabled{old.disabled.why}; enable it with `toban job enable {name}`"
 
 
 def _job_action(actor: str, old: Definition | None, spec: JobSpec, version: int) -> AdminAction:
@@ -306,7 +318,7 @@ async def _begin_schedules(
     switched = {
         old.id: "enabled" if job_specs[name].enabled else "disabled"
         for name, old in work.definitions.items()
-        if name in job_specs and job_specs[name].enabled != old.enabled
+        if name in job_specs and old.disabled is None and job_specs[name].enabled != old.enabled
     }
     if not wanted and not switched:
         return None
@@ -354,4 +366,4 @@ def _job_of(work: _Work, name: str) -> tuple[Head, JobSpec]:
         return work.heads[name], work.specs[name]
     found = work.definitions[name]
     assert found.spec is not None, "_check_jobs_readable has let it pass"
-    return Head(found.id, found.version, found.enabled), found.spec
+    return found.head, found.spec

@@ -43,12 +43,16 @@ class _Ready:
 
 @dataclass(kw_only=True)
 class ScheduleWriter:
-    """The schedules of one Apply: `begin` before its jobs are written, `write` after that. `with_next_slots`: the answer has them."""
+    """The schedules of one Apply: `begin` before its jobs are written, `write` after that. `with_next_slots`: the answer has them.
+
+    `because`: by whom and why its jobs are enabled or disabled, when a person does it.
+    """
 
     t: Tx
     actor: str
     counts: Counts
     with_next_slots: bool
+    because: str = ""
     _stored: Mapping[str, StoredSchedule] = field(default_factory=dict)
     _settled: Mapping[int, Settled] = field(default_factory=dict)
     _ended: Mapping[str, datetime] = field(default_factory=dict)
@@ -76,7 +80,7 @@ class ScheduleWriter:
             expect(name, self._stored[name].due.version if name in self._stored else 0)
         self._switched = [old for old in locked if _follows(old, switched, by_name.get(old.name), jobs)]
         changing = [old for name, old in self._stored.items() if not _same(by_name[name], old, jobs)]
-        why_of = {old.id: f"{switched[old.due.definition_id]} with its job" for old in self._switched}
+        why_of = {old.id: f"{switched[old.due.definition_id]} with its job{self.because}" for old in self._switched}
         now = await schedules_edit.moment(self.t)
         self._edit = ScheduleEdit(t=self.t, now=now, actor=self.actor, why="edited", counts=self.counts, why_of=why_of)
         self._settled = await self._edit.settle(sorted([*self._switched, *changing], key=lambda old: old.id))
@@ -202,5 +206,6 @@ def _note_of(spec: ScheduleSpec, old: StoredSchedule | None, head: Head, *, ende
         actor=old.status_actor if old is not None and paused else "",
         spec=spec,
         job_enabled=head.enabled,
+        job_disabled_why=head.disabled_why,
         ended=ended,
     )

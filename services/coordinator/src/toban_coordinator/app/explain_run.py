@@ -101,7 +101,7 @@ async def explain(t: Tx, row: Row, events: Sequence[Row]) -> Explanation:
     return Explanation(
         row=row,
         reasons=blocking or [first_of(found.checks)],
-        checks=found.checks,
+        checks=[*found.checks, *await _disabled(t, facts.run)],
         limits=found.limits,
         holders={one.need.key: await limit_admin.holders(t, one.need.key) for one in found.limits},
         candidates=[] if at_worker else await _candidates(t, placed),
@@ -123,6 +123,14 @@ async def why_at_worker(t: Tx, run_id: int) -> str:
         claimed_at=claim["claimed_at"],
         until=claim["locked_until"],
     )
+
+
+async def _disabled(t: Tx, run: DueRun) -> list[Check]:
+    head = (await jobs.heads(t, [run.job_name])).get(run.job_name)
+    if head is None or head.id != run.definition_id or head.enabled:
+        return []
+    text = f"job {run.job_name} is disabled{head.disabled_why}: no new runs; this one was made before and starts all the same"
+    return [Check("job", text, blocks=False)]
 
 
 def _worker_type(facts: RunFacts) -> str:

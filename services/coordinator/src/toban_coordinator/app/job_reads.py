@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from toban_coordinator.app.explain_run import Explanation, explain, why_at_worker, why_waiting
@@ -13,7 +13,8 @@ from toban_coordinator.app.run_queries import RunQuery, run_filter, run_not_foun
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.step_states import StepState, attempt_steps, step_states
 from toban_coordinator.decide.wait_reason import waits_for_executor
-from toban_coordinator.store import external_claims, orphan_waits, read_models, run_lists, run_steps
+from toban_coordinator.store import external_claims, jobs, orphan_waits, read_models, run_lists, run_steps
+from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import StepResult
 from toban_domain.run import TERMINAL, RunState
 from toban_runtime.clock import Clock
@@ -24,6 +25,12 @@ from toban_store.tx import Row, Tx, autocommit
 WATCH_SECONDS = 0.2
 WATCH_YOUNG_SECONDS = 0.02
 YOUNG_POLLS = 50
+# Above every version.
+NEWEST = (1 << 63) - 1
+DEFAULT_DAYS = 90
+MAX_DAYS = 366
+# Of runs of each kind on each day.
+MOST_COUNTED = 100
 _AT_WORKER = (RunState.WAITING_WORKER, RunState.CANCEL_REQUESTED)
 # A run that is placed ahead stays ASSIGNED until it is sent.
 _NOT_SENT = (RunState.PENDING, RunState.DEFERRED, RunState.ASSIGNED)
@@ -93,6 +100,28 @@ class JobReads:
             if not found:
                 raise await job_not_found(t, name)
             return (await _details(t, found))[0]
+
+    async def list_versions(self, name: str, page: PageRequest = FIRST_PAGE) -> Page:
+        """The definitions that a job has had, newest first. Raises JOB_NOT_FOUND, INVALID_ARGUMENT."""
+        limit, below = page.rows, _version_below(page.cursor)
+        async with autocommit(self.pool) as t:
+            found = await read_models.job_versions(t, name, below=below, limit=limit + 1)
+            if not found and not page.cursor:
+                raise await job_not_found(t, name)
+        return page_of(found, limit, "version")
+
+    async def job_days(self, name: str, days: int = 0) -> list[Row]:
+        """How the runs of a job ended on each of the last days. Raises JOB_NOT_FOUND, INVALID_ARGUMENT."""
+        if not 0 <= days <= MAX_DAYS:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"days is {days}; use 1 to {MAX_DAYS}")
+        async with autocommit(self.pool) as t:
+            now = await jobs.server_now(t)
+            today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+            since = today - timedelta(days=(days or DEFAULT_DAYS) - 1)
+            found = await read_models.job_days(t, name, since=since, until=today, most=MOST_COUNTED)
+            if not found and not await read_models.jobs_page(t, only=name, limit=1):
+                raise await job_not_found(t, name)
+        return found
 
     async def list_schedules(self, page: PageRequest = FIRST_PAGE, *, job: str = "") -> Page:
         """Schedules by name; `job` "" = of any job."""
@@ -184,6 +213,14 @@ class JobReads:
             executors = await read_models.executors(t, include_off=False)
             pending, running = await read_models.counts(t)
         return ClusterState(leader, members, executors, pending, running)
+
+
+def _version_below(cursor: str) -> int:
+    if not cursor:
+        return NEWEST
+    if not (cursor.isascii() and cursor.isdigit() and int(cursor) <= NEWEST):
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"page.cursor {cursor!r} is not from an earlier page")
+    return int(cursor)
 
 
 async def _details(t: Tx, found: Sequence[Row]) -> list[JobDetails]:

@@ -23,8 +23,8 @@ class ManifestText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """One document that was applied. `action` is created, updated or unchanged. The last three are for schedules:
-    its next slots, the next change of its clock, and why slots do not become runs."""
+    """One document that was applied. `action` is created, updated or unchanged. `note` says why it makes no runs.
+    Schedules have next slots, and the next change of their clock."""
 
     kind: str
     name: str

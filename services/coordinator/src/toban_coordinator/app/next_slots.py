@@ -36,6 +36,7 @@ def note_of(
     actor: str,
     spec: ScheduleSpec,
     job_enabled: bool,
+    job_disabled_why: str = "",
     ended: bool,
     after: datetime | None = None,
 ) -> str:
@@ -56,5 +57,5 @@ def note_of(
             f"ended: no slot comes before its end {spec.rule.end}" if spec.rule.end else "ended: no slot comes any more"
         )
     if not job_enabled:
-        return f"job {spec.job} is disabled: its slots pass without runs"
+        return f"job {spec.job} is disabled{job_disabled_why}: its slots pass without runs"
     return ""

@@ -76,6 +76,7 @@ class Schedules:
             actor=row["status_actor"] if row else "",
             spec=spec,
             job_enabled=row["job_enabled"] if row else True,
+            job_disabled_why=row["job_disabled_why"] if row else "",
             ended=not slots,
             after=after,
         )

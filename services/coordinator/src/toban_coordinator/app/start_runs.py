@@ -206,7 +206,9 @@ class StartRuns:
             if name not in found:
                 raise await job_not_found(t, name)
             if not found[name].enabled:
-                raise TobanError(ErrorCode.JOB_DISABLED, f"job {name!r} is disabled; apply it with `enabled: true`")
+                why = found[name].disabled_why
+                remedy = f"enable it with `toban job enable {name}`" if why else "apply it with `enabled: true`"
+                raise TobanError(ErrorCode.JOB_DISABLED, f"job {name!r} is disabled{why}; {remedy}")
         self.heads.update(found)
         return found
 

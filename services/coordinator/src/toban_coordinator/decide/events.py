@@ -111,7 +111,8 @@ def _judge(facts: EventFacts, trigger: DueTrigger, make: MakeTemplate) -> Start 
     if not matches(trigger.spec.filter, facts.payload):
         return None
     if not trigger.job_enabled:
-        return Failure(trigger, f"job {trigger.job!r} is disabled; enable it and emit the event again", final=True)
+        why = f"job {trigger.job!r} is disabled{trigger.job_disabled_why}; enable it and emit the event again"
+        return Failure(trigger, why, final=True)
     try:
         return Start(trigger, make(trigger, fill(trigger.spec.payload, facts)))
     except TobanError as error:

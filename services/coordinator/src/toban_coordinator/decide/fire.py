@@ -69,7 +69,7 @@ def plan(
     """
     slots, following = _view(schedule, rule, until)
     if not schedule.job_enabled:
-        skips = _stretches(slots, made, "disabled", f"job {schedule.spec.job} is disabled")
+        skips = _stretches(slots, made, "disabled", f"job {schedule.spec.job} is disabled{schedule.job_disabled_why}")
         return FirePlan(schedule=schedule, template=made_from, fires=(), skips=skips, next_run_at=following)
     oldest = now - timedelta(seconds=MISSED_AFTER_SECONDS)
     unsettled = [slot for slot in slots if slot not in made]

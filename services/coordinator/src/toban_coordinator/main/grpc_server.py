@@ -19,6 +19,7 @@ from toban_coordinator.app.declare_lost import DeclareLost
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.delete_job import DeleteJob
 from toban_coordinator.app.diagnose import Diagnose
+from toban_coordinator.app.disable_job import DisableJob
 from toban_coordinator.app.events import Events
 from toban_coordinator.app.executor_sessions import ExecutorSessions, Neighbours, SessionDeps
 from toban_coordinator.app.hook_receiver import HookReceiver
@@ -160,6 +161,7 @@ def _job_control(parts: Coordinator) -> JobControl:
         repeats=repeats,
         changes=ChangeRuns(pool=pool, cancel_run=cancel, repeats=repeats, clock=parts.clock),
         jobs=DeleteJob(pool=pool, cancel=cancel),
+        switches=DisableJob(pool=pool),
         lost=DeclareLost(pool=pool),
         events=Events(pool=pool),
         schedules=Schedules(pool=pool),

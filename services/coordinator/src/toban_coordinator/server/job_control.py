@@ -10,6 +10,7 @@ from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.change_runs import ChangeRuns
 from toban_coordinator.app.declare_lost import DeclareLost
 from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.disable_job import DisableJob
 from toban_coordinator.app.events import Events
 from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.rerun import RunRepeats
@@ -22,10 +23,11 @@ from toban_coordinator.server.from_proto import (
     run_request_from_pb,
 )
 from toban_coordinator.server.person_check import run_rights
-from toban_coordinator.server.to_proto import applied_to_pb, changes_to_pb, run_details_to_pb, schedule_to_pb
+from toban_coordinator.server.to_proto import applied_to_pb, changes_to_pb, job_to_pb, run_details_to_pb, schedule_to_pb
 from toban_domain.access import Action
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobControlServicer
+from toban_transport.convert import timestamp_from_pb
 from toban_transport.server import actor_of
 
 Context = Any
@@ -41,6 +43,7 @@ class JobControlDeps:
     repeats: RunRepeats
     changes: ChangeRuns
     jobs: DeleteJob
+    switches: DisableJob
     lost: DeclareLost
     events: Events
     schedules: Schedules
@@ -108,6 +111,21 @@ class JobControl(JobControlServicer):
         )
         done = await self._deps.jobs.delete(wanted, actor_of(context))
         return pb.DeleteJobResponse(schedules=done.schedules, triggers=done.triggers, canceled_runs=done.canceled)
+
+    async def DisableJob(self, request: pb.DisableJobRequest, context: Context) -> pb.Job:
+        """It starts nothing from now on."""
+        actor = actor_of(context)
+        return job_to_pb(await self._deps.switches.disable(request.name, reason=request.reason, actor=actor))
+
+    async def EnableJob(self, request: pb.EnableJobRequest, context: Context) -> pb.Job:
+        """It starts runs again."""
+        row = await self._deps.switches.enable(
+            request.name,
+            reason=request.reason,
+            actor=actor_of(context),
+            seen=timestamp_from_pb(request.disabled_at) if request.HasField("disabled_at") else None,
+        )
+        return job_to_pb(row)
 
     async def DeclareRunLost(self, request: pb.DeclareRunLostRequest, context: Context) -> pb.DeclareRunLostResponse:
         """Ends the wait of an ORPHANED run."""

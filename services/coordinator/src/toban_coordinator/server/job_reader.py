@@ -51,6 +51,20 @@ class JobReader(JobReaderServicer):
         """One definition. Raises JOB_NOT_FOUND."""
         return to_proto.job_details_to_pb(await self._deps.reads.get_job(request.name))
 
+    async def ListJobVersions(
+        self, request: pb.ListJobVersionsRequest, _context: Context
+    ) -> pb.ListJobVersionsResponse:
+        """The definitions that a job has had, newest first. Raises JOB_NOT_FOUND."""
+        page = await self._deps.reads.list_versions(request.name, page_from_pb(request.page))
+        versions = [to_proto.job_version_to_pb(row) for row in page.rows]
+        return pb.ListJobVersionsResponse(versions=versions, next_cursor=page.next_cursor)
+
+    async def GetJobDays(self, request: pb.GetJobDaysRequest, _context: Context) -> pb.JobDays:
+        """How the runs of a job ended on each of the last days. Raises JOB_NOT_FOUND."""
+        return pb.JobDays(
+            days=[pb.JobDay(**row) for row in await self._deps.reads.job_days(request.name, request.days)]
+        )
+
     async def ListSchedules(self, request: pb.ListSchedulesRequest, _context: Context) -> pb.ListSchedulesResponse:
         """Schedules by name."""
         page = await self._deps.reads.list_schedules(page_from_pb(request.page), job=request.job)

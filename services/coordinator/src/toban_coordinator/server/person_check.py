@@ -22,6 +22,8 @@ from toban_transport.server_middleware import Admission
 START_RUNS = "/toban_proto.v1.JobControl/StartRuns"
 # Names runs and tenants that share limits and turns with the run.
 EXPLAIN_RUN = "/toban_proto.v1.JobReader/ExplainRun"
+# Counts runs of any scope.
+GET_JOB_DAYS = "/toban_proto.v1.JobReader/GetJobDays"
 
 
 class PersonAdmission:
@@ -78,6 +80,8 @@ class PersonAdmission:
             for job in getattr(answer, "jobs", [answer]):
                 job.ClearField("schedules")
                 job.ClearField("last_run")
+        if self._method == GET_JOB_DAYS and _depends_on_scope(self._person):
+            answer.ClearField("days")
         return answer
 
     def _may_see(self, target: Target | None) -> bool:

@@ -38,6 +38,8 @@ def _slots(request: Any) -> Named:
 
 _READ: Mapping[str, NameOf] = {
     "GetJob": _by_name("job"),
+    "ListJobVersions": _by_name("job"),
+    "GetJobDays": _by_name("job"),
     "GetSchedule": _by_name("schedule"),
     "NextSlots": _slots,
     "ListFires": _by_name("ledger", "schedule"),
@@ -53,6 +55,8 @@ _WRITE: Mapping[str, NameOf] = {
     "CancelRun": _run,
     "DeclareRunLost": _run,
     "DeleteJob": _by_name("job_uses"),
+    "DisableJob": _by_name("job"),
+    "EnableJob": _by_name("job"),
     "PauseSchedule": _by_name("schedule"),
     "ResumeSchedule": _by_name("schedule"),
     "DeleteSchedule": _by_name("schedule"),

@@ -169,6 +169,16 @@ def job_to_pb(row: Row) -> pb.Job:
         description=row["description"] or "",
         spec_json=row["spec"],
         updated_at=at(row["updated_at"]),
+        disabled_at=at(row["disabled_at"]),
+        disabled_by=row["disabled_by"],
+        disabled_reason=row["disabled_reason"],
+    )
+
+
+def job_version_to_pb(row: Row) -> pb.JobVersion:
+    """A definition as it was at a version."""
+    return pb.JobVersion(
+        version=row["version"], spec_json=row["spec"], created_at=at(row["created_at"]), created_by=row["created_by"]
     )
 
 

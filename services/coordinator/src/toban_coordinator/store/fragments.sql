@@ -144,3 +144,7 @@ THEN 'CONFIRMING' ELSE 'NONE' END AS continuation_state, r.continuation_check_st
 NOT EXISTS (SELECT 1 FROM scheduler.webhook_deliveries e
              WHERE e.target_id = d.target_id AND e.run_id = d.run_id AND e.state = 'pending' AND e.id < d.id
                AND NOT (e.postponed AND e.next_at > now()))
+
+-- fragment: disabled_why
+-- By whom and why a person disabled job `d`, after the words "is disabled"; '' when no person did.
+CASE WHEN d.disabled_at IS NULL THEN '' ELSE concat(' by ', d.disabled_by, ': ' || NULLIF(left(d.disabled_reason, 300), '')) END

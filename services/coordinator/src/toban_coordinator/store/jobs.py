@@ -23,6 +23,18 @@ class Head:
     id: int
     version: int
     enabled: bool
+    disabled_why: str = ""
+    """By whom and why a person disabled it, after the words "is disabled"; "" when no person did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disabled:
+    """That a person disabled a definition. `why` is for texts, after the words "is disabled"."""
+
+    at: datetime
+    by: str
+    reason: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +47,12 @@ class Definition:
     spec: JobSpec | None
     spec_hash: str
     broken: str = ""
+    disabled: Disabled | None = None
+
+    @property
+    def head(self) -> Head:
+        """What runs are made by."""
+        return Head(self.id, self.version, self.enabled, self.disabled.why if self.disabled else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +77,7 @@ async def lock_current(t: Tx, names: Sequence[str]) -> dict[str, Definition]:
 async def heads(t: Tx, names: Sequence[str]) -> dict[str, Head]:
     """Id, version and state of those `names` that exist."""
     rows = await t.fetch_all(_sql.heads, {"names": list(names)})
-    return {row["name"]: Head(row["id"], row["version"], row["enabled"]) for row in rows}
+    return {row["name"]: Head(row["id"], row["version"], row["enabled"], row["disabled_why"]) for row in rows}
 
 
 async def starters(t: Tx, wanted: Sequence[str]) -> dict[str, list[str]]:
@@ -90,13 +108,13 @@ def _read(stored: Any) -> JobSpec | str:
 
 async def create(t: Tx, spec: JobSpec, spec_hash: str, *, actor: str) -> Head | None:
     """A new definition; None when the name was taken meanwhile."""
-    return _head(await t.fetch_one(_sql.create, _written(spec, spec_hash, actor)), spec)
+    return _head(await t.fetch_one(_sql.create, _written(spec, spec_hash, actor)))
 
 
 async def update(t: Tx, old: Definition, spec: JobSpec, spec_hash: str, *, actor: str) -> Head | None:
-    """The next version of a definition; None when it changed meanwhile."""
+    """The next version of a definition, which stays disabled when a person disabled it; None when it changed meanwhile."""
     parameters = {**_written(spec, spec_hash, actor), "id": old.id, "version": old.version}
-    return _head(await t.fetch_one(_sql.update, parameters), spec)
+    return _head(await t.fetch_one(_sql.update, parameters), old.head.disabled_why)
 
 
 def _written(spec: JobSpec, spec_hash: str, actor: str) -> Mapping[str, Any]:
@@ -109,8 +127,8 @@ def _written(spec: JobSpec, spec_hash: str, actor: str) -> Mapping[str, Any]:
     }
 
 
-def _head(row: Row | None, spec: JobSpec) -> Head | None:
-    return None if row is None else Head(row["id"], row["version"], spec.enabled)
+def _head(row: Row | None, disabled_why: str = "") -> Head | None:
+    return None if row is None else Head(row["id"], row["version"], row["enabled"], disabled_why)
 
 
 def _definition(row: Row, version: JobSpec | str) -> Definition:
@@ -126,7 +144,27 @@ def _definition(row: Row, version: JobSpec | str) -> Definition:
         spec=spec if isinstance(spec, JobSpec) and not broken else None,
         spec_hash=row["spec_hash"],
         broken=broken,
+        disabled=_disabled(row),
     )
+
+
+def _disabled(row: Row) -> Disabled | None:
+    if row["disabled_at"] is None:
+        return None
+    return Disabled(
+        at=row["disabled_at"], by=row["disabled_by"], reason=row["disabled_reason"], why=row["disabled_why"]
+    )
+
+
+async def disable(t: Tx, old: Definition, *, reason: str, actor: str) -> bool:
+    """A locked definition starts nothing until `enable`. False when it changed meanwhile, or a person disabled it already."""
+    parameters = {"id": old.id, "version": old.version, "reason": reason, "actor": actor}
+    return await t.execute(_sql.disable, parameters) == 1
+
+
+async def enable(t: Tx, old: Definition, *, enabled: bool) -> bool:
+    """A locked definition that a person disabled is as `enabled` says again. False when it changed meanwhile."""
+    return await t.execute(_sql.enable, {"id": old.id, "version": old.version, "enabled": enabled}) == 1
 
 
 async def users(t: Tx, definition_id: int, name: str, *, most: int) -> Users:

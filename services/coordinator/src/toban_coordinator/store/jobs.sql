@@ -1,14 +1,14 @@
 -- name: lock_current
 -- The current definitions of some names, locked in the order of their ids until the transaction ends.
-SELECT d.id, d.name, d.version, d.enabled, d.spec, d.spec_hash
+SELECT d.id, d.name, d.version, d.enabled, d.spec, d.spec_hash, d.disabled_at, d.disabled_by, d.disabled_reason, {{disabled_why}} AS disabled_why
   FROM scheduler.job_definitions d
  WHERE d.name = ANY(%(names)s::text[])
  ORDER BY d.id
    FOR UPDATE
 
 -- name: heads
--- Id, version and whether enabled of some names: what enqueue asks each time.
-SELECT d.id, d.name, d.version, d.enabled FROM scheduler.job_definitions d WHERE d.name = ANY(%(names)s::text[])
+-- Id, version, whether enabled and why not of some names: what enqueue asks each time.
+SELECT d.id, d.name, d.version, d.enabled, {{disabled_why}} AS disabled_why FROM scheduler.job_definitions d WHERE d.name = ANY(%(names)s::text[])
 
 -- name: names
 -- All names of definitions, for hints.
@@ -37,24 +37,36 @@ WITH made AS (
     INSERT INTO scheduler.job_definitions (name, enabled, spec, spec_hash, updated_by)
     VALUES (%(name)s::text, %(enabled)s::boolean, %(spec)s::jsonb, %(hash)s::text, %(actor)s::text)
         ON CONFLICT (name) DO NOTHING
-    RETURNING id, version, spec, updated_by
+    RETURNING id, version, enabled, spec, updated_by
 ), version AS (
     INSERT INTO scheduler.job_definition_versions (definition_id, version, spec, created_by) SELECT id, version, spec, updated_by FROM made
 )
-SELECT id, version FROM made
+SELECT id, version, enabled FROM made
 
 -- name: update
--- version n → n + 1 of a definition.
+-- version n → n + 1 of a definition. One that a person disabled stays disabled.
 WITH changed AS (
     UPDATE scheduler.job_definitions d
-       SET version = d.version + 1, enabled = %(enabled)s::boolean, spec = %(spec)s::jsonb, spec_hash = %(hash)s::text, updated_at = now(),
+       SET version = d.version + 1, enabled = %(enabled)s::boolean AND d.disabled_at IS NULL, spec = %(spec)s::jsonb, spec_hash = %(hash)s::text, updated_at = now(),
            updated_by = %(actor)s::text
      WHERE d.id = %(id)s::bigint AND d.version = %(version)s::bigint
-    RETURNING d.id, d.version, d.spec, d.updated_by
+    RETURNING d.id, d.version, d.enabled, d.spec, d.updated_by
 ), version AS (
     INSERT INTO scheduler.job_definition_versions (definition_id, version, spec, created_by) SELECT id, version, spec, updated_by FROM changed
 )
-SELECT id, version FROM changed
+SELECT id, version, enabled FROM changed
+
+-- name: disable
+-- A definition that is locked, and that no person disabled → disabled.
+UPDATE scheduler.job_definitions d
+   SET enabled = false, disabled_at = clock_timestamp(), disabled_by = %(actor)s::text, disabled_reason = %(reason)s::text
+ WHERE d.id = %(id)s::bigint AND d.version = %(version)s::bigint AND d.disabled_at IS NULL AND d.deleted_at IS NULL
+
+-- name: enable
+-- A definition that is locked, and that a person disabled → as its manifest says.
+UPDATE scheduler.job_definitions d
+   SET enabled = %(enabled)s::boolean, disabled_at = NULL, disabled_by = '', disabled_reason = ''
+ WHERE d.id = %(id)s::bigint AND d.version = %(version)s::bigint AND d.disabled_at IS NOT NULL AND d.deleted_at IS NULL
 
 -- name: users
 -- What uses a definition that is locked: its schedules, triggers that start it or wait for the end of its runs, and live runs that are not being canceled. Runs ahead of their slots are left out:

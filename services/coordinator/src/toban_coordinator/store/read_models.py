@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from toban_store import queries
 from toban_store.tx import Row, Tx
@@ -53,6 +54,16 @@ async def last_runs(t: Tx, jobs: Sequence[str]) -> dict[str, Row]:
 async def jobs_page(t: Tx, *, after: str = "", only: str = "", limit: int) -> list[Row]:
     """Definitions by name, or the one called `only`."""
     return await t.fetch_all(_sql.jobs_page, {"after": after, "only": only, "limit": limit})
+
+
+async def job_versions(t: Tx, name: str, *, below: int, limit: int) -> list[Row]:
+    """The definitions of a job below a version, newest first."""
+    return await t.fetch_all(_sql.job_versions, {"name": name, "below": below, "limit": limit})
+
+
+async def job_days(t: Tx, name: str, *, since: datetime, until: datetime, most: int) -> list[Row]:
+    """Runs of a job that ended well, badly or otherwise on each day of UTC from `since` on, at most `most` of each; no row for none."""
+    return await t.fetch_all(_sql.job_days, {"name": name, "since": since, "until": until, "most": most})
 
 
 async def schedules_page(t: Tx, *, after: str = "", jobs: Sequence[str] = (), only: str = "", limit: int) -> list[Row]:

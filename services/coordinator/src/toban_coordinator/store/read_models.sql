@@ -54,11 +54,42 @@ SELECT x.*
 
 -- name: jobs_page
 -- Definitions after a name.
-SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'description' AS description, d.updated_at
+SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'description' AS description, d.updated_at, d.disabled_at, d.disabled_by,
+       d.disabled_reason
   FROM scheduler.job_definitions d
  WHERE d.deleted_at IS NULL AND d.name > %(after)s::text AND (%(only)s::text = '' OR d.name = %(only)s::text)
  ORDER BY d.name
  LIMIT %(limit)s::integer
+
+-- name: job_versions
+-- The definitions of a job below a version, newest first.
+SELECT v.version, v.spec::text AS spec, v.created_at, v.created_by
+  FROM scheduler.job_definitions d JOIN scheduler.job_definition_versions v ON v.definition_id = d.id
+ WHERE d.name = %(name)s::text AND d.deleted_at IS NULL AND v.version < %(below)s::bigint
+ ORDER BY v.version DESC
+ LIMIT %(limit)s::integer
+
+-- name: job_days
+-- How many runs of a job ended on each day of UTC from `since` on; at most `most` of each kind are read, so that frequent runs cost no more.
+SELECT to_char(d.first AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, good.runs AS succeeded, bad.runs AS failed, other.runs AS other
+  FROM (SELECT g AS first, g + interval '1 day' AS after
+          FROM generate_series(%(since)s::timestamptz, %(until)s::timestamptz, interval '1 day') AS g) d
+ CROSS JOIN LATERAL (SELECT count(*) AS runs FROM (
+       SELECT FROM scheduler.runs_history r
+        WHERE r.job_name = %(name)s::text AND r.finished_at >= d.first AND r.finished_at < d.after AND r.state = 'SUCCEEDED'
+        LIMIT %(most)s::integer) x) good
+ CROSS JOIN LATERAL (SELECT count(*) AS runs FROM (
+       SELECT FROM scheduler.runs_history r
+        WHERE r.job_name = %(name)s::text AND r.finished_at >= d.first AND r.finished_at < d.after
+          AND r.state IN ('FAILED', 'TIMED_OUT', 'EXPIRED') AND r.state <> 'SUCCEEDED'
+        LIMIT %(most)s::integer) x) bad
+ CROSS JOIN LATERAL (SELECT count(*) AS runs FROM (
+       SELECT FROM scheduler.runs_history r
+        WHERE r.job_name = %(name)s::text AND r.finished_at >= d.first AND r.finished_at < d.after
+          AND r.state IN ('CANCELED', 'SKIPPED') AND r.state <> 'SUCCEEDED' AND r.reason IS DISTINCT FROM 'withdrawn'
+        LIMIT %(most)s::integer) x) other
+ WHERE good.runs + bad.runs + other.runs > 0
+ ORDER BY d.first
 
 -- name: schedules_page
 -- Schedules after a name, of one job or of all, or the one called `only`. Last and next run are by slots that have come or not: rows are made
@@ -69,7 +100,8 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
        END AS next_run_at,
        COALESCE((SELECT max(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot <= now()),
                 CASE WHEN s.last_run_at <= now() THEN s.last_run_at END) AS last_run_at, s.last_error, s.version, s.status_reason, s.status_actor,
-       s.spec ->> 'description' AS description, s.updated_at, s.updated_by, d.enabled AS job_enabled
+       s.spec ->> 'description' AS description, s.updated_at, s.updated_by, d.enabled AS job_enabled,
+       {{disabled_why}} AS job_disabled_why
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.name > %(after)s::text AND (cardinality(%(jobs)s::text[]) = 0 OR d.name = ANY(%(jobs)s::text[]))
    AND (%(only)s::text = '' OR s.name = %(only)s::text)

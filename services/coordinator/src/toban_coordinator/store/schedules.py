@@ -168,6 +168,7 @@ def due_of(row: Row) -> DueSchedule:
         definition_id=row["definition_id"],
         definition_version=row["definition_version"],
         job_enabled=row["job_enabled"],
+        job_disabled_why=row["job_disabled_why"],
         last_run_at=row["last_run_at"],
         broken=broken,
     )

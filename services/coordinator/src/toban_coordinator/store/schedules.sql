@@ -1,7 +1,7 @@
 -- name: due
 -- Active schedules whose next slot lies before `until` and after the last one of the page before, with the definition that they start now.
 SELECT s.id, s.name, d.name AS job, s.version, s.spec, s.next_run_at, s.last_run_at, s.fire_retry_count, d.id AS definition_id,
-       d.version AS definition_version, d.enabled AS job_enabled
+       d.version AS definition_version, d.enabled AS job_enabled, {{disabled_why}} AS job_disabled_why
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.enabled AND s.status = 'active' AND s.next_run_at <= %(until)s::timestamptz
    AND (s.fire_retry_at IS NULL OR s.fire_retry_at <= %(now)s::timestamptz)

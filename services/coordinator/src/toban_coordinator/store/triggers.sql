@@ -39,7 +39,7 @@ SELECT g.event_type, count(*) AS triggers
 -- name: of_types
 -- Enabled triggers of some types of event, with the definitions that they start now.
 SELECT g.id, g.name, g.version, g.event_type, g.spec, g.last_error, d.id AS definition_id, d.version AS definition_version, d.name AS job,
-       d.enabled AS job_enabled
+       d.enabled AS job_enabled, {{disabled_why}} AS job_disabled_why
   FROM scheduler.event_triggers g JOIN scheduler.job_definitions d ON d.id = g.definition_id
  WHERE g.event_type = ANY(%(types)s::text[]) AND g.enabled
  ORDER BY g.name

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.app.disable_job import DisableJob
 from toban_coordinator.app.events import Events
 from toban_coordinator.store import events as store
 from toban_domain.errors import ErrorCode, TobanError
@@ -215,3 +216,12 @@ async def test_an_event_whose_runs_do_not_fit_into_one_write_is_written_in_sever
     outcomes = await inbox.outcomes()
     assert outcomes[event][0] == "failed" and len(outcomes[event][1]) == 12, "one trigger has failed for good"
     assert [outcome for number, (outcome, _) in outcomes.items() if number != event] == ["duplicate"]
+
+
+async def test_an_event_of_a_job_that_a_person_disabled_says_by_whom_and_why(world: Any, make: Any, inbox: Any) -> None:
+    await world.apply(make.job(), inbox.trigger())
+    await DisableJob(pool=world.pool).disable("hello", reason="the source moves", actor="user ada")
+    await inbox.emit()
+    await world.turn("events")
+    assert await inbox.runs() == []
+    assert "job 'hello' is disabled by user ada: the source moves; enable it" in await inbox.last_error()

@@ -74,6 +74,33 @@ class Job(Answer):
     schedules: list[Schedule]
     updated_at: datetime | None
     last_run: Run | None
+    disabled_at: datetime | None = Field(description="When a person disabled it; null when no person did.")
+    disabled_by: str
+    disabled_reason: str
+
+
+class JobVersion(Answer):
+    """The definition of a job as it was at a version."""
+
+    version: int
+    spec: Any = Field(description="The whole definition as applied, canonical JSON.")
+    created_at: datetime | None
+    created_by: str
+
+
+class JobDay(Answer):
+    """How the runs of a job that ended on a day ended. More than 100 of a kind are counted as 100."""
+
+    day: str = Field(description="Of UTC: 2026-11-23.")
+    succeeded: int
+    failed: int = Field(description="FAILED, TIMED_OUT and EXPIRED.")
+    other: int = Field(description="CANCELED and SKIPPED.")
+
+
+class JobDays(Answer):
+    """Days, oldest first; one without ended runs is left out."""
+
+    days: list[JobDay]
 
 
 class Trigger(Answer):
@@ -133,6 +160,12 @@ class JobPage(Page):
     """Jobs by name."""
 
     jobs: list[Job]
+
+
+class JobVersionPage(Page):
+    """Definitions of a job, newest first."""
+
+    versions: list[JobVersion]
 
 
 class SchedulePage(Page):

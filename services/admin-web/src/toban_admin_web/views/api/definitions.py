@@ -15,7 +15,9 @@ from toban_admin_web.views.api.answers_definitions import (
     DeletedSchedule,
     FirePage,
     Job,
+    JobDays,
     JobPage,
+    JobVersionPage,
     NextSlots,
     Schedule,
     SchedulePage,
@@ -82,12 +84,26 @@ class SlotsQuery(Input):
     after: AwareDatetime | None = Field(None, description="Slots after this time; now without it.")
 
 
+class DaysQuery(Input):
+    """Which days."""
+
+    days: int = Field(90, ge=1, le=366, description="So many, today included.")
+
+
 class DeleteJobQuery(Reason):
     """What goes with the job. Without these a job with schedules, triggers or live runs is not deleted."""
 
     with_schedules: bool = False
     with_triggers: bool = False
     cancel_runs: bool = False
+
+
+class EnableJob(Reason):
+    """Why, and what the caller saw."""
+
+    disabled_at: AwareDatetime | None = Field(
+        None, description="As it was read: refused when the job was disabled at another time."
+    )
 
 
 def _fires(call: Call) -> Answer:
@@ -153,6 +169,18 @@ ENDPOINTS = (
     Endpoint(route="GET /jobs", summary="Jobs by name.", query=Paged, answer=JobPage),
     Endpoint(route="GET /jobs/{name}", summary="One job with its definition.", answer=Job, tagged=True),
     Endpoint(
+        route="GET /jobs/{name}/versions",
+        summary="The definitions that a job has had, newest first.",
+        query=Paged,
+        answer=JobVersionPage,
+    ),
+    Endpoint(
+        route="GET /jobs/{name}/days",
+        summary="How many runs ended well or badly on each of the last days.",
+        query=DaysQuery,
+        answer=JobDays,
+    ),
+    Endpoint(
         route="DELETE /jobs/{name}",
         summary="Deletes a job; its runs stay readable.",
         query=DeleteJobQuery,
@@ -172,6 +200,20 @@ ENDPOINTS = (
         query=Paged,
         answer=FirePage,
         handle=_fires,
+    ),
+    Endpoint(
+        route="POST /jobs/{name}/disable",
+        summary="It starts nothing until it is enabled, whatever is applied meanwhile.",
+        body=Reason,
+        body_optional=True,
+        answer=Job,
+    ),
+    Endpoint(
+        route="POST /jobs/{name}/enable",
+        summary="It starts runs again.",
+        body=EnableJob,
+        body_optional=True,
+        answer=Job,
     ),
     Endpoint(
         route="POST /schedules/{name}/pause",
