@@ -293,49 +293,77 @@ def test_executors_that_are_off_on_request(web: Any) -> None:
     assert [one.include_off for one in asked] == [False, True]
 
 
-def test_nothing_from_outside_becomes_markup(web: Any) -> None:
+def say_everywhere(web: Any, text: str) -> None:
+    """Every text of the cluster is `text`."""
     evil_run = web.run(
         1,
         "FAILED",
-        job=EVIL,
-        schedule=EVIL,
-        executor=EVIL,
-        error_summary=EVIL,
-        reason=EVIL,
-        waiting=EVIL,
-        last_line=EVIL,
-        payload_json=EVIL,
+        job=text,
+        schedule=text,
+        executor=text,
+        error_summary=text,
+        reason=text,
+        waiting=text,
+        last_line=text,
+        payload_json=text,
         progress_json='{"summary": "<b>x</b>"}',
-        created_by=EVIL,
-        cancel_reason=EVIL,
+        created_by=text,
+        cancel_reason=text,
         cancel_requested_at=web.stamp(1),
-        trigger=EVIL,
-        idempotency_key=EVIL,
-        events=[pb.RunEvent(at=web.stamp(1), type=EVIL, from_state=EVIL, to_state=EVIL, message=EVIL, actor=EVIL)],
-        attempts=[pb.Attempt(token=web.token, attempt=1, state=EVIL, executor=EVIL, error_summary=EVIL)],
+        trigger=text,
+        idempotency_key=text,
+        events=[pb.RunEvent(at=web.stamp(1), type=text, from_state=text, to_state=text, message=text, actor=text)],
+        attempts=[pb.Attempt(token=web.token, attempt=1, state=text, executor=text, error_summary=text)],
     )
     evil_schedule = web.schedule(
-        name=EVIL, job=EVIL, rule=EVIL, timezone=EVIL, spec_json=EVIL, status=EVIL, last_error=EVIL
+        name=text, job=text, rule=text, timezone=text, spec_json=text, status=text, last_error=text
     )
-    web.cluster.logs.lines[web.token] = [web.line(1, EVIL), web.line(2, EVIL, stream=2)]
+    web.cluster.logs.lines[web.token] = [web.line(1, text), web.line(2, text, stream=2)]
     web.cluster.reader.responses |= {
         "GetRun": evil_run,
-        "ListRuns": pb.ListRunsResponse(runs=[evil_run], next_cursor=EVIL),
-        "GetJob": web.job(name=EVIL, description=EVIL, spec_json=EVIL, schedules=[evil_schedule]),
-        "ListJobs": pb.ListJobsResponse(jobs=[web.job(name=EVIL, description=EVIL)], next_cursor=EVIL),
+        "ListRuns": pb.ListRunsResponse(runs=[evil_run], next_cursor=text),
+        "GetJob": web.job(name=text, description=text, spec_json=text, schedules=[evil_schedule]),
+        "ListJobs": pb.ListJobsResponse(jobs=[web.job(name=text, description=text)], next_cursor=text),
         "GetSchedule": evil_schedule,
         "ListSchedules": pb.ListSchedulesResponse(schedules=[evil_schedule]),
         "ListExecutors": pb.ListExecutorsResponse(
-            executors=[web.executor(node_id=EVIL, labels={EVIL: EVIL}, off_reason=EVIL)]
+            executors=[web.executor(node_id=text, labels={text: text}, off_reason=text)]
         ),
         "GetCluster": web.whole(
-            leader_address=EVIL, health_json='{"status": "<b>", "checks": {"<b>": {"status": "<b>", "value": "<b>"}}}'
+            leader_address=text, health_json='{"status": "<b>", "checks": {"<b>": {"status": "<b>", "value": "<b>"}}}'
         ),
     }
+
+
+def test_nothing_from_outside_becomes_markup(web: Any) -> None:
+    say_everywhere(web, EVIL)
     for path in [*PAGES, "/runs?job=" + EVIL, "/jobs/%3Cscript%3E", "/nothing/" + EVIL]:
         text = web.get(path).get_data(as_text=True)
         assert "<script>" not in text and "<img src=x" not in text and "<b>" not in text, path
         assert not re.search(r"""=(["'])[^"']*\1[^>\s/?]*onerror""", text), path
+
+
+UNPRINTABLE = "\x1b[31mr\x9b\u202eevil\u2066\x07\u2028"
+
+
+@pytest.mark.parametrize(
+    "path", [*PAGES, f"/runs?job={UNPRINTABLE}", f"/jobs/{UNPRINTABLE}", f"/nothing/{UNPRINTABLE}"]
+)
+def test_no_page_has_control_characters_or_changes_of_direction(web: Any, path: str) -> None:
+    say_everywhere(web, UNPRINTABLE)
+    payload = json.dumps({UNPRINTABLE: UNPRINTABLE}, ensure_ascii=False)
+    web.cluster.reader.responses["GetRun"].payload_json = payload
+    spec = {
+        "default_payload": json.loads(payload),
+        "payload_schema": {"properties": {UNPRINTABLE: {"title": UNPRINTABLE}}},
+    }
+    web.cluster.reader.responses["GetJob"].spec_json = json.dumps(spec, ensure_ascii=False)
+    web.cluster.reader.responses["ListAudit"].entries[0].reason = UNPRINTABLE
+    web.cluster.reader.responses["ListAudit"].entries[0].after_json = payload
+    text = web.get(path).get_data(as_text=True)
+    found = re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text)
+    assert not found
+    assert "<html" in text
 
 
 def test_languages_are_chosen_and_kept(web: Any) -> None:

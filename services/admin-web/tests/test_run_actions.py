@@ -239,3 +239,28 @@ def test_a_page_without_its_reasons_is_still_a_page(web: Any) -> None:
     web.cluster.reader.responses["ExplainRun"] = TobanError(ErrorCode.DEADLINE_EXCEEDED, "too slow")
     web.cluster.reader.responses["GetRun"] = web.run(1, "PENDING")
     assert offered(web.page("/runs/1")) == ["cancel", "kill", "note"]
+
+
+MASKED = {"name": "***", "times": "***", "mode": "***", "extra": 1}
+"""What the coordinator shows: a number that is masked is no number."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "payload", "whole"),
+    [
+        ({}, "", False),
+        ({"payload": '{"extra": 2}'}, '{"extra": 2}', False),
+        ({"payload": ""}, '{"mode": "***", "name": "***", "times": "***"}', True),
+        ({"payload.times": "3"}, '{"times": 3}', False),
+    ],
+)
+def test_masks_that_were_left_alone_stay_masks(
+    with_schema: Any, changes: dict[str, str], payload: str, whole: bool
+) -> None:
+    run = with_schema.run(1, "FAILED", finished_at=with_schema.stamp(5), payload_json=json.dumps(MASKED))
+    with_schema.cluster.reader.responses["GetRun"] = run
+    form = {"payload.name": "***", "payload.times": '"***"', "payload.mode": '"***"', "payload": '{"extra": 1}'}
+    assert with_schema.post("/runs/1/rerun", **(form | changes)).status_code == 303
+    [request] = sent(with_schema, pb.RerunRunRequest)
+    given = json.loads(request.payload_json or "{}")
+    assert (given, request.replace_payload) == (json.loads(payload or "{}"), whole)

@@ -120,7 +120,7 @@ class Logs(Section):
     ] = key(
         (),
         "variables of `env` and top-level keys of the payload whose values are replaced by `***` in the output, also as base64 "
-        "or URL-encoded",
+        "or URL-encoded, and for everyone who reads the job, its runs, schedules and triggers",
         ["API_KEY"],
         type_name="list of names",
     )

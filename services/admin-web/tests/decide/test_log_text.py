@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_admin_web.decide.log_text import clean, join_partial
+from toban_admin_web.decide.log_text import clean, join_partial, printable, printable_json
 from toban_admin_web.decide.view_models import LogLine
 
 
@@ -22,6 +24,25 @@ def test_clean_lines_are_one_line_without_control_characters(text: str) -> None:
     assert len(shown.splitlines()) <= 1
     assert not [one for one in shown if one != "\t" and (ord(one) < 32 or 127 <= ord(one) < 160)]
     assert clean(shown) == shown
+
+
+@given(st.text(alphabet=st.characters()))
+def test_texts_keep_their_lines_and_nothing_unprintable(text: str) -> None:
+    shown = printable(text)
+    assert not [one for one in shown if one not in "\t\n" and (ord(one) < 32 or 127 <= ord(one) < 160)]
+    assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
+    assert printable(shown) == shown
+    assert shown.count("\n") <= text.count("\n")
+
+
+def test_a_carriage_return_hides_nothing_of_a_text() -> None:
+    assert printable("first\r\nsecond\rthird") == "first\nsecondthird"
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+def test_json_keeps_its_meaning(text: str) -> None:
+    written = printable_json(json.dumps({text: [text]}, ensure_ascii=False, indent=2))
+    assert json.loads(written) == {text: [text]} and printable(written) == written
 
 
 def _line(seq: int, text: str, *, stream: str = "stdout", partial: bool = False, token: int = 1) -> LogLine:

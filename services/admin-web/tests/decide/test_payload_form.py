@@ -123,3 +123,12 @@ def test_true_is_not_one_at_any_depth() -> None:
     assert changed({"flags": {"dry": False}}, {"flags": {"dry": 0}}) == ({"flags": {"dry": False}}, False)
     assert changed({"flags": {"b": 1, "a": 2}}, {"flags": {"a": 2, "b": 1}}) == ({}, False)
     assert changed({"none": None}, {}) == ({"none": None}, False)
+
+
+@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "array"}])
+def test_unprintable_characters_are_shown_as_escapes_and_kept(schema: Any) -> None:
+    value: Any = "a\u202eb\x1b" if schema["type"] == "string" else ["a\u202eb\x1b"]
+    field = one(schema, {"x": value})
+    assert field.kind == "json" and "\\u202eb\\u001b" in field.value
+    for base in ({"x": value}, {}):
+        assert fill([field], {field_id(field): field.value}, base).payload == {"x": value}

@@ -95,3 +95,12 @@ async def test_a_wrong_number_of_days_is_refused(world: Any, make: Any, count: i
     with pytest.raises(TobanError) as caught:
         await days(world, "hallo")
     assert caught.value.code is ErrorCode.JOB_NOT_FOUND
+
+
+async def test_versions_show_no_value_that_they_or_the_current_one_hide(world: Any, make: Any) -> None:
+    await world.apply(make.job(env={"API_KEY": "first", "PLAIN": "p"}))
+    await world.apply(make.job(env={"API_KEY": "second"}, logs={"redact": ["API_KEY"]}))
+    await world.apply(make.job(env={"OTHER": "third"}, logs={"redact": ["OTHER"]}))
+    await world.apply(make.job(env={"API_KEY": "fourth"}, logs={"redact": ["API_KEY"]}))
+    shown = [json.loads(one.spec_json)["env"] for one in (await versions(world)).versions]
+    assert shown == [{"API_KEY": "***"}, {"OTHER": "***"}, {"API_KEY": "***"}, {"API_KEY": "***", "PLAIN": "p"}]

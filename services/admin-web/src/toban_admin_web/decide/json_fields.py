@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from toban_admin_web.decide.log_text import printable_json
+
 MAX_SUMMARY = 200
 # Longer values, such as serial numbers, are for programs.
 MAX_VALUE = 32
@@ -45,7 +47,7 @@ def parse_object(text: str) -> Mapping[str, Any]:
 def indent(text: str) -> str:
     """JSON with indentation; the text itself when it is not JSON."""
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        return printable_json(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
     except (ValueError, RecursionError):
         return text
 

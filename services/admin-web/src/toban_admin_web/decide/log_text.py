@@ -1,4 +1,4 @@
-"""Log lines for display: without terminal codes, the parts of a long line joined."""
+"""Texts from outside for display: without terminal codes, control characters and changes of writing direction; parts of a long log line joined."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from toban_admin_web.decide.view_models import LogLine
 # CSI and OSC sequences, other two-byte escapes, then every control character but the tab.
 _CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# The same without line breaks.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:
@@ -20,6 +22,16 @@ def clean(text: str) -> str:
     """
     text = _CODES.sub("", text).rstrip("\r")
     return _CONTROL.sub("", text.rpartition("\r")[2])
+
+
+def printable(text: str) -> str:
+    """A text of several lines, as `clean`; nothing is left out for a carriage return."""
+    return _UNPRINTABLE.sub("", _CODES.sub("", text)) if _UNPRINTABLE.search(text) else text
+
+
+def printable_json(text: str) -> str:
+    """JSON whose texts have such characters as escapes: it means the same."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def join_partial(lines: Iterable[LogLine]) -> list[LogLine]:

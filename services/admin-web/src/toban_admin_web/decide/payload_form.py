@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toban_admin_web.decide.log_text import printable, printable_json
+
 PREFIX = "payload."
 OTHERS = "payload"
 """The field for keys that have none of their own."""
@@ -135,6 +137,9 @@ def _fits(kind: str, value: Any, choices: Sequence[tuple[str, str]]) -> bool:
         return _text(value) in {one for one, _ in choices}
     if kind == "json":
         return True
+    if isinstance(value, str) and printable(value) != value:
+        # As text it would be sent back without its unprintable characters; JSON has escapes for them.
+        return False
     return isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
@@ -209,4 +214,4 @@ def _number(value: Any) -> float | None:
 
 
 def _text(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return printable_json(json.dumps(value, ensure_ascii=False, indent=indent))

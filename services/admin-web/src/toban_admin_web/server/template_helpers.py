@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from toban_admin_web.decide import durations, languages, schedule_text
 from toban_admin_web.decide.json_fields import parse_object
-from toban_admin_web.decide.log_text import clean
+from toban_admin_web.decide.log_text import clean, printable
 from toban_admin_web.decide.payload_form import field_id
 from toban_admin_web.decide.status_styles import style
 from toban_admin_web.decide.translations import Message, Translations
@@ -94,6 +94,7 @@ class TemplateHelpers:
 
 def install(app: Flask, translations: Translations, clock: Clock) -> None:
     """Adds the helpers to the templates of `app`."""
+    app.jinja_env.finalize = _shown
     helpers = TemplateHelpers(translations, Path(str(app.static_folder)))
     functions = (
         *(
@@ -121,6 +122,14 @@ def install(app: Flask, translations: Translations, clock: Clock) -> None:
         }
 
     app.context_processor(common)
+
+
+def _shown(value: Any) -> Any:
+    """What a template prints: no text of a cluster can turn the writing direction, or act on a terminal that a page is copied into.
+
+    Markup is made of such texts already.
+    """
+    return value if hasattr(value, "__html__") else printable(str(value))
 
 
 def language_url(tag: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ from toban_coordinator.app.apply_trigger import TriggerWriter
 from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import CheckPending, with_large_checks
 from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
+from toban_coordinator.app.masked_values import carries_mask, with_stored_values
 from toban_coordinator.app.operations_limits import check_pools
 from toban_coordinator.app.operations_webhooks import notify_problems
 from toban_coordinator.app.payload_schema import PayloadSchema
@@ -30,6 +31,7 @@ from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
 from toban_domain.nearest import nearest
 from toban_domain.payload import canonical_json
+from toban_domain.redacted import masked_definition
 from toban_domain.schedule import ScheduleSpec
 from toban_manifests.problems import ManifestProblem, raise_for
 from toban_manifests.read import Document, Manifest, read_manifests
@@ -94,10 +96,21 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The manifests of a request, read and checked, and what its schedules will be."""
+    """The manifests of a request, read and checked, and what its schedules will be. `has_masks`: values may be masks of stored ones."""
 
     manifests: Sequence[Manifest]
     schedules: Sequence[WantedSchedule]
+    has_masks: bool
+
+    @classmethod
+    def of(cls, manifests: Sequence[Manifest]) -> _Read:
+        """Their schedules with rules and digests."""
+        schedules = [
+            WantedSchedule(source=m.source, spec=m.spec, digest=spec_hash(m.spec), rule=Rule.of(m.spec.rule))
+            for m in manifests
+            if isinstance(m.spec, ScheduleSpec)
+        ]
+        return cls(manifests, schedules, any(map(carries_mask, manifests)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +146,15 @@ class Apply:
         return applied
 
     async def _write(self, work: _Work, read: _Read) -> list[Applied]:
-        job_specs = {m.name: m.spec for m in read.manifests if isinstance(m.spec, JobSpec)}
-        trigger_specs = [(m, m.spec) for m in read.manifests if isinstance(m.spec, TriggerSpec)]
         users = [(m.source, m.spec.job) for m in read.manifests if not isinstance(m.spec, JobSpec)]
         # Jobs whose runs triggers wait for: locked too, so that none is deleted meanwhile.
-        ends = [(m.source, spec.on_run_end.job) for m, spec in trigger_specs if spec.on_run_end and spec.on_run_end.job]
-        work.definitions = await jobs.lock_current(work.t, sorted({*job_specs, *(job for _, job in users + ends)}))
+        ends = _awaited(read.manifests)
+        own = {m.name for m in read.manifests if isinstance(m.spec, JobSpec)}
+        work.definitions = await jobs.lock_current(work.t, sorted({*own, *(job for _, job in users + ends)}))
+        if read.has_masks:
+            read = _Read.of(await with_stored_values(work.t, read.manifests, work.definitions))
+        job_specs = {m.name: m.spec for m in read.manifests if isinstance(m.spec, JobSpec)}
+        trigger_specs = [(m, m.spec) for m in read.manifests if isinstance(m.spec, TriggerSpec)]
         await _check_jobs_exist(work, job_specs, users)
         await _check_jobs_exist(work, job_specs, ends, path="spec.on_run_end.job")
         _check_jobs_readable(work, job_specs, users)
@@ -178,12 +194,13 @@ def _read(texts: Sequence[ManifestText]) -> _Read:
     ]
     manifests = read_manifests(documents, check_rule=rule_problems)
     raise_for([problem for m in manifests for problem in _schema_problems(m)])
-    wanted = [
-        WantedSchedule(source=m.source, spec=m.spec, digest=spec_hash(m.spec), rule=Rule.of(m.spec.rule))
-        for m in manifests
-        if isinstance(m.spec, ScheduleSpec)
-    ]
-    return _Read(manifests, wanted)
+    return _Read.of(manifests)
+
+
+def _awaited(manifests: Sequence[Manifest]) -> list[tuple[str, str]]:
+    """Sources of triggers, and the jobs whose ends they wait for."""
+    specs = [(m.source, m.spec.on_run_end) for m in manifests if isinstance(m.spec, TriggerSpec)]
+    return [(source, end.job) for source, end in specs if end and end.job]
 
 
 def _schema_problems(manifest: Manifest) -> list[ManifestProblem]:
@@ -283,7 +300,7 @@ async def _apply_job(work: _Work, spec: JobSpec) -> Applied:
     if head is None:
         raise TobanError(ErrorCode.CONFLICT, f"job {spec.name!r} was changed at the same time; apply again")
     work.heads[spec.name] = head
-    await work.noted.add(_job_action(work.actor, old, spec, head.version))
+    await work.noted.add(_job_action(work, spec, head.version))
     action = "updated" if old else "created"
     return Applied(
         kind="Job", name=spec.name, action=action, version=head.version, note=_stays_disabled(spec.name, old)
@@ -297,18 +314,22 @@ def _stays_disabled(name: str, old: Definition | None) -> str:
     return f"it stays disabled{old.disabled.why}; enable it with `toban job enable {name}`"
 
 
-def _job_action(actor: str, old: Definition | None, spec: JobSpec, version: int) -> AdminAction:
+def _job_action(work: _Work, spec: JobSpec, version: int) -> AdminAction:
+    # What one of both hides is in neither: a name that is added hides a value that was there before.
+    hidden = _hidden(work, spec.name, {spec.name: spec})
+    old = work.definitions.get(spec.name)
     return AdminAction(
-        actor=actor,
+        actor=work.actor,
         action="job.update" if old else "job.create",
         target=f"job {spec.name}",
-        before=_before(old) if old else None,
-        after={"version": version, "spec": spec.to_json()},
+        before=_before(old, hidden) if old else None,
+        after={"version": version, "spec": masked_definition(spec.to_json(), hidden)},
     )
 
 
-def _before(old: Definition) -> dict[str, object]:
-    return {"version": old.version, **({"spec": old.spec.to_json()} if old.spec else {"broken": old.broken})}
+def _before(old: Definition, hidden: Collection[str]) -> dict[str, object]:
+    stored = {"spec": masked_definition(old.spec.to_json(), hidden)} if old.spec else {"broken": old.broken}
+    return {"version": old.version, **stored}
 
 
 async def _begin_schedules(
@@ -324,11 +345,21 @@ async def _begin_schedules(
         return None
     await _check_payloads(work, wanted, job_specs)
     writer = ScheduleWriter(
-        t=work.t, actor=work.actor, counts=work.counts, with_next_slots=len(wanted) <= MAX_SCHEDULES_WITH_SLOTS
+        t=work.t,
+        actor=work.actor,
+        counts=work.counts,
+        with_next_slots=len(wanted) <= MAX_SCHEDULES_WITH_SLOTS,
+        hidden={one.spec.job: _hidden(work, one.spec.job, job_specs) for one in wanted},
     )
     known = {name: definition.id for name, definition in work.definitions.items()}
     await writer.begin(wanted, known, switched, lambda name, version: work.expect("Schedule", name, version))
     return writer
+
+
+def _hidden(work: _Work, job: str, job_specs: Mapping[str, JobSpec]) -> set[str]:
+    """What a job hides, as it is or as it will be."""
+    stored = work.definitions[job].spec if job in work.definitions else None
+    return {name for spec in (stored, job_specs.get(job)) if spec is not None for name in spec.logs.redact}
 
 
 async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_specs: Mapping[str, JobSpec]) -> None:

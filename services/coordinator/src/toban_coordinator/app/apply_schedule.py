@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from toban_coordinator.store import audit, schedules_edit
 from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.jobs import Head
 from toban_coordinator.store.schedules_edit import StoredSchedule, Written
+from toban_domain.redacted import masked_payload_of
 from toban_domain.schedule import ScheduleSpec
 from toban_schedule import Rule, annotated_slots, next_dst_change
 from toban_store.tx import Tx
@@ -46,12 +47,14 @@ class ScheduleWriter:
     """The schedules of one Apply: `begin` before its jobs are written, `write` after that. `with_next_slots`: the answer has them.
 
     `because`: by whom and why its jobs are enabled or disabled, when a person does it.
+    `hidden`: the names whose values the audit does not show, by job.
     """
 
     t: Tx
     actor: str
     counts: Counts
     with_next_slots: bool
+    hidden: Mapping[str, Collection[str]] = field(default_factory=dict)
     because: str = ""
     _stored: Mapping[str, StoredSchedule] = field(default_factory=dict)
     _settled: Mapping[int, Settled] = field(default_factory=dict)
@@ -166,8 +169,13 @@ class ScheduleWriter:
 
     def _action(self, ready: _Ready, version: int) -> AdminAction:
         old, spec = ready.written.old, ready.wanted.spec
-        after = {"version": version, "spec": spec.to_json(), "after": ready.after.isoformat()}
-        return self._noted("schedule.update" if old else "schedule.create", spec.name, old, after)
+        hidden = self.hidden[spec.job]
+        after = {
+            "version": version,
+            "spec": masked_payload_of(spec.to_json(), hidden),
+            "after": ready.after.isoformat(),
+        }
+        return self._noted("schedule.update" if old else "schedule.create", spec.name, old, after, hidden=hidden)
 
     def _renewed(self, old: StoredSchedule, version: int) -> AdminAction:
         assert self._edit is not None
@@ -175,9 +183,17 @@ class ScheduleWriter:
         after = {"version": version, "job": word.split()[0], "after": self._settled[old.id].after.isoformat()}
         return self._noted("schedule.renew", old.name, old, after)
 
-    def _noted(self, action: str, name: str, old: StoredSchedule | None, after: Mapping[str, Any]) -> AdminAction:
+    def _noted(
+        self,
+        action: str,
+        name: str,
+        old: StoredSchedule | None,
+        after: Mapping[str, Any],
+        *,
+        hidden: Collection[str] = (),
+    ) -> AdminAction:
         assert self._edit is not None
-        before = {**state_of(old), "until": self._edit.now.isoformat()} if old else None
+        before = {**state_of(old, hidden), "until": self._edit.now.isoformat()} if old else None
         return AdminAction(actor=self.actor, action=action, target=f"schedule {name}", before=before, after=after)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.app.large_payload import CheckPending
@@ -17,6 +17,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
 from toban_domain.event_mapping import texts_of
 from toban_domain.job import JobSpec
+from toban_domain.redacted import masked_payload_of
 from toban_manifests.problems import ManifestProblem, raise_for
 from toban_manifests.read import Manifest
 from toban_store.tx import Tx
@@ -57,17 +58,20 @@ class TriggerWriter:
             version = await triggers.update(self.t, old, spec, digest, definition_id=head.id, actor=self.actor)
         if version is None:
             raise TobanError(ErrorCode.CONFLICT, f"trigger {spec.name!r} was changed at the same time; apply again")
-        await self.noted.add(_action(self.actor, old, spec, version))
+        hidden = {*job.logs.redact, *(old.redact if old else ())}
+        await self.noted.add(_action(self.actor, old, spec, version, hidden))
         return Applied(kind="EventTrigger", name=spec.name, action="updated" if old else "created", version=version)
 
 
-def _action(actor: str, old: StoredTrigger | None, spec: TriggerSpec, version: int) -> AdminAction:
+def _action(
+    actor: str, old: StoredTrigger | None, spec: TriggerSpec, version: int, hidden: Collection[str]
+) -> AdminAction:
     return AdminAction(
         actor=actor,
         action="trigger.update" if old else "trigger.create",
         target=f"trigger {spec.name}",
-        before={"version": old.version, "spec": old.spec} if old else None,
-        after={"version": version, "spec": spec.to_json()},
+        before={"version": old.version, "spec": masked_payload_of(old.spec, hidden)} if old else None,
+        after={"version": version, "spec": masked_payload_of(spec.to_json(), hidden)},
     )
 
 

@@ -15,6 +15,7 @@ from toban_coordinator.store import audit, jobs, schedules_edit, triggers
 from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.jobs import Definition, Users
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.redacted import masked_definition
 from toban_store.pool import Pool
 from toban_store.tx import Tx, tx
 
@@ -91,7 +92,10 @@ class DeleteJob:
             canceled += await self.cancel.cancel_in(t, run, reason=reason or _WHY, mode="", actor=actor)
         if not await jobs.delete(t, old, actor=actor):
             raise TobanError(ErrorCode.CONFLICT, f"job {wanted.name!r} was changed at the same time; try again")
-        before = {"version": old.version, **({"spec": old.spec.to_json()} if old.spec else {"broken": old.broken})}
+        before = {
+            "version": old.version,
+            **({"spec": masked_definition(old.spec.to_json())} if old.spec else {"broken": old.broken}),
+        }
         after = {"schedules": list(uses.schedules), "triggers": list(uses.triggers), "canceled_runs": canceled}
         job = AdminAction(
             actor=actor, action="job.delete", target=f"job {wanted.name}", before=before, after=after, reason=reason

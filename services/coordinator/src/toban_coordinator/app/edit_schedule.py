@@ -7,7 +7,7 @@ schedule as it will be; a slot whose run was sent a little before its time belon
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,7 @@ from toban_coordinator.store.fire_ledger import Shortened
 from toban_coordinator.store.runs_finish import Finished
 from toban_coordinator.store.schedules_edit import AheadOfSlot, StoredSchedule
 from toban_domain.fire_plan import FirePlan
+from toban_domain.redacted import masked_payload_of
 from toban_domain.run import RunState
 from toban_domain.transitions import Finish, Release
 from toban_schedule import Rule, count_slots
@@ -135,12 +136,12 @@ class ScheduleEdit:
         )
 
 
-def state_of(old: StoredSchedule) -> dict[str, Any]:
-    """A schedule as the log of operators' actions tells it."""
+def state_of(old: StoredSchedule, hidden: Collection[str] = ()) -> dict[str, Any]:
+    """A schedule as the log of operators' actions tells it: without values that its job, or one of the names in `hidden`, hides."""
     return {
         "version": old.due.version,
         "status": old.status,
         **({"status_reason": old.status_reason} if old.status_reason else {}),
         **({"broken": old.due.broken} if old.due.broken else {}),
-        "spec": old.due.spec.to_json(),
+        "spec": masked_payload_of(old.due.spec.to_json(), {*old.redact, *hidden}),
     }

@@ -77,7 +77,12 @@ class LargePayloads:
                 self._verdicts[key] = await self._judge(schema, payload)
 
     async def _judge(self, schema: PayloadSchema, payload: Any) -> TobanError | None:
-        task = {"schema": dict(schema.source), "payload": payload, "subject": schema.subject}
+        task = {
+            "schema": dict(schema.source),
+            "payload": payload,
+            "subject": schema.subject,
+            "hides_values": schema.hides_values,
+        }
         answer = await self._ask(json.dumps(task).encode())
         verdict, _, rest = answer.decode(errors="replace").partition("\n")
         if verdict == _VALID:
@@ -138,7 +143,7 @@ def main() -> None:
     seconds = math.ceil(used.ru_utime + used.ru_stime) + int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     task = json.load(sys.stdin)
-    schema = PayloadSchema(task["schema"], task["subject"])
+    schema = PayloadSchema(task["schema"], task["subject"], hides_values=task["hides_values"])
     if schema.is_valid(task["payload"]):
         _write(_VALID)
         return

@@ -24,12 +24,13 @@ EXPLAINED_HERE = 20_000
 class PayloadSchema:
     """Raises MANIFEST_INVALID when it is no JSON Schema, refers to anything outside itself, or never ends.
 
-    `subject` is what it describes: payload or result.
+    `subject` is what it describes: payload or result. `hides_values`: its messages name no value.
     """
 
-    def __init__(self, schema: Mapping[str, Any], subject: str = "payload") -> None:
+    def __init__(self, schema: Mapping[str, Any], subject: str = "payload", *, hides_values: bool = False) -> None:
         self.source = schema
         self.subject = subject
+        self.hides_values = hides_values
         cost = SchemaCost(schema)
         for problem in cost.problems:
             raise _refused(subject, problem.path, f"{problem.message}; {problem.remedy}")
@@ -39,13 +40,14 @@ class PayloadSchema:
                 validate_formats=True,
                 retriever=_fetch_nothing,
                 pattern_options=jsonschema_rs.RegexOptions(),
+                mask="the value" if hides_values else None,
             )
         except (ValueError, TypeError) as error:
             line = str(error).strip().splitlines()[0]
             raise _refused(
                 subject, "", f"{line}; write a JSON Schema (2020-12), with patterns that RE2 knows"
             ) from None
-        self.digest = hashlib.sha256(subject.encode() + canonical_json(schema).encode()).digest()
+        self.digest = hashlib.sha256(f"{subject} {hides_values} ".encode() + canonical_json(schema).encode()).digest()
         self._cost = cost
         self._steps: dict[int, int] = {}
 

@@ -63,6 +63,6 @@ def _compiled(spec: JobSpec) -> PayloadSchema | TobanError | None:
     if spec.payload_schema is None:
         return None
     try:
-        return PayloadSchema(spec.payload_schema)
+        return PayloadSchema(spec.payload_schema, hides_values=bool(spec.logs.redact))
     except TobanError as error:
         return error

@@ -11,6 +11,7 @@ from toban_coordinator.store import reruns
 from toban_coordinator.store.reruns import Source
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.payload import canonical_json, merge_payload, parse_payload
+from toban_domain.redacted import unmasked
 from toban_domain.run import TERMINAL
 from toban_observability.masking import mask_text
 from toban_store.pool import Pool
@@ -22,7 +23,8 @@ MAX_NOTES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRequest:
-    """A run to repeat. `payload_json` is merged over its payload, or with `replace_payload` over the default payload of its job.
+    """A run to repeat. `payload_json` is merged over its payload, or with `replace_payload` over the default payload of its job. A mask in it
+    keeps the value of the run's payload.
 
     `priority` 0 and `scope` "" are those of the run; `idempotency_key` "" = none.
     """
@@ -82,8 +84,12 @@ class RunRepeats:
 
 
 def _request(wanted: RerunRequest, source: Source) -> RunRequest:
+    stored, hidden = parse_payload(source.payload), source.redact
     given = parse_payload(wanted.payload_json)
-    payload = given if wanted.replace_payload else merge_payload(parse_payload(source.payload), given)
+    if hidden:
+        # The caller has seen masks, and keeps the values behind them.
+        given = unmasked(given, stored, hidden, hidden, "payload")
+    payload = given if wanted.replace_payload else merge_payload(stored, given)
     own_scope = not wanted.scope
     return RunRequest(
         job=source.job,

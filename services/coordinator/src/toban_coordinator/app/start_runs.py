@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from cachetools import LRUCache
 
@@ -22,6 +23,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.nearest import nearest
 from toban_domain.payload import parse_payload
+from toban_domain.redacted import unmasked
 from toban_domain.traceparent import TraceContext
 from toban_observability import tracing
 from toban_observability.logs import get_logger
@@ -217,7 +219,7 @@ class StartRuns:
         spec = specs[key]
         if len(run.idempotency_key) > MAX_KEY or "\0" in run.idempotency_key:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"idempotency_key has more than {MAX_KEY} characters or a NUL")
-        payload = self.payloads.make(key, spec, parse_payload(run.payload_json) if run.payload_json else {})
+        payload = self.payloads.make(key, spec, _given(run, spec) if run.payload_json else {})
         scope, scope_id = _scope(run)
         return runs.NewRun(
             definition_id=head.id,
@@ -237,6 +239,12 @@ class StartRuns:
             place=tracing.current(),
             rerun_of=run.rerun.run_id if run.rerun else None,
         )
+
+
+def _given(run: RunRequest, spec: JobSpec) -> Mapping[str, Any]:
+    """What the caller gave; a mask keeps the value of the default payload, which is what callers see of it."""
+    given, names = parse_payload(run.payload_json), spec.logs.redact
+    return unmasked(given, spec.default_payload, names, names, "payload") if names else given
 
 
 def _head(run: RunRequest, current: jobs.Head) -> jobs.Head:

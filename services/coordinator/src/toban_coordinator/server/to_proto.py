@@ -1,4 +1,4 @@
-"""Jobs, runs, schedules and events as messages."""
+"""Jobs, runs, schedules and events as messages. Values that the `logs.redact` of a job names are masked."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from toban_coordinator.app.change_runs import Changes
 from toban_coordinator.app.job_reads import JobDetails, RunDetails
 from toban_coordinator.app.manifests import Applied
 from toban_coordinator.decide.step_states import StepState
+from toban_domain.redacted import masked_definition_text, masked_payload_text, masked_text
 from toban_domain.schedule import RuleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_schedule import AnnotatedSlot, describe
@@ -36,7 +37,7 @@ def run_to_pb(row: Row) -> pb.Run:
         worker_id=row["assigned_worker_id"] or 0,
         created_at=at(row["created_at"]),
         assigned_at=at(row["assigned_at"]),
-        payload_json=row["payload"],
+        payload_json=masked_text(row["payload"], row["redact"]),
         log_ref=row["log_ref"],
         cancel_reason=row["cancel_reason"],
         created_by=row["created_by"],
@@ -167,7 +168,7 @@ def job_to_pb(row: Row) -> pb.Job:
         version=row["version"],
         enabled=row["enabled"],
         description=row["description"] or "",
-        spec_json=row["spec"],
+        spec_json=masked_definition_text(row["spec"]),
         updated_at=at(row["updated_at"]),
         disabled_at=at(row["disabled_at"]),
         disabled_by=row["disabled_by"],
@@ -176,9 +177,9 @@ def job_to_pb(row: Row) -> pb.Job:
 
 
 def job_version_to_pb(row: Row) -> pb.JobVersion:
-    """A definition as it was at a version."""
+    """A definition as it was at a version, without the values that it or the current one hides."""
     return pb.JobVersion(
-        version=row["version"], spec_json=row["spec"], created_at=at(row["created_at"]), created_by=row["created_by"]
+        version=row["version"], spec_json=masked_definition_text(row["spec"], row["redact"]), created_at=at(row["created_at"]), created_by=row["created_by"]
     )
 
 
@@ -198,7 +199,7 @@ def schedule_to_pb(row: Row) -> pb.Schedule:
         job=row["job"],
         enabled=row["enabled"],
         status=row["status"],
-        spec_json=row["spec"],
+        spec_json=masked_payload_text(row["spec"], row["redact"]),
         timezone=row["timezone"],
         rule=_rule_of(row["spec"]),
         next_run_at=at(row["next_run_at"]),
@@ -226,7 +227,7 @@ def inbox_event_to_pb(row: Row) -> pb.Event:
     return pb.Event(
         id=row["id"],
         event_type=row["event_type"],
-        payload_json=row["payload"],
+        payload_json=masked_text(row["payload"], row["redact"]),
         dedupe_key=row["dedupe_key"] or "",
         created_at=at(row["created_at"]),
         processed_at=at(row["processed_at"]),
@@ -244,7 +245,7 @@ def trigger_to_pb(row: Row) -> pb.Trigger:
         job=row["job"],
         event_type=row["event_type"],
         enabled=row["enabled"],
-        spec_json=row["spec"],
+        spec_json=masked_payload_text(row["spec"], row["redact"]),
         version=row["version"],
         updated_at=at(row["updated_at"]),
         last_error=row["last_error"],

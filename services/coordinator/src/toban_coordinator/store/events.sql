@@ -123,7 +123,15 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM scheduler.events LIMIT %(limit)s::in
 -- name: page
 -- Events below a cursor, newest first, unprocessed and processed ones together, with the runs that they started.
 SELECT v.id, v.event_type, v.payload::text AS payload, v.dedupe_key, v.created_at, v.created_by, v.processed_at, v.outcome, v.message,
-       ARRAY(SELECT r.run_id FROM scheduler.event_runs r WHERE r.event_id = v.id ORDER BY r.run_id) AS run_ids
+       ARRAY(SELECT r.run_id FROM scheduler.event_runs r WHERE r.event_id = v.id ORDER BY r.run_id) AS run_ids,
+       -- What the jobs hide that such events start now, and those that this one has started.
+       (SELECT COALESCE(jsonb_agg(DISTINCT n.name), '[]')
+          FROM scheduler.job_definitions d CROSS JOIN LATERAL jsonb_array_elements({{definition_redact}}) AS n(name)
+         WHERE d.id IN (SELECT g.definition_id FROM scheduler.event_triggers g WHERE g.event_type = v.event_type
+                        UNION ALL
+                        SELECT j.definition_id FROM scheduler.event_runs r CROSS JOIN LATERAL (
+                            SELECT o.definition_id FROM scheduler.job_runs o WHERE o.id = r.run_id LIMIT 1) j
+                         WHERE r.event_id = v.id)) AS redact
   FROM (
         (SELECT e.id, e.event_type, e.payload, e.dedupe_key, e.created_at, e.created_by, NULL::timestamptz AS processed_at, '' AS outcome,
                 e.last_error AS message

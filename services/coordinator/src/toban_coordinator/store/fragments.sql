@@ -118,6 +118,19 @@ greatest(e.echo_seq, least(a.echo, e.grant_seq))
   WHERE v.definition_id = r.definition_id AND v.version = r.definition_version AND v.spec ->> 'on_lease_loss' = 'continue'
     AND x.incarnation = r.assigned_incarnation AND x.attested_reason = '')
 
+-- fragment: definition_redact
+-- The names of definition `d` whose values readers do not see.
+jsonb_path_query_array(d.spec, '$.logs.redact[*] ? (@.type() == "string")')
+
+-- fragment: run_redact
+-- The names whose values readers of run `r` do not see: those of the definition that it was made from, and of the current one.
+(SELECT COALESCE(jsonb_agg(DISTINCT n.name), '[]')
+   FROM (SELECT d.spec FROM scheduler.job_definitions d WHERE d.id = r.definition_id
+         UNION ALL
+         SELECT v.spec FROM scheduler.job_definition_versions v
+          WHERE v.definition_id = r.definition_id AND v.version = r.definition_version) s
+  CROSS JOIN LATERAL jsonb_path_query(s.spec, '$.logs.redact[*] ? (@.type() == "string")') AS n(name))
+
 -- fragment: run_columns
 -- The columns of a run `r` that lists and pages show, with the node of its executor `e`.
 r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,

@@ -88,6 +88,11 @@ async def starters(t: Tx, wanted: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
+async def stored_payloads(t: Tx, wanted: Sequence[str]) -> list[Row]:
+    """kind, name, definition_id and payload of the schedules and triggers of these names."""
+    return await t.fetch_all(_sql.stored_payloads, {"names": list(wanted)})
+
+
 async def names(t: Tx) -> list[str]:
     """All names, for hints."""
     return [row["name"] for row in await t.fetch_all(_sql.names)]

@@ -25,6 +25,12 @@ SELECT d.name, u.name AS used_by
  WHERE d.name = ANY(%(names)s::text[])
  ORDER BY 1, 2
 
+-- name: stored_payloads
+-- The payloads of some schedules and triggers, with the definitions that they start.
+SELECT 'Schedule' AS kind, s.name, s.definition_id, s.spec -> 'payload' AS payload FROM scheduler.schedules s WHERE s.name = ANY(%(names)s::text[])
+UNION ALL
+SELECT 'EventTrigger', g.name, g.definition_id, g.spec -> 'payload' FROM scheduler.event_triggers g WHERE g.name = ANY(%(names)s::text[])
+
 -- name: versions
 -- Definitions as they were at some versions; these rows never change.
 SELECT v.definition_id, v.version, v.spec

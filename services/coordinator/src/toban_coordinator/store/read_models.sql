@@ -4,7 +4,7 @@ FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.a
 
 -- name: run
 -- One run, live or finished.
-SELECT {{run_columns}}
+SELECT {{run_columns}}, {{run_redact}} AS redact
   {{run_details}}
  WHERE r.id = %(id)s::bigint
  LIMIT 1
@@ -46,7 +46,7 @@ SELECT o.token, o.outcome, o.received_at FROM scheduler.orphan_results o WHERE o
 SELECT x.*
   FROM unnest(%(jobs)s::text[]) AS j(name)
  CROSS JOIN LATERAL (
-    SELECT {{run_columns}}
+    SELECT {{run_columns}}, {{run_redact}} AS redact
       {{run_details}}
      WHERE r.job_name = j.name AND (r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
      ORDER BY r.id DESC
@@ -63,7 +63,7 @@ SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'descripti
 
 -- name: job_versions
 -- The definitions of a job below a version, newest first.
-SELECT v.version, v.spec::text AS spec, v.created_at, v.created_by
+SELECT v.version, v.spec::text AS spec, v.created_at, v.created_by, {{definition_redact}} AS redact
   FROM scheduler.job_definitions d JOIN scheduler.job_definition_versions v ON v.definition_id = d.id
  WHERE d.name = %(name)s::text AND d.deleted_at IS NULL AND v.version < %(below)s::bigint
  ORDER BY v.version DESC
@@ -101,7 +101,7 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
        COALESCE((SELECT max(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot <= now()),
                 CASE WHEN s.last_run_at <= now() THEN s.last_run_at END) AS last_run_at, s.last_error, s.version, s.status_reason, s.status_actor,
        s.spec ->> 'description' AS description, s.updated_at, s.updated_by, d.enabled AS job_enabled,
-       {{disabled_why}} AS job_disabled_why
+       {{disabled_why}} AS job_disabled_why, {{definition_redact}} AS redact
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.name > %(after)s::text AND (cardinality(%(jobs)s::text[]) = 0 OR d.name = ANY(%(jobs)s::text[]))
    AND (%(only)s::text = '' OR s.name = %(only)s::text)

@@ -27,6 +27,8 @@ class Source:
     priority: int
     scope: str
     scope_id: str
+    # What readers of the run do not see of its payload.
+    redact: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 -- name: source
 -- What a run was made from, live or finished.
 SELECT r.id, r.job_name AS job, r.definition_id, r.definition_version, r.state::text AS state, r.payload::text AS payload, r.priority, r.scope,
-       r.scope_id
+       r.scope_id, {{run_redact}} AS redact
   FROM scheduler.job_runs r
  WHERE r.id = %(id)s::bigint
  LIMIT 1

@@ -89,7 +89,7 @@ SELECT r.id FROM scheduler.runs_history r
 
 -- name: runs
 -- The rows of some runs, newest first.
-SELECT {{run_columns}}
+SELECT {{run_columns}}, {{run_redact}} AS redact
   FROM unnest(%(ids)s::bigint[]) AS w(id)
  CROSS JOIN LATERAL (SELECT v.* FROM scheduler.job_runs v WHERE v.id = w.id LIMIT 1) r
   LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation

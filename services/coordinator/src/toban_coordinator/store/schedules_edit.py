@@ -20,7 +20,7 @@ _sql = queries.load(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchedule:
-    """A schedule as stored and locked; `due` is what a fire would look at. status: active | paused | failed."""
+    """A schedule as stored and locked; `due` is what a fire would look at. status: active | paused | failed. `redact` is what its job hides."""
 
     due: DueSchedule
     spec_hash: str
@@ -28,6 +28,7 @@ class StoredSchedule:
     status: str
     status_reason: str
     status_actor: str
+    redact: Sequence[str]
 
     @property
     def id(self) -> int:
@@ -76,6 +77,7 @@ async def lock(t: Tx, names: Sequence[str], *, definition_ids: Sequence[int] = (
             status=row["status"],
             status_reason=row["status_reason"],
             status_actor=row["status_actor"],
+            redact=row["redact"],
         )
         for row in rows
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from toban_domain.event import DueTrigger, TriggerSpec
 from toban_domain.payload import canonical_json
+from toban_domain.redacted import masked_payload_of
 from toban_store import queries
 from toban_store.tx import FencedTx, Row, Tx
 
@@ -23,6 +24,8 @@ class StoredTrigger:
     spec_hash: str
     definition_id: int
     spec: Any
+    # What its job hides.
+    redact: Sequence[str]
 
 
 async def lock_named(t: Tx, names: Sequence[str]) -> dict[str, StoredTrigger]:
@@ -47,9 +50,9 @@ async def update(
 
 
 async def delete(t: Tx, name: str) -> Mapping[str, Any] | None:
-    """Takes a trigger away and answers what it said; None when there is none of this name."""
+    """Takes a trigger away and answers what it said, without values that its job hides; None when there is none of this name."""
     row = await t.fetch_one(_sql.delete, {"name": name})
-    return None if row is None else row["spec"]
+    return None if row is None else masked_payload_of(row["spec"], row["redact"])
 
 
 async def names(t: Tx) -> list[str]:

@@ -1,6 +1,7 @@
 -- name: lock_named
 -- Triggers by name, locked in the order of their ids.
-SELECT g.id, g.name, g.version, g.spec_hash, g.definition_id, g.spec
+SELECT g.id, g.name, g.version, g.spec_hash, g.definition_id, g.spec,
+       (SELECT {{definition_redact}} FROM scheduler.job_definitions d WHERE d.id = g.definition_id) AS redact
   FROM scheduler.event_triggers g
  WHERE g.name = ANY(%(names)s::text[])
  ORDER BY g.id
@@ -23,7 +24,8 @@ RETURNING g.version
 
 -- name: delete
 -- A trigger → ∅; what it said, no row when there is none of this name.
-DELETE FROM scheduler.event_triggers g WHERE g.name = %(name)s::text RETURNING g.spec
+DELETE FROM scheduler.event_triggers g WHERE g.name = %(name)s::text
+RETURNING g.spec, (SELECT {{definition_redact}} FROM scheduler.job_definitions d WHERE d.id = g.definition_id) AS redact
 
 -- name: names
 -- All names of triggers, for hints.
@@ -58,7 +60,8 @@ UPDATE scheduler.event_triggers g
 
 -- name: page
 -- Triggers after a name, of one type or of all, or the one called `only`.
-SELECT g.name, d.name AS job, g.event_type, g.enabled, g.spec::text AS spec, g.version, g.updated_at, g.last_error
+SELECT g.name, d.name AS job, g.event_type, g.enabled, g.spec::text AS spec, g.version, g.updated_at, g.last_error,
+       {{definition_redact}} AS redact
   FROM scheduler.event_triggers g JOIN scheduler.job_definitions d ON d.id = g.definition_id
  WHERE g.name > %(after)s::text AND (%(event_type)s::text = '' OR g.event_type = %(event_type)s::text)
    AND (%(only)s::text = '' OR g.name = %(only)s::text)
