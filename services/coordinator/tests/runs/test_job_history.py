@@ -1,5 +1,6 @@
 """What a job was, and how its runs ended day by day."""
 
+import json
 from datetime import UTC, timedelta
 from typing import Any
 

@@ -179,7 +179,10 @@ def job_to_pb(row: Row) -> pb.Job:
 def job_version_to_pb(row: Row) -> pb.JobVersion:
     """A definition as it was at a version, without the values that it or the current one hides."""
     return pb.JobVersion(
-        version=row["version"], spec_json=masked_definition_text(row["spec"], row["redact"]), created_at=at(row["created_at"]), created_by=row["created_by"]
+        version=row["version"],
+        spec_json=masked_definition_text(row["spec"], row["redact"]),
+        created_at=at(row["created_at"]),
+        created_by=row["created_by"],
     )
 
 
