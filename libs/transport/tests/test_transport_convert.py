@@ -54,6 +54,28 @@ def test_times() -> None:
         convert.timestamp_from_pb(Timestamp(seconds=2**60))
 
 
+@given(st.datetimes(timezones=st.timezones() | st.just(UTC)))
+def test_a_time_is_the_timestamp_of_protobuf(at: datetime) -> None:
+    """From the first to the last year that both know, of any zone."""
+    try:
+        expected = Timestamp()
+        expected.FromDatetime(at)
+        there = expected.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return
+    message = convert.timestamp_to_pb(at)
+    assert message == expected
+    assert convert.timestamp_from_pb(expected) == (there if expected != Timestamp() else None)
+
+
+@pytest.mark.parametrize("nanos", [-1, 10**9])
+@pytest.mark.parametrize("seconds", [0, 5, 2**62])
+def test_nanoseconds_are_less_than_a_second(seconds: int, nanos: int) -> None:
+    with pytest.raises(TobanError, match="out of range") as caught:
+        convert.timestamp_from_pb(Timestamp(seconds=seconds, nanos=nanos))
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
 def test_keys() -> None:
     key = AttemptKey(7, 2**62)
     assert convert.key_from_pb(convert.key_to_pb(key)) == key

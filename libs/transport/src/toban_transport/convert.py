@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -12,6 +12,8 @@ from toban_domain.progress import Progress
 from toban_proto.v1 import common_pb2
 
 MAX_PROGRESS_CHARS = 4096
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OUTCOME_KINDS = {kind: common_pb2.OutcomeKind.Value(f"OUTCOME_KIND_{kind.name}") for kind in OutcomeKind}
 
 
 def timestamp_to_pb(at: datetime | None) -> Timestamp | None:
@@ -20,9 +22,9 @@ def timestamp_to_pb(at: datetime | None) -> Timestamp | None:
         return None
     if at.tzinfo is None:
         raise ValueError("a time without a zone cannot be sent")
-    message = Timestamp()
-    message.FromDatetime(at.astimezone(UTC))
-    return message
+    # Timestamp.FromDatetime takes three times as long, and each run has a dozen times on its way.
+    since = at - _EPOCH
+    return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
 
 
 def timestamp_from_pb(message: Timestamp) -> datetime | None:
@@ -30,7 +32,9 @@ def timestamp_from_pb(message: Timestamp) -> datetime | None:
     if not message.seconds and not message.nanos:
         return None
     try:
-        return message.ToDatetime(tzinfo=UTC)
+        if not 0 <= message.nanos < 10**9:
+            raise ValueError("nanos must be in the range 0 to 999999999")
+        return _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
     except (ValueError, OverflowError) as error:
         raise _invalid(f"timestamp {message.seconds}.{message.nanos} is out of range ({error})") from None
 
@@ -55,7 +59,7 @@ def state_to_pb(state: AttemptState) -> "common_pb2.AttemptState.ValueType":
 def outcome_to_pb(outcome: Outcome) -> common_pb2.Outcome:
     """How an attempt ended."""
     return common_pb2.Outcome(
-        kind=common_pb2.OutcomeKind.Value(f"OUTCOME_KIND_{outcome.kind.name}"),
+        kind=_OUTCOME_KINDS[outcome.kind],
         exit_code=outcome.exit_code,
         signal=outcome.signal,
         error_summary=outcome.error_summary,

@@ -5,8 +5,9 @@ Decisions are the OrderBook's; the rest are effects. All of it runs on the event
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toban_domain.epoch import term_of
 from toban_domain.errors import ErrorCode, TobanError
@@ -163,8 +164,8 @@ class AttemptManager:
         if self.book.smallest_live > before:
             self._journal.forget_below(self.book.smallest_live)
         self._check_saved(records)
-        for answer in answers:
-            _starts.labels(answer.refusal or "accepted").inc()
+        for result, number in Counter(answer.refusal or "accepted" for answer in answers).items():
+            _starts.labels(result).inc(number)
         return answers
 
     async def _write_and_spawn(self, accepted: Sequence[StartOrder], records: Sequence[Record]) -> None:
@@ -343,7 +344,7 @@ class AttemptManager:
 
     def ended(self, end: AttemptEnd) -> None:
         """The attempt is over: its slot is free at once; its outcome is reported when all its lines are in the journal."""
-        outcome = replace(outcome_of(end), progress=self.notes.closed(end.key))
+        outcome = outcome_of(end, progress=self.notes.closed(end.key))
         self._collector.closed(end.key, end.last_seq)
         count_end(end)
         self.book.finished(end.key)

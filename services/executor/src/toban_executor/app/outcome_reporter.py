@@ -1,5 +1,6 @@
 """Reports starts and outcomes to a coordinator: all that wait in one call, repeated until each is answered."""
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 
@@ -145,8 +146,9 @@ class OutcomeReporter:
         answered = await self._gateway.report(batch)
         sent = {(report.key, report.seq): report for report in batch}
         durable = []
+        for result, number in Counter(answer.result for answer in answered).items():
+            _answers.labels(result).inc(number)
         for answer in answered:
-            _answers.labels(answer.result).inc()
             report = sent.pop((answer.key, answer.seq), None)
             self._waiting.pop((answer.key, answer.seq), None)
             if answer.result == REFUSED and report is not None and report.outcome is not None:

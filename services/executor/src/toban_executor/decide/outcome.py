@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason, StepResult
+from toban_domain.progress import Progress
 from toban_executor.decide.models import AttemptEnd, Report, StepEnd
 
 OUTCOME_TIMEOUT_SECONDS = 3.0
@@ -25,8 +26,8 @@ _BY_CAUSE = {
 """Every other cause (a guard that died, an attempt that PostgreSQL does not hold) is a loss by the executor's fault."""
 
 
-def outcome_of(end: AttemptEnd) -> Outcome:
-    """The outcome of an attempt whose tree is empty."""
+def outcome_of(end: AttemptEnd, progress: Progress | None = None) -> Outcome:
+    """The outcome of an attempt whose tree is empty, with the last `progress` that its job has shown."""
     kind, reason, summary = _verdict(end)
     if summary and end.steps > 1:
         summary = f"step {end.step + 1} of {end.steps}: {summary}"
@@ -41,6 +42,7 @@ def outcome_of(end: AttemptEnd) -> Outcome:
         last_seq=end.last_seq,
         tree_empty=True,
         last_line=end.last_line,
+        progress=progress,
         result_json=end.result_json,
         log_ref=end.log_ref,
         steps=tuple(step_result(step) for step in end.step_ends),
