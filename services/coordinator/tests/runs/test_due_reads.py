@@ -8,7 +8,7 @@ import pytest
 
 from toban_coordinator.loops.due_reads import SPARE
 from toban_coordinator.store import runs_assign
-from toban_store.tx import autocommit
+from toban_store.tx import autocommit, tx
 
 READS = ("executor_loads", "loads_and_due", "due_runs")
 
@@ -113,3 +113,26 @@ async def test_both_reads_say_the_same(world: Any, make: Any) -> None:
     assert sorted(both.loads, key=lambda e: e.worker_id) == sorted(loads, key=lambda e: e.worker_id)
     assert (both.due, both.several) == (due, not alone)
     assert (len(none.loads), none.due, none.several) == (2, [], False)
+
+
+async def test_a_large_backlog_is_not_read_for_few_slots(world: Any, make: Any) -> None:
+    await executor(world, slots=2)
+    await world.apply(make.job())
+    [run] = await world.start()
+    async with tx(world.administrator) as t:
+        await t._run(
+            "INSERT INTO scheduler.runs_live SELECT n.* FROM scheduler.runs_live r CROSS JOIN generate_series(1, 5000) i"
+            " CROSS JOIN LATERAL jsonb_populate_record(r, jsonb_build_object('id', r.id + i)) n WHERE r.id = %(id)s",
+            {"id": run},
+        )
+        await t._run("ANALYZE scheduler.runs_live", {})
+    parameters = {"now": world.now(), "beside": 1, "limit": 501, "blocked": "{}", "blocked_versions": "{}"}
+    async with autocommit(world.pool) as t:
+        statement = f"EXPLAIN (ANALYZE, FORMAT JSON) {runs_assign._sql.loads_and_due}"
+        [row] = await t.fetch_all(statement, parameters, prepare=False)
+    scans = [node for node in nodes_of(row["QUERY PLAN"][0]["Plan"]) if node.get("Relation Name") == "runs_live"]
+    assert len(scans) >= 3 and max(scan["Actual Rows"] for scan in scans) <= 3, scans
+
+
+def nodes_of(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(inner for part in node.get("Plans", []) for inner in nodes_of(part))]
