@@ -142,8 +142,8 @@ def _print_diff(name: str, earlier: Any, later: Any) -> None:
     if earlier is None:
         report.echo(f"version {later.version} is the first one of {name}")
         return
-    titles = [f"{name} version {one.version}" for one in (earlier, later)]
-    lines = list(difflib.unified_diff(*(_lines(one) for one in (earlier, later)), *titles, lineterm=""))
+    before, after = (f"{name} version {one.version}" for one in (earlier, later))
+    lines = list(difflib.unified_diff(_lines(earlier), _lines(later), before, after, lineterm=""))
     for line in lines or ["nothing differs"]:
         report.echo(clean(line))
 

@@ -104,9 +104,9 @@ def _coming(job: Job) -> list[tuple[Schedule, NextSlot]]:
     active = [one for one in job.schedules if one.enabled and one.status == "active"][:MOST_SCHEDULES]
     if not job.enabled:
         return []
-    found = [
-        (one, slot)
-        for one in active
-        for slot in if_implemented(lambda name=one.name: reader().next_slots(name, count=COMING)) or ()
-    ]
+    found = [(one, slot) for one in active for slot in _slots(one.name)]
     return sorted(found, key=lambda pair: pair[1].at or LATEST)[:COMING]
+
+
+def _slots(name: str) -> Sequence[NextSlot]:
+    return if_implemented(lambda: reader().next_slots(name, count=COMING)) or ()
