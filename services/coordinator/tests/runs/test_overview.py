@@ -18,7 +18,8 @@ from toban_testing.clock import FakeClock
 INSERT = """
 INSERT INTO scheduler.runs_history (id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, state,
                                     scope, scope_id, created_at, started_at, finished_at, error_summary, reason)
-VALUES (%(id)s, COALESCE((SELECT d.id FROM scheduler.job_definitions d WHERE d.name = %(job)s), 1), 1, %(job)s, %(schedule_id)s, '', 'demand', %(slot)s, %(at)s, %(state)s::text::scheduler.run_state,
+VALUES (%(id)s, COALESCE((SELECT d.id FROM scheduler.job_definitions d WHERE d.name = %(job)s), 1), 1, %(job)s,
+        %(schedule_id)s, '', 'demand', %(slot)s, %(at)s, %(state)s::text::scheduler.run_state,
         %(scope)s, %(scope_id)s, %(at)s, %(at)s, %(at)s, %(error)s, %(reason)s)
 """
 LEDGER = """
