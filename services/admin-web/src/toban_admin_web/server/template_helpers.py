@@ -125,7 +125,7 @@ def install(app: Flask, translations: Translations, clock: Clock) -> None:
 
 def language_url(tag: str) -> str:
     """The URL of this page in another language."""
-    return f"{_path()}?{urlencode({**request.args, 'lang': tag})}"
+    return f"{page_path()}?{urlencode({**request.args, 'lang': tag})}"
 
 
 def part_url() -> str:
@@ -133,9 +133,9 @@ def part_url() -> str:
     query = {**request.args, "part": "1"}
     if g.get("requested_language"):
         query["lang"] = g.requested_language
-    return f"{_path()}?{urlencode(query)}"
+    return f"{page_path()}?{urlencode(query)}"
 
 
-def _path() -> str:
+def page_path() -> str:
     """The path of this page for a link. Browsers read two leading slashes, or a backslash, as another host."""
     return "/" + quote(request.path.lstrip("/\\"))
