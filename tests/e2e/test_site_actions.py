@@ -88,7 +88,7 @@ def test_the_day_of_an_operator(tmp_path: Path) -> None:
         site.submit(drain, drain, reason="new disk")
         assert "new disk" in site.get("/executors")
         path, _ = site.submit("/cluster/demote", "/cluster/demote", reason="patching")
-        assert path == "/?done=demoted" and epoch(admin) > seen
+        assert path == "/cluster?done=demoted" and epoch(admin) > seen
         for stale in ("/cluster/demote", drain.replace("drain", "undrain")):
             status, text = refused(site, stale, reason="from a stale page", epoch=str(seen))
             assert status == 409 and "leads, not" in text

@@ -97,3 +97,35 @@ def test_adopt_epoch_asks_first_and_says_what_it_used(cluster: Any, toban: Any) 
     assert out.splitlines() == ["before: epoch 40", "now:    epoch 90", "used:   2 generations, 4000 left"]
     [sent] = cluster.operations.requests
     assert (sent.epoch, sent.reason) == (77, "restored")
+
+
+def test_what_needs_attention(cluster: Any, toban: Callable[..., tuple[int, str, str]]) -> None:
+    failed = {"job": "mail", "scope": "account", "scope_id": "17", "runs": 3, "last_run_id": 9, "last_state": "FAILED"}
+    cluster.reader.answers["GetOverview"] = pb.Overview(
+        server_time=ago(0),
+        alerts=[
+            pb.ActiveAlert(name="TobanQueueOld", severity="warning", value=412.0, unit="s"),
+            pb.ActiveAlert(name="TobanBreakerOpen", severity="warning", value=2.0),
+        ],
+        failures=[pb.FailedRuns(**failed, last_finished_at=ago(7300), reason="exit_code", recovered=True)],
+        more_failures=True,
+        waiting=[pb.WaitingRuns(kind="limit", runs=5, oldest_seconds=61.0)],
+        missed=[pb.MissedSlots(schedule="often", outcome="catch_up", slots=4, last_slot=ago(10900))],
+        coming=[pb.ComingFire(schedule="often", job="hello", at=ago(-3700))],
+        coming_schedules=12,
+    )
+    code, out, _ = toban("cluster", "overview")
+    assert code == 0
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    for seen in (
+        "TobanQueueOld warning 6m 52s",
+        "TobanBreakerOpen warning 2",
+        "Failures of the last 24 hours (more are not listed)",
+        "mail (account 17) 3 9 FAILED 2h ago succeeded exit_code",
+        "limit 5 1m 01s",
+        "often catch_up 4 3h ago -",
+        "Next of 12 schedules that fire within 24 hours",
+    ):
+        assert seen in lines, seen
+    cluster.reader.answers["GetOverview"] = pb.Overview()
+    assert toban("cluster", "overview")[1].split("\n")[:2] == ["Alerts", "none"]

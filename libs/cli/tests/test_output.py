@@ -42,6 +42,7 @@ def filled(cluster: Any) -> Any:
         "ListSchedules": pb.ListSchedulesResponse(schedules=[schedule]),
         "ListExecutors": pb.ListExecutorsResponse(executors=[executor]),
         "GetCluster": answer,
+        "GetOverview": pb.Overview(failures=[pb.FailedRuns(job="hello", scope="system", error_summary="exit code 3")]),
     }
     return cluster
 
@@ -54,6 +55,7 @@ COMMANDS = [
     (("run", "get", "12"), "12", "FENCE"),
     (("executor", "list"), "5", "3.0 GiB"),
     (("cluster", "status"), "h:1", "+0.250s"),
+    (("cluster", "overview"), "hello", "exit code 3"),
 ]
 
 

@@ -9,7 +9,7 @@ from toban_transport.person_rules import BY_CERTIFICATE, BY_TICKET, PERSON_RULES
 
 # Reviewed: service.method → role, and whether the rules of single jobs decide ("jobs", "list") or not.
 EXPECTED = {
-    "viewer list": "JobReader.ListJobs JobReader.ListSchedules JobReader.ListRuns JobReader.ListTriggers",
+    "viewer list": "JobReader.ListJobs JobReader.ListSchedules JobReader.ListRuns JobReader.ListTriggers JobReader.GetOverview",
     "viewer jobs": "JobReader.GetJob JobReader.ListJobVersions JobReader.GetJobDays JobReader.GetSchedule JobReader.GetRun JobReader.WatchRun "
     "JobReader.ExplainRun JobReader.NextSlots "
     "JobReader.ListFires",

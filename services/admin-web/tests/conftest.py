@@ -29,6 +29,7 @@ from toban_testing.site_messages import (
     executor_message,
     job_message,
     line,
+    overview_message,
     run,
     schedule_message,
     stamp,
@@ -56,6 +57,7 @@ class Reader(
         self.silent = False
         self.responses: dict[str, Any] = {
             "GetCluster": cluster_message(),
+            "GetOverview": overview_message(),
             "ListRuns": pb.ListRunsResponse(runs=[run(7, "SUCCEEDED", finished_at=stamp(28), exit_code=0)]),
             "ListJobs": pb.ListJobsResponse(jobs=[job_message()]),
             "GetJob": job_message(),

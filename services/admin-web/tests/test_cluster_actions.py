@@ -41,7 +41,7 @@ def test_a_detach_lets_runs_finish_unless_they_are_to_stop(web: Any) -> None:
 
 def test_the_leader_that_was_seen_is_demoted(web: Any) -> None:
     response = web.post(f"/cluster/demote?epoch={EPOCH}", reason="patching")
-    assert response.location == "/?done=demoted"
+    assert response.location == "/cluster?done=demoted"
     assert [(one.epoch, one.reason) for one in sent(web, pb.DemoteLeaderRequest)] == [(EPOCH, "patching")]
 
 
@@ -85,14 +85,14 @@ def test_what_is_offered_for_an_executor(web: Any, given: dict[str, Any], offere
         "ListExecutors": pb.ListExecutorsResponse(executors=[one]),
         "GetCluster": web.whole(executors=[one]),
     }
-    for path in ("/executors", "/"):
+    for path in ("/executors", "/cluster"):
         assert re.findall(rf'href="/executors/3/([a-z]+)\?epoch={EPOCH}"', web.page(path)) == offered
 
 
 def test_without_a_leader_none_is_demoted(web: Any) -> None:
-    assert f"/cluster/demote?epoch={EPOCH}" in web.page("/")
+    assert f"/cluster/demote?epoch={EPOCH}" in web.page("/cluster")
     web.cluster.reader.responses["GetCluster"] = web.whole(leader_address="")
-    assert "/cluster/demote" not in web.page("/")
+    assert "/cluster/demote" not in web.page("/cluster")
 
 
 def test_an_executor_that_is_unknown_is_not_found(web: Any) -> None:
@@ -102,6 +102,6 @@ def test_an_executor_that_is_unknown_is_not_found(web: Any) -> None:
 def test_an_editor_operates_nothing(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     people = web.worker.context.gate.people
     monkeypatch.setattr(people, "person", lambda *_args, **_named: SignedIn(user="ed", role="editor"))
-    assert "/executors/3/" not in web.page("/executors") and "/cluster/demote" not in web.page("/")
+    assert "/executors/3/" not in web.page("/executors") and "/cluster/demote" not in web.page("/cluster")
     for path in ("/executors/3/drain", "/executors/3/undrain", "/executors/3/detach", "/cluster/demote"):
         assert web.get(path).status_code == 403

@@ -12,6 +12,7 @@ from toban_admin_web.decide.languages import LANGUAGES, NAMES
 from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.translations import placeholders
+from toban_admin_web.server.theme import THEMES
 from toban_admin_web.views.actions import DONE
 from toban_admin_web.views.cluster_actions import MODES
 from toban_admin_web.views.job_actions import DELETE_OPTIONS
@@ -68,6 +69,7 @@ def used_keys() -> set[str]:
     }
     names |= {f"executor_action.detach.{mode}" for mode in MODES}
     names |= {f"job.delete.{option}" for option in DELETE_OPTIONS}
+    names |= {f"theme.{one}" for one in THEMES}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 
@@ -97,5 +99,6 @@ def test_no_text_is_unused() -> None:
     # Their keys are made of values that the cluster reports.
     labels = {"leader", "role", "coordinator_status", "health", "check", "executor_state", "enabled", "schedule_status"}
     labels |= {"access_role", "outcome", "origin", "event", "value", "reason", "state", "duration", "step", "why"}
+    labels |= {"alert", "severity", "waiting"}
     unused = {name for name in set(ENGLISH) - used_keys() if name.partition(".")[0] not in labels}
     assert sorted(unused) == []

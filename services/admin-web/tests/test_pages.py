@@ -24,6 +24,7 @@ PAGES = [
     "/schedules",
     "/schedules/hello-often",
     "/executors",
+    "/cluster",
     "/audit",
     "/runs/1/cancel",
     "/runs/1/kill",
@@ -45,7 +46,7 @@ PAGES = [
     "/runs/rerun",
 ]
 # They refresh a part of themselves.
-LIVE = PAGES[:9]
+LIVE = PAGES[:10]
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
 
 
@@ -69,7 +70,7 @@ def test_a_part_has_the_ids_of_its_page(web: Any, path: str) -> None:
 
 
 def test_the_cluster(web: Any) -> None:
-    text = web.page("/")
+    text = web.page("/cluster")
     assert str(web.cluster.reader.responses["GetCluster"].epoch) in text, "an epoch is shown digit by digit"
     for seen in (
         "127.0.0.1:5000",
@@ -78,7 +79,6 @@ def test_the_cluster(web: Any) -> None:
         "zone=north",
         "4 / 16",
         "Slots in use: 4 of 16",
-        "hello-often",
     ):
         assert seen in text
     assert re.search(r"Redis</span>\s*<span class=\"value\">no</span>", text) and "warning" in text
@@ -92,19 +92,7 @@ def test_a_cluster_without_an_active_leader(web: Any, given: dict[str, Any], wor
     if given["last_beat_at"]:
         given = {"last_beat_at": web.stamp(given["last_beat_at"])}
     web.cluster.reader.responses["GetCluster"] = web.whole(**given)
-    assert words in web.page("/")
-
-
-def test_next_due_are_the_soonest_active_schedules(web: Any) -> None:
-    def one(name: str, seconds: float, **given: Any) -> pb.Schedule:
-        return web.schedule(name=name, next_run_at=web.stamp(-seconds), **given)
-
-    web.cluster.reader.responses["ListSchedules"] = pb.ListSchedulesResponse(
-        schedules=[one("later", 600), one("soon", 5), one("paused", 1, status="paused"), one("off", 2, enabled=False)]
-    )
-    text = web.page("/")
-    assert text.index(">soon<") < text.index(">later<")
-    assert ">paused<" not in text and ">off<" not in text
+    assert words in web.page("/cluster")
 
 
 def test_a_run_with_all_its_fields(web: Any) -> None:

@@ -34,6 +34,7 @@ from toban_cli.commands import (
     limits,
     login,
     logs,
+    overview,
     own_account,
     run_changes,
     runs,
@@ -137,8 +138,13 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         },
     ),
     "cluster": (
-        "The cluster: its status, its leader and its epochs.",
-        {"status": cluster.status, "demote": cluster.demote, "adopt-epoch": cluster.adopt_epoch},
+        "The cluster: its status, what needs attention, its leader and its epochs.",
+        {
+            "status": cluster.status,
+            "overview": overview.overview,
+            "demote": cluster.demote,
+            "adopt-epoch": cluster.adopt_epoch,
+        },
     ),
     "limit": (
         "Limits: how many runs at a time, and what waits for them.",

@@ -87,6 +87,28 @@ def cluster_message(**given: Any) -> pb.Cluster:
     return pb.Cluster(**(values | given))
 
 
+def overview_message(**given: Any) -> pb.Overview:
+    """A failure, a queue, a missed slot, a coming fire and an alert."""
+    failure: dict[str, Any] = {"job": "hello", "scope": "system", "runs": 3, "last_run_id": 9, "last_state": "FAILED"}
+    missed: dict[str, Any] = {
+        "schedule": "hello-often",
+        "outcome": "catch_up",
+        "slots": 4,
+        "last_slot": stamp(600),
+        "message": "no leader",
+    }
+    values: dict[str, Any] = {
+        "server_time": stamp(),
+        "alerts": [pb.ActiveAlert(name="TobanQueueOld", severity="warning", value=412.0, unit="s")],
+        "failures": [pb.FailedRuns(**failure, last_finished_at=stamp(120), error_summary="exit code 3")],
+        "waiting": [pb.WaitingRuns(kind="executor", runs=5, oldest_seconds=412.0)],
+        "missed": [pb.MissedSlots(**missed)],
+        "coming": [pb.ComingFire(schedule="hello-often", job="hello", at=stamp(-60), timezone="UTC")],
+        "coming_schedules": 1,
+    }
+    return pb.Overview(**(values | given))
+
+
 def executor_message(**given: Any) -> pb.Executor:
     """An executor that accepts runs."""
     values: dict[str, Any] = {

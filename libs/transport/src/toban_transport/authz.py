@@ -51,7 +51,7 @@ METHOD_RULES: Rules = {
     **_rules(
         "toban_proto.v1.JobReader",
         _FOR_PEOPLE,
-        "ListJobs GetJob ListJobVersions GetJobDays ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster ExplainRun "
+        "ListJobs GetJob ListJobVersions GetJobDays ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster GetOverview ExplainRun "
         "GetSchedule NextSlots ListFires ListTriggers ListEvents GetReadTicket",
     ),
     **_rules(

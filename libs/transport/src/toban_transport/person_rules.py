@@ -52,7 +52,7 @@ def _rules(service: str, action: Action, about: About, methods: str) -> dict[str
 
 
 PERSON_RULES: Mapping[str, PersonRule] = {
-    **_rules("JobReader", Action.VIEW, About.LIST, "ListJobs ListSchedules ListRuns ListTriggers"),
+    **_rules("JobReader", Action.VIEW, About.LIST, "ListJobs ListSchedules ListRuns ListTriggers GetOverview"),
     **_rules(
         "JobReader",
         Action.VIEW,

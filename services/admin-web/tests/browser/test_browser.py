@@ -26,6 +26,7 @@ PAGES = [
     "/schedules",
     "/schedules/hello-often",
     "/executors",
+    "/cluster",
     "/api/docs",
     "/runs/1/kill",
     "/runs/1/rerun",

@@ -19,6 +19,7 @@ from toban_coordinator.app.events import Events
 from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.overview import Overviews
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.app.start_runs import RunRequest, StartRuns
@@ -279,6 +280,7 @@ class World:
             reads=JobReads(pool=self.pool, clock=SystemClock()),
             events=Events(pool=self.pool),
             schedules=Schedules(pool=self.pool),
+            overviews=Overviews(pool=self.pool, clock=SystemClock(), health=lambda: {"status": "ok"}),
             health=lambda: {"status": "ok"},
             signer=None,  # type: ignore[arg-type]
             clock=SystemClock(),

@@ -172,6 +172,7 @@ ROUTES: Mapping[str, Route] = {
     "JobReader.ExplainRun": _get("/runs/{id}/why"),
     "JobReader.ListExecutors": _get("/executors"),
     "JobReader.GetCluster": _get("/cluster"),
+    "JobReader.GetOverview": _get("/overview"),
     "JobControl.Apply": _post("/apply", adapt=_manifests),
     "JobControl.DeleteJob": _delete("/jobs/{name}"),
     "JobControl.DeleteSchedule": _delete("/schedules/{name}"),

@@ -2720,6 +2720,257 @@ class Executor(_message.Message):
 Global___Executor: _TypeAlias = Executor  # noqa: Y015
 
 @_typing.final
+class GetOverviewRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetOverviewRequest: _TypeAlias = GetOverviewRequest  # noqa: Y015
+
+@_typing.final
+class Overview(_message.Message):
+    """Each list leaves out what the person may not see; the counts are those of the whole cluster."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVER_TIME_FIELD_NUMBER: _builtins.int
+    ALERTS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    MORE_FAILURES_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    MISSED_FIELD_NUMBER: _builtins.int
+    COMING_FIELD_NUMBER: _builtins.int
+    COMING_SCHEDULES_FIELD_NUMBER: _builtins.int
+    more_failures: _builtins.bool
+    """There were more failures than are read or listed."""
+    coming_schedules: _builtins.int
+    """How many schedules fire in the next 24 hours; counted up to 10000."""
+    @_builtins.property
+    def server_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was read."""
+
+    @_builtins.property
+    def alerts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActiveAlert]:
+        """Alerts whose condition holds, as far as a coordinator can tell."""
+
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedRuns]:
+        """Runs that failed, timed out or expired in the last 24 hours, by job and scope, the latest first; at most 50."""
+
+    @_builtins.property
+    def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingRuns]:
+        """Due runs that no executor holds, by what they wait for."""
+
+    @_builtins.property
+    def missed(self) -> _containers.RepeatedCompositeFieldContainer[Global___MissedSlots]:
+        """Slots of the last 24 hours without a run of their time, the latest first; at most 50."""
+
+    @_builtins.property
+    def coming(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComingFire]:
+        """Schedules that fire in the next 24 hours, the next ones first; at most 20."""
+
+    def __init__(
+        self,
+        *,
+        server_time: _timestamp_pb2.Timestamp | None = ...,
+        alerts: _abc.Iterable[Global___ActiveAlert] | None = ...,
+        failures: _abc.Iterable[Global___FailedRuns] | None = ...,
+        more_failures: _builtins.bool = ...,
+        waiting: _abc.Iterable[Global___WaitingRuns] | None = ...,
+        missed: _abc.Iterable[Global___MissedSlots] | None = ...,
+        coming: _abc.Iterable[Global___ComingFire] | None = ...,
+        coming_schedules: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["server_time", b"server_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alerts", b"alerts", "coming", b"coming", "coming_schedules", b"coming_schedules", "failures", b"failures", "missed", b"missed", "more_failures", b"more_failures", "server_time", b"server_time", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Overview: _TypeAlias = Overview  # noqa: Y015
+
+@_typing.final
+class ActiveAlert(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SEVERITY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    UNIT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Of the alert rules, for example TobanQueueOld."""
+    severity: _builtins.str
+    """critical or warning."""
+    value: _builtins.float
+    """What its rule compares: seconds or a count."""
+    unit: _builtins.str
+    """s, or "" for a count."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        severity: _builtins.str = ...,
+        value: _builtins.float = ...,
+        unit: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "severity", b"severity", "unit", b"unit", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ActiveAlert: _TypeAlias = ActiveAlert  # noqa: Y015
+
+@_typing.final
+class FailedRuns(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    SCOPE_FIELD_NUMBER: _builtins.int
+    SCOPE_ID_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    LAST_RUN_ID_FIELD_NUMBER: _builtins.int
+    LAST_STATE_FIELD_NUMBER: _builtins.int
+    LAST_FINISHED_AT_FIELD_NUMBER: _builtins.int
+    ERROR_SUMMARY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    RECOVERED_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    scope: _builtins.str
+    scope_id: _builtins.str
+    runs: _builtins.int
+    """Counted up to 1000 of all jobs for each state."""
+    last_run_id: _builtins.int
+    last_state: _builtins.str
+    error_summary: _builtins.str
+    reason: _builtins.str
+    recovered: _builtins.bool
+    """A run of the job in this scope has succeeded since."""
+    @_builtins.property
+    def last_finished_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        scope: _builtins.str = ...,
+        scope_id: _builtins.str = ...,
+        runs: _builtins.int = ...,
+        last_run_id: _builtins.int = ...,
+        last_state: _builtins.str = ...,
+        last_finished_at: _timestamp_pb2.Timestamp | None = ...,
+        error_summary: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        recovered: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_finished_at", b"last_finished_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_summary", b"error_summary", "job", b"job", "last_finished_at", b"last_finished_at", "last_run_id", b"last_run_id", "last_state", b"last_state", "reason", b"reason", "recovered", b"recovered", "runs", b"runs", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedRuns: _TypeAlias = FailedRuns  # noqa: Y015
+
+@_typing.final
+class WaitingRuns(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    OLDEST_SECONDS_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """executor, retry, limit, worker."""
+    runs: _builtins.int
+    """Counted up to 50000 of all kinds."""
+    oldest_seconds: _builtins.float
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        runs: _builtins.int = ...,
+        oldest_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "oldest_seconds", b"oldest_seconds", "runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitingRuns: _TypeAlias = WaitingRuns  # noqa: Y015
+
+@_typing.final
+class MissedSlots(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEDULE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    LAST_SLOT_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    schedule: _builtins.str
+    outcome: _builtins.str
+    """overdue: due and not settled yet. Else the outcome in the fire ledger: late, overlap, max_wait, catch_up, submit_failed."""
+    slots: _builtins.int
+    message: _builtins.str
+    run_id: _builtins.int
+    """Of the latest slot; 0 when it got no run."""
+    @_builtins.property
+    def last_slot(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        schedule: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        slots: _builtins.int = ...,
+        last_slot: _timestamp_pb2.Timestamp | None = ...,
+        message: _builtins.str = ...,
+        run_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_slot", b"last_slot"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_slot", b"last_slot", "message", b"message", "outcome", b"outcome", "run_id", b"run_id", "schedule", b"schedule", "slots", b"slots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MissedSlots: _TypeAlias = MissedSlots  # noqa: Y015
+
+@_typing.final
+class ComingFire(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEDULE_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    TIMEZONE_FIELD_NUMBER: _builtins.int
+    schedule: _builtins.str
+    job: _builtins.str
+    timezone: _builtins.str
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        schedule: _builtins.str = ...,
+        job: _builtins.str = ...,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        timezone: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "job", b"job", "schedule", b"schedule", "timezone", b"timezone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComingFire: _TypeAlias = ComingFire  # noqa: Y015
+
+@_typing.final
 class GetClusterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -529,6 +529,11 @@ class JobReaderStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketResponse.FromString,
                 _registered_method=True)
+        self.GetOverview = channel.unary_unary(
+                '/toban_proto.v1.JobReader/GetOverview',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetOverviewRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Overview.FromString,
+                _registered_method=True)
 
 
 class JobReaderServicer:
@@ -643,6 +648,13 @@ class JobReaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetOverview(self, request, context):
+        """What needs attention, failures first. A coordinator may answer from its memory, some seconds old.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobReaderServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -730,6 +742,11 @@ def add_JobReaderServicer_to_server(servicer, server):
                     servicer.GetReadTicket,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketResponse.SerializeToString,
+            ),
+            'GetOverview': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetOverview,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetOverviewRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Overview.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1192,6 +1209,33 @@ class JobReader:
             '/toban_proto.v1.JobReader/GetReadTicket',
             toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.GetReadTicketResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetOverview(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/GetOverview',
+            toban__proto_dot_v1_dot_coordinator__pb2.GetOverviewRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.Overview.FromString,
             options,
             channel_credentials,
             insecure,

@@ -169,6 +169,8 @@ class JobReaderStub:
     ListEvents: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]
     GetReadTicket: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetReadTicketRequest, _coordinator_pb2.GetReadTicketResponse]
     """A permission to read the output of runs at log-archivers."""
+    GetOverview: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetOverviewRequest, _coordinator_pb2.Overview]
+    """What needs attention, failures first. A coordinator may answer from its memory, some seconds old."""
 
 @_typing.type_check_only
 class JobReaderAsyncStub(JobReaderStub):
@@ -198,6 +200,8 @@ class JobReaderAsyncStub(JobReaderStub):
     ListEvents: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]  # type: ignore[assignment]
     GetReadTicket: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetReadTicketRequest, _coordinator_pb2.GetReadTicketResponse]  # type: ignore[assignment]
     """A permission to read the output of runs at log-archivers."""
+    GetOverview: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetOverviewRequest, _coordinator_pb2.Overview]  # type: ignore[assignment]
+    """What needs attention, failures first. A coordinator may answer from its memory, some seconds old."""
 
 class JobReaderServicer(metaclass=_abc_1.ABCMeta):
     """---- callers: admin-web, admin-cli"""
@@ -326,6 +330,14 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.GetReadTicketResponse, _abc.Awaitable[_coordinator_pb2.GetReadTicketResponse]]:
         """A permission to read the output of runs at log-archivers."""
+
+    @_abc_1.abstractmethod
+    def GetOverview(
+        self,
+        request: _coordinator_pb2.GetOverviewRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.Overview, _abc.Awaitable[_coordinator_pb2.Overview]]:
+        """What needs attention, failures first. A coordinator may answer from its memory, some seconds old."""
 
 def add_JobReaderServicer_to_server(servicer: JobReaderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

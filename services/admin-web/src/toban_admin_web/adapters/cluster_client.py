@@ -7,6 +7,7 @@ from typing import Any
 
 from toban_admin_web.adapters.convert import from_proto
 from toban_admin_web.decide.api_rules import SLOW_READS
+from toban_admin_web.decide.dashboard import Overview
 from toban_admin_web.decide.explanation import RunExplanation
 from toban_admin_web.decide.view_models import (
     AuditEntry,
@@ -52,6 +53,10 @@ class ClusterClient:
     def cluster(self) -> Cluster:
         """GetCluster."""
         return from_proto(Cluster, self._call("GetCluster", pb.GetClusterRequest()))
+
+    def overview(self) -> Overview:
+        """GetOverview."""
+        return from_proto(Overview, self._call("GetOverview", pb.GetOverviewRequest()))
 
     def executors(self, *, include_off: bool) -> Sequence[Executor]:
         """ListExecutors."""

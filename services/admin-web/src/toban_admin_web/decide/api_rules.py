@@ -99,6 +99,7 @@ ROUTE_RULES: Mapping[str, RouteRule] = {
             "GET /runs/{id}/logs/stream": "GetRun",
             "GET /executors": "ListExecutors",
             "GET /cluster": "GetCluster",
+            "GET /overview": "GetOverview",
         },
     ),
     **_rules(

@@ -9,7 +9,21 @@ GOOD, BAD, WARN, BUSY, NEUTRAL = "good", "bad", "warn", "busy", "neutral"
 _STYLES = {
     **dict.fromkeys(("SUCCEEDED", "ok", "on", "active", "leader", "fired", "accepted"), GOOD),
     **dict.fromkeys(
-        ("FAILED", "TIMED_OUT", "EXPIRED", "LOST", "lost", "failed", "error", "off", "cut", "missed", "none"), BAD
+        (
+            "FAILED",
+            "TIMED_OUT",
+            "EXPIRED",
+            "LOST",
+            "lost",
+            "failed",
+            "error",
+            "off",
+            "cut",
+            "missed",
+            "none",
+            "critical",
+        ),
+        BAD,
     ),
     **dict.fromkeys(
         ("CANCEL_REQUESTED", "ORPHANED", "draining", "detached", "warning", "paused", "stopped", "unresponsive"), WARN

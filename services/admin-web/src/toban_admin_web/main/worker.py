@@ -25,6 +25,7 @@ from toban_admin_web.views import (
     bulk_actions,
     cluster,
     cluster_actions,
+    dashboard,
     executors,
     hooks,
     job_actions,
@@ -59,7 +60,19 @@ SERVICE = "admin-web"
 HINT = "See what runs with `make status`, start it with `make up`"
 # Applying many manifests takes longer than a page.
 API_WRITE_SECONDS = 30.0
-_PAGES = (account, api_docs, audit, bulk_actions, cluster, cluster_actions, executors, job_actions, jobs, log)
+_PAGES = (
+    account,
+    api_docs,
+    audit,
+    bulk_actions,
+    cluster,
+    cluster_actions,
+    dashboard,
+    executors,
+    job_actions,
+    jobs,
+    log,
+)
 VIEWS = tuple(module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, sign_in))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NewType, Protocol
 
+from toban_admin_web.decide.dashboard import Overview
 from toban_admin_web.decide.explanation import RunExplanation
 from toban_admin_web.decide.view_models import (
     AuditEntry,
@@ -37,6 +38,9 @@ class ClusterReader(Protocol):
 
     def cluster(self) -> Cluster:
         """Leader, epoch, members and counts."""
+
+    def overview(self) -> Overview:
+        """What needs attention. Raises UNIMPLEMENTED where coordinators are of an older release."""
 
     def executors(self, *, include_off: bool) -> Sequence[Executor]:
         """By worker id; `include_off` adds those that are off."""

@@ -14,7 +14,7 @@ from toban_admin_web.decide.allowed_hosts import is_allowed
 from toban_admin_web.decide.api_rules import is_for_programs
 from toban_admin_web.decide.languages import LANGUAGES
 from toban_admin_web.decide.translations import Translations
-from toban_admin_web.server import api_problems, errors, language, request_metrics, template_helpers
+from toban_admin_web.server import api_problems, errors, language, request_metrics, template_helpers, theme
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 
@@ -80,6 +80,7 @@ def create_app(*, web_dir: Path, clock: Clock, ids: IdSource, http_names: Sequen
     request_metrics.install_tracing(app)
     install(app)
     language.install(app)
+    theme.install(app)
     template_helpers.install(app, load_translations(web_dir), clock)
     errors.install(app, ids)
     api_problems.install(app, ids)

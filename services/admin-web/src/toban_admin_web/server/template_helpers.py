@@ -134,7 +134,7 @@ def _shown(value: Any) -> Any:
 
 def language_url(tag: str) -> str:
     """The URL of this page in another language."""
-    return f"{_path()}?{urlencode({**request.args, 'lang': tag})}"
+    return f"{page_path()}?{urlencode({**request.args, 'lang': tag})}"
 
 
 def part_url() -> str:
@@ -142,9 +142,9 @@ def part_url() -> str:
     query = {**request.args, "part": "1"}
     if g.get("requested_language"):
         query["lang"] = g.requested_language
-    return f"{_path()}?{urlencode(query)}"
+    return f"{page_path()}?{urlencode(query)}"
 
 
-def _path() -> str:
+def page_path() -> str:
     """The path of this page for a link. Browsers read two leading slashes, or a backslash, as another host."""
     return "/" + quote(request.path.lstrip("/\\"))

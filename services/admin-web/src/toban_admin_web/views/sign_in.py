@@ -74,7 +74,7 @@ def make_first() -> Response:
             raise
         return _refused("first", error, user=user, link=link)
     try:
-        return keep_session(see_other(url_for("cluster.show")), _new_session(user))
+        return keep_session(see_other(url_for("dashboard.show")), _new_session(user))
     except TobanError as error:
         if error.code not in _WRONG_PASSWORD:
             raise

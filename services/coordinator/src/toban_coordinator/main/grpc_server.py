@@ -34,6 +34,7 @@ from toban_coordinator.app.operations_limits import LimitOperations
 from toban_coordinator.app.operations_secrets import SecretOperations
 from toban_coordinator.app.operations_settings import SettingsOperations
 from toban_coordinator.app.operations_webhooks import WebhookOperations
+from toban_coordinator.app.overview import Overviews
 from toban_coordinator.app.own_account import OwnAccount
 from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.payload_validator import PayloadValidator
@@ -186,6 +187,7 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
         reads=JobReads(pool=pool, clock=parts.clock),
         events=Events(pool=pool),
         schedules=Schedules(pool=pool),
+        overviews=Overviews(pool=pool, clock=parts.clock, health=health.document),
         health=health.document,
         signer=ReadTicketSigner(parts.connections.tls),
         clock=parts.clock,

@@ -8,10 +8,12 @@ from typing import Any
 
 from toban_coordinator.app.events import Events
 from toban_coordinator.app.job_reads import JobReads
+from toban_coordinator.app.overview import Overviews
 from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.server import cluster_to_proto, to_proto
 from toban_coordinator.server.from_proto import after_from_pb, page_from_pb, run_query_from_pb, subject_from_pb
 from toban_coordinator.server.limits_to_proto import explanation_to_pb
+from toban_coordinator.server.overview_to_proto import overview_to_pb
 from toban_coordinator.server.person_check import own_call, run_rights
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
@@ -31,6 +33,7 @@ class JobReaderDeps:
     reads: JobReads
     events: Events
     schedules: Schedules
+    overviews: Overviews
     health: Callable[[], dict[str, Any]]
     signer: ReadTicketSigner
     clock: Clock
@@ -145,3 +148,7 @@ class JobReader(JobReaderServicer):
     async def GetCluster(self, _request: pb.GetClusterRequest, _context: Context) -> pb.Cluster:
         """Who leads, who is there, what waits."""
         return cluster_to_proto.cluster_to_pb(await self._deps.reads.cluster(), self._deps.health())
+
+    async def GetOverview(self, _request: pb.GetOverviewRequest, _context: Context) -> pb.Overview:
+        """What needs attention, failures first."""
+        return overview_to_pb(await self._deps.overviews.get())

@@ -64,8 +64,7 @@ class PersonAdmission:
         """A list without the items that the person may not see."""
         if not is_restricted(self._person, Action.VIEW):
             return answer
-        if self._method in LISTED:
-            field, kind, key = LISTED[self._method]
+        for field, kind, key in LISTED.get(self._method, ()):
             items = list(getattr(answer, field))
             found = await find_by_key(self._check.pool, kind, [str(getattr(one, key)) for one in items])
             kept = [one for one in items if self._may_see(found.get(str(getattr(one, key))))]

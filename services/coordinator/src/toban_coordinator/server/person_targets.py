@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from toban_coordinator.app.targets import Named
@@ -68,13 +68,19 @@ NAMED: Mapping[str, NameOf] = {
 }
 """For every method about jobs (About.JOBS)."""
 
-LISTED: Mapping[str, tuple[str, str, str]] = {
-    "/toban_proto.v1.JobReader/ListJobs": ("jobs", "job", "name"),
-    "/toban_proto.v1.JobReader/ListSchedules": ("schedules", "schedule", "name"),
-    "/toban_proto.v1.JobReader/ListRuns": ("runs", "run", "id"),
-    "/toban_proto.v1.JobReader/ListTriggers": ("triggers", "trigger", "name"),
+LISTED: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "/toban_proto.v1.JobReader/ListJobs": [("jobs", "job", "name")],
+    "/toban_proto.v1.JobReader/ListSchedules": [("schedules", "schedule", "name")],
+    "/toban_proto.v1.JobReader/ListRuns": [("runs", "run", "id")],
+    "/toban_proto.v1.JobReader/ListTriggers": [("triggers", "trigger", "name")],
+    # Failures are of one job and scope, as the newest of them.
+    "/toban_proto.v1.JobReader/GetOverview": [
+        ("failures", "run", "last_run_id"),
+        ("missed", "schedule", "schedule"),
+        ("coming", "schedule", "schedule"),
+    ],
 }
-"""For every list (About.LIST): the field of its items, their kind, and the field with the key of each."""
+"""For every list (About.LIST): each field of items, their kind, and the field with the key of each."""
 
 
 def also_needs(request: Any) -> Action | None:

@@ -85,6 +85,71 @@ class Cluster(Answer):
     server_time: datetime | None
 
 
+class ActiveAlert(Answer):
+    """An alert rule whose condition holds."""
+
+    name: str = Field(description="As in the alert rules, for example TobanQueueOld.")
+    severity: str = Field(description="critical | warning")
+    value: float = Field(description="What the rule compares.")
+    unit: str = Field(description="s, or empty for a count.")
+
+
+class FailedRuns(Answer):
+    """Runs of one job and scope that failed, timed out or expired."""
+
+    job: str
+    scope: str
+    scope_id: str
+    runs: int = Field(description="Counted up to 1000 of all jobs for each state.")
+    last_run_id: int
+    last_state: str
+    last_finished_at: datetime | None
+    error_summary: str
+    reason: str
+    recovered: bool = Field(description="A run of the job in this scope has succeeded since.")
+
+
+class WaitingRuns(Answer):
+    """Due runs that no executor holds."""
+
+    kind: str = Field(description="What they wait for: executor | retry | limit | worker")
+    runs: int
+    oldest_seconds: float
+
+
+class MissedSlots(Answer):
+    """Slots of a schedule without a run of their time."""
+
+    schedule: str
+    outcome: str = Field(description="overdue | late | overlap | max_wait | catch_up | submit_failed")
+    slots: int
+    last_slot: datetime | None
+    message: str
+    run_id: int = Field(description="Of the latest slot; 0 when it got no run.")
+
+
+class ComingFire(Answer):
+    """The next slot of a schedule."""
+
+    schedule: str
+    job: str
+    at: datetime | None
+    timezone: str
+
+
+class Overview(Answer):
+    """What needs attention. Lists leave out what the person may not see; counts are those of the whole cluster."""
+
+    server_time: datetime | None = Field(description="When it was read: up to two seconds ago.")
+    alerts: list[ActiveAlert]
+    failures: list[FailedRuns] = Field(description="Of the last 24 hours, the latest first; at most 50.")
+    more_failures: bool
+    waiting: list[WaitingRuns]
+    missed: list[MissedSlots] = Field(description="Of the last 24 hours, the latest first; at most 50.")
+    coming: list[ComingFire] = Field(description="Of the next 24 hours, the next first; at most 20.")
+    coming_schedules: int = Field(description="Schedules that fire in the next 24 hours; counted up to 10000.")
+
+
 class DiagnosisCheck(Answer):
     """One check."""
 

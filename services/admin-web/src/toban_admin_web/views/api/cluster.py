@@ -17,6 +17,7 @@ from toban_admin_web.views.api.answers_cluster import (
     ExecutorGroups,
     Executors,
     NewLeader,
+    Overview,
     RotatedSecrets,
     Secret,
     Secrets,
@@ -183,6 +184,11 @@ ENDPOINTS = (
     _of_executor("undrain", "Gives it runs again."),
     _of_executor("detach", "Takes it out of the cluster.", Detach),
     Endpoint(route="GET /cluster", summary="Leader, coordinators, executors and health.", answer=Cluster),
+    Endpoint(
+        route="GET /overview",
+        summary="What needs attention: alerts, failures, what waits, missed slots, what fires next.",
+        answer=Overview,
+    ),
     Endpoint(
         route="GET /cluster/diagnosis", summary="What is wrong in the installation, with remedies.", answer=Diagnosis
     ),

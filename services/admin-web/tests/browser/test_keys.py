@@ -1,0 +1,83 @@
+"""Keys, the palette and the themes in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from toban_testing.browser import Page, find_browser
+
+pytestmark = [
+    pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
+    pytest.mark.timeout(180),
+]
+READY = "document.readyState === 'complete'"
+# The script has run.
+LOADED = "document.querySelector('[data-open-keys]')?.hidden === false"
+
+
+def press(page: Page, key: str, *, on: str = "document.body", **given: bool) -> None:
+    """A key goes down at an element."""
+    options = ", ".join([f"key: '{key}'", "bubbles: true", *(f"{name}: true" for name in given)])
+    page.run(f"{on}.dispatchEvent(new KeyboardEvent('keydown', {{{options}}})) && 1")
+
+
+def test_a_question_mark_shows_the_keys_and_letters_open_pages(page: Page, address: str) -> None:
+    page.open(address + "/")
+    page.until(LOADED)
+    press(page, "?")
+    assert page.run("document.getElementById('keys').open")
+    press(page, "g")
+    press(page, "r")
+    page.run("document.querySelector('#keys button').click()")
+    assert page.run("location.pathname") == "/", "keys of an open dialog are its own"
+    press(page, "g")
+    press(page, "r")
+    page.until(f"location.pathname === '/runs' && {READY} && {LOADED}")
+    press(page, "/")
+    assert page.run("document.activeElement.closest('.filters') !== null")
+    press(page, "?", on="document.activeElement")
+    assert not page.run("document.getElementById('keys').open"), "a field takes its own letters"
+    assert page.complaints == []
+
+
+def test_the_palette_finds_pages_runs_jobs_and_schedules(page: Page, address: str) -> None:
+    palette, found = "document.getElementById('palette')", "[...document.querySelectorAll('#palette a')]"
+    text = "document.getElementById('palette-text')"
+
+    def type_in(value: str) -> None:
+        page.run(f"{text}.value = {value!r}; {text}.dispatchEvent(new Event('input'))")
+
+    page.open(address + "/executors")
+    page.until(LOADED)
+    press(page, "k", ctrlKey=True)
+    assert page.run(f"{palette}.open && {found}.length") == 7, "the pages of an administrator"
+    type_in("hello")
+    page.until(f"{found}.some((one) => one.pathname === '/schedules/hello-often')")
+    assert page.run(f"{found}.map((one) => one.pathname)")[0] == "/jobs/hello"
+    press(page, "ArrowDown", on=text)
+    assert page.run(f"{found}.findIndex((one) => one.ariaSelected === 'true')") == 1
+    type_in("<b>x</b>")
+    assert page.run(f"{found}.map((one) => one.textContent)") == ["Job <b>x</b>"]
+    type_in("#1")
+    assert page.run(f"{found}[0].textContent") == "Run 1"
+    press(page, "Enter", on=text)
+    page.until(f"location.pathname === '/runs/1' && {READY}")
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_theme_is_chosen_and_kept(page: Page, address: str, width: int) -> None:
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    for system_is_dark in (False, True):
+        page.look(width=width, dark=system_is_dark)
+        seen = {}
+        for theme in ("dark", "light", "system"):
+            page.open(address + "/jobs")
+            page.run(f"document.querySelector('.themes a[href*=\"theme={theme}\"]').click()")
+            current = f"document.querySelector('.themes a[aria-current]')?.search.includes('theme={theme}')"
+            page.until(f"location.search === '' && {READY} && {current}")
+            seen[theme] = page.run(ground)
+        assert seen["dark"] != seen["light"]
+        assert seen["system"] == seen["dark" if system_is_dark else "light"]
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert page.complaints == []

@@ -1,0 +1,47 @@
+"""The theme of a page: chosen by a link, kept in a cookie of the browser, or that of the system."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize(("theme", "scheme"), [("light", "light"), ("dark", "dark")])
+def test_a_choice_leads_back_and_is_kept(web: Any, theme: str, scheme: str) -> None:
+    page = web.page("/runs?state=FAILED&lang=ja")
+    [link] = re.findall(rf'href="([^"]*theme={theme})"', page)
+    response = web.get(link.replace("&amp;", "&"))
+    assert (response.status_code, response.location) == (303, "/runs?state=FAILED&lang=ja")
+    cookie = response.headers["Set-Cookie"]
+    assert cookie.startswith(f"toban-theme={theme}") and "HttpOnly" in cookie and "SameSite=Lax" in cookie
+    text = web.page("/jobs")
+    assert f'data-theme="{theme}"' in text and f'name="color-scheme" content="{scheme}"' in text
+    web.get("/jobs?theme=system")
+    text = web.page("/jobs")
+    assert "data-theme" not in text and 'content="light dark"' in text
+
+
+def test_before_the_sign_in_too(new_web: Any) -> None:
+    away = new_web()
+    away.client.delete_cookie("toban-session")
+    assert away.get("/sign-in?theme=dark").location == "/sign-in"
+    assert 'data-theme="dark"' in away.page("/sign-in")
+
+
+@pytest.mark.parametrize("path", ["/jobs?theme=pink", "/api/v1/cluster?theme=dark"])
+def test_what_is_no_choice_changes_nothing(web: Any, path: str) -> None:
+    response = web.get(path)
+    assert response.status_code != 303 and "toban-theme" not in response.headers.get("Set-Cookie", "")
+
+
+def test_a_cookie_of_another_origin_is_no_theme(web: Any) -> None:
+    web.client.set_cookie("toban-theme", '"><script>')
+    assert "data-theme" not in web.page("/jobs")
+
+
+@pytest.mark.parametrize("path", ["//evil.example/x?theme=dark", "/%5Cevil.example?theme=dark"])
+def test_a_choice_leads_to_no_other_host(web: Any, path: str) -> None:
+    location = web.get(path).headers.get("Location", "/")
+    assert re.match(r"/[^/\\\\]", location + "x")

@@ -1,0 +1,136 @@
+// Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, jobs and schedules.
+const WAIT_MS = 1500;
+const MOST = 12;
+const NAMES = 200;
+const palette = document.getElementById("palette");
+const help = document.getElementById("keys");
+const input = palette.querySelector("input");
+const list = palette.querySelector("ul");
+const pages = [...document.querySelectorAll("header [data-key]")];
+let known = null;
+let asked = 0;
+
+function typing(target) {
+  return target.isContentEditable || target.matches?.("input, textarea, select");
+}
+
+function show(dialog) {
+  if (document.querySelector("dialog[open]")) return;
+  dialog.showModal();
+}
+
+function focusSearch() {
+  const field = document.querySelector("main input[type=search], main .filters input:not([type=hidden], [type=checkbox])");
+  if (field) field.focus();
+  else openPalette();
+}
+
+// The first names, once they are needed. Others are found by typing them whole.
+async function loadNames() {
+  if (known) return;
+  known = [];
+  for (const kind of ["jobs", "schedules"]) {
+    try {
+      const response = await fetch(`/api/v1/${kind}?limit=${NAMES}`);
+      if (!response.ok) continue;
+      const answer = await response.json();
+      known.push(...answer[kind].map((one) => ({ kind, name: one.name })));
+    } catch {
+      // Without an answer the palette has pages and whole names.
+    }
+  }
+  suggest();
+}
+
+const entry = (text, path) => ({ text, path });
+const named = ({ kind, name }) => entry(`${palette.dataset[kind]} ${name}`, `/${kind}/${encodeURIComponent(name)}`);
+
+function candidates(text) {
+  const wanted = text.toLowerCase();
+  const found = pages
+    .filter((link) => link.textContent.toLowerCase().includes(wanted))
+    .map((link) => entry(link.textContent, link.getAttribute("href")));
+  if (!text) return found;
+  const names = (known ?? []).filter((one) => one.name.toLowerCase().includes(wanted));
+  names.sort((one, other) => one.name.toLowerCase().indexOf(wanted) - other.name.toLowerCase().indexOf(wanted));
+  const run = /^#?[0-9]{1,18}$/.test(text) ? [entry(`${palette.dataset.run} ${text.replace("#", "")}`, `/runs/${text.replace("#", "")}`)] : [];
+  const whole = names.some((one) => one.name === text) || run.length ? [] : [{ kind: "jobs", name: text }];
+  return [...run, ...found, ...names.slice(0, MOST).map(named), ...whole.map(named)];
+}
+
+function item({ text, path }, index) {
+  const [line, link] = [document.createElement("li"), document.createElement("a")];
+  line.setAttribute("role", "presentation");
+  link.id = `found-${index}`;
+  link.setAttribute("role", "option");
+  link.tabIndex = -1;
+  link.href = withLanguage(path);
+  link.textContent = text;
+  line.append(link);
+  return line;
+}
+
+function withLanguage(path) {
+  const chosen = new URLSearchParams(location.search).get("lang");
+  return chosen && !path.includes("?") ? `${path}?lang=${encodeURIComponent(chosen)}` : path;
+}
+
+function select(index) {
+  const links = [...list.querySelectorAll("a")];
+  if (!links.length) {
+    input.removeAttribute("aria-activedescendant");
+    return;
+  }
+  const at = (index + links.length) % links.length;
+  links.forEach((link, number) => link.setAttribute("aria-selected", String(number === at)));
+  input.setAttribute("aria-activedescendant", links[at].id);
+  links[at].scrollIntoView({ block: "nearest" });
+}
+
+const selected = () => [...list.querySelectorAll("a")].findIndex((link) => link.ariaSelected === "true");
+
+function suggest() {
+  list.replaceChildren(...candidates(input.value.trim()).map(item));
+  select(0);
+}
+
+function openPalette() {
+  show(palette);
+  input.value = "";
+  suggest();
+}
+
+input.addEventListener("input", () => {
+  suggest();
+  loadNames();
+});
+input.addEventListener("keydown", (event) => {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step) select(selected() + step);
+  else if (event.key === "Enter") list.querySelector('a[aria-selected="true"]')?.click();
+  else return;
+  event.preventDefault();
+});
+
+// A letter within a moment of g.
+function second(key) {
+  const link = performance.now() - asked < WAIT_MS && pages.find((one) => one.dataset.key === key);
+  asked = key === "g" ? performance.now() : 0;
+  if (link) link.click();
+  return Boolean(link);
+}
+
+document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    openPalette();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector("dialog[open]")) return;
+  const act = { "?": () => show(help), "/": focusSearch }[event.key];
+  if (act) act();
+  if (act || second(event.key)) event.preventDefault();
+});
+const opener = document.querySelector("[data-open-keys]");
+opener.hidden = false;
+opener.addEventListener("click", () => show(help));
