@@ -230,8 +230,7 @@ class SlotSupervisor:
             received = decode_command(data)
             self._handle(received)
             if isinstance(received.command, Spawn):
-                # Nothing follows it at once, as a rule; poll shows what does.
-                return
+                return  # Nothing follows it at once, as a rule; poll shows what does.
 
     # ---- effects
 
