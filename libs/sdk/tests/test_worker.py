@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toban.client import Target
+from toban.errors import AccessError
 from toban.worker import Step, StepStoppedError, Worker
 from toban_testing.scripted_site import ScriptedSite, problem, says, scripted_site
 
@@ -131,8 +132,7 @@ def ends_by_check(coordinator: Coordinator, site: ScriptedSite) -> StepStoppedEr
 
 
 def test_a_claim_that_an_answer_names_as_lost_stops_its_work(site: ScriptedSite) -> None:
-    coordinator = Coordinator(site, {**STEP, "lock_ttl_ms": 60_000, "timeout_ms": 0})
-    coordinator.offers = [{**STEP, "lock_ttl_ms": 600}]
+    coordinator = Coordinator(site, {**STEP, "lock_ttl_ms": 600})
     coordinator.answers["heartbeats"] = says(200, {"lost": [STEP["key"]], "cancel": []})
     assert "lost" in str(ends_by_check(coordinator, site))
     assert not {"complete", "fail", "acknowledge-cancel"} & set(coordinator.calls)
@@ -146,7 +146,8 @@ def test_a_claim_that_nothing_extends_ends_by_the_clock_of_the_worker(site: Scri
 
 
 def test_a_cancel_is_acknowledged(site: ScriptedSite) -> None:
-    coordinator = Coordinator(site)
+    # Long enough that a busy machine does not lose the claim before its first heartbeat.
+    coordinator = Coordinator(site, {**STEP, "lock_ttl_ms": 9_000})
     coordinator.answers["heartbeats"] = says(200, {"lost": [], "cancel": [STEP["key"]]})
     assert "cancelled" in str(ends_by_check(coordinator, site))
     assert coordinator.bodies("acknowledge-cancel") == [{"worker": "gpu:1", "key": STEP["key"]}]
@@ -168,6 +169,15 @@ def test_a_refused_end_and_an_absent_site_do_not_end_the_worker(site: ScriptedSi
         coordinator.wait_for("complete", 2)
         coordinator.answers["claims"] = problem(503, "UNAVAILABLE")
         coordinator.wait_for("claims", coordinator.calls.count("claims") + 1)
+
+
+def test_a_refused_token_ends_the_worker_with_its_error(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site)
+    coordinator.answers["claims"] = problem(401, "UNAUTHENTICATED", "the token is revoked")
+    worker = Worker(Target(url=site.url, token="toban_pat_x"))
+    worker.task("transcode")(lambda _: None)
+    with pytest.raises(AccessError, match="revoked"):
+        worker.run(handle_signals=False)
 
 
 def test_wrong_tasks_are_refused() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, TypeVar
@@ -143,7 +143,7 @@ class Event(Answer):
     created_at: datetime | None = None
     processed_at: datetime | None = None
     outcome: str = ""
-    run_ids: tuple[int, ...] = ()
+    run_ids: Sequence[int] = ()
     message: str = ""
 
 

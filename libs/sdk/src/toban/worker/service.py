@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toban.client.target import Target
-from toban.errors import ConflictError, TobanError
+from toban.errors import AccessError, ConfigError, ConflictError, InvalidRequestError, TobanError
 from toban.worker.heartbeats import Heartbeats
 from toban.worker.site import WAIT_SECONDS, WorkSite
 from toban.worker.step import Step, StepFailedError, StepStoppedError, now
 
 T = TypeVar("T", bound=Callable[[Step], Any])
 _log = logging.getLogger("toban.worker")
-_PAUSE_SECONDS = 1.0
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 _AT_ONCE = 100
 END_RETRY_SECONDS = 120.0
 
@@ -55,7 +55,7 @@ class Worker:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._tasks: list[_Task] = []
         # An Event could block a signal handler that interrupts its own thread in it; this queue cannot.
-        self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._stops: queue.SimpleQueue[TobanError | None] = queue.SimpleQueue()
 
     def task(self, worker_type: str, *, concurrency: int = 1) -> Callable[[T], T]:
         """Makes a function, plain or `async def`, do the steps of this type, up to `concurrency` at a time."""
@@ -71,7 +71,10 @@ class Worker:
         return register
 
     def run(self, *, grace_seconds: float = 30.0, handle_signals: bool = True) -> None:
-        """Serves until `stop`, or SIGTERM or SIGINT; raises ConfigError for a site that cannot be used.
+        """Serves until `stop`, or SIGTERM or SIGINT.
+
+        Raises ConfigError, AccessError or InvalidRequestError when the site cannot be used with this address, token and type, also
+        later. A site that is away is no error: the worker tries again.
 
         Then no more steps are claimed, and those that are under way may end within `grace_seconds`. What still runs keeps its claim
         until the lock has ended; the step is then offered to another worker.
@@ -80,12 +83,12 @@ class Worker:
             raise ValueError("the worker has no task; decorate a function with @worker.task(TYPE)")
         site = WorkSite(self._target or Target.from_env(), self.name, END_RETRY_SECONDS)
         beats, stopping = Heartbeats(site), threading.Event()
-        loops = [_TaskLoop(task, site, beats, stopping) for task in self._tasks]
+        loops = [_TaskLoop(task, site, beats, stopping, self._stops.put) for task in self._tasks]
         try:
             with _stop_on_signals(self.stop) if handle_signals else _nothing():
                 for loop in loops:
                     loop.start()
-                self._stops.get()
+                cause = self._stops.get()
                 stopping.set()
                 _log.info("worker %s stops; steps under way may end within %g s", self.name, grace_seconds)
                 until = now() + grace_seconds
@@ -95,6 +98,8 @@ class Worker:
             stopping.set()
             beats.close()
             site.close()
+        if cause is not None:
+            raise cause
 
     def stop(self) -> None:
         """Ends `run`, from any thread or signal handler."""
@@ -104,11 +109,19 @@ class Worker:
 class _TaskLoop:
     """Claims steps of one type while it has room, and does each in a thread."""
 
-    def __init__(self, task: _Task, site: WorkSite, beats: Heartbeats, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        task: _Task,
+        site: WorkSite,
+        beats: Heartbeats,
+        stopping: threading.Event,
+        on_refusal: Callable[[TobanError], None],
+    ) -> None:
         self._task = task
         self._site = site
         self._beats = beats
         self._stopping = stopping
+        self._on_refusal = on_refusal
         self._changed = threading.Condition()
         self._under_way = 0
         self._thread = threading.Thread(target=self._claim_all, name=f"toban-claim-{task.worker_type}", daemon=True)
@@ -125,15 +138,21 @@ class _TaskLoop:
                 _log.warning("%d steps of type %s have not ended", self._under_way, self._task.worker_type)
 
     def _claim_all(self) -> None:
+        pause = _PAUSE_SECONDS
         while room := self._room():
             sent = now()
             try:
                 found = self._site.claim(self._task.worker_type, min(room, _AT_ONCE), WAIT_SECONDS)
+            except (AccessError, ConfigError, InvalidRequestError) as error:
+                self._on_refusal(error)
+                return
             except TobanError as error:
-                pause = max(_PAUSE_SECONDS, error.retry_after or 0.0)
-                _log.warning("cannot claim %s; next try in %g s: %s", self._task.worker_type, pause, error)
-                self._stopping.wait(pause)
+                wait = max(pause, error.retry_after or 0.0)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                _log.warning("cannot claim %s; next try in %g s: %s", self._task.worker_type, wait, error)
+                self._stopping.wait(wait)
                 continue
+            pause = _PAUSE_SECONDS
             for one in found:
                 # Also those that come after the stop: they are claimed.
                 self._begin(Step(one, self._site, sent))
