@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from toban.version import VERSION
+
 SDK = Path(__file__).parents[1]
 SOURCES = SDK / "src/toban"
 
@@ -18,6 +20,7 @@ import json, sys
 before = set(sys.modules)
 sys.path.insert(0, sys.argv[1])
 import toban
+import toban.client
 job = toban.current_job()
 job.progress(done=1, total=2)
 job.save_checkpoint({"at": 1})
@@ -59,11 +62,23 @@ def test_it_holds_the_package_whole_and_nothing_else(wheel: Path) -> None:
     assert "toban/py.typed" in packed
 
 
-def test_it_requires_no_package(wheel: Path) -> None:
+def test_it_is_small_and_knows_nothing_of_this_clone(wheel: Path) -> None:
+    assert wheel.stat().st_size < 100_000
+    with zipfile.ZipFile(wheel) as archive:
+        texts = {name: archive.read(name) for name in archive.namelist()}
+    clone = str(SDK.parents[1]).encode()
+    assert [name for name, text in texts.items() if clone in text] == []
+
+
+def test_its_version_is_the_one_that_it_reports(wheel: Path) -> None:
+    assert f"Version: {VERSION}" in metadata(wheel)
+
+
+def test_it_requires_no_package_without_an_extra(wheel: Path) -> None:
     lines = metadata(wheel)
     assert "Name: toban" in lines
     assert "Requires-Python: >=3.11" in lines
-    assert not [line for line in lines if line.startswith("Requires-Dist")]
+    assert not [line for line in lines if line.startswith("Requires-Dist") and "extra ==" not in line]
     assert "# toban" in lines, "its page has the README"
 
 

@@ -1,0 +1,184 @@
+"""What answers contain. Each has `raw`, the whole JSON, where a newer site may have more than the fields here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, TypeVar
+
+from toban.errors import RunFailedError
+
+T = TypeVar("T", bound="Answer")
+TERMINAL_STATES = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED", "SKIPPED", "EXPIRED"})
+"""States that a run does not leave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An object of an answer."""
+
+    raw: Mapping[str, Any] = field(repr=False, compare=False, default_factory=dict)
+
+    @classmethod
+    def from_json(cls: type[T], found: Mapping[str, Any]) -> T:
+        """Takes the fields that this version knows; texts of times become datetimes with a zone."""
+        given = {
+            name: (datetime.fromisoformat(value) if is_time and isinstance(value, str) else value)
+            for name, is_time in _fields(cls)
+            if (value := found.get(name)) is not None
+        }
+        return cls(**given, raw=found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(Answer):
+    """A run as it was when the answer was made. Times are None until they happen."""
+
+    id: int
+    job: str
+    state: str
+    attempt: int = 0
+    max_attempts: int = 1
+    schedule: str = ""
+    origin: str = ""
+    """slot | demand | event | rerun"""
+    executor: str = ""
+    scheduled_for: datetime | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    error_summary: str = ""
+    reason: str = ""
+    cancel_reason: str = ""
+    waiting: str = ""
+    """Why it waits, while it does."""
+    payload: Any = None
+    result: Any = None
+    """What `toban.current_job().output` has set."""
+    progress: Any = None
+    last_line: str = ""
+    idempotency_key: str = ""
+    created_by: str = ""
+    version: int = 0
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it has ended."""
+        return self.state in TERMINAL_STATES
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has ended well."""
+        return self.state == "SUCCEEDED"
+
+    def check(self) -> Run:
+        """This run. Raises RunFailedError when it ended in another state than SUCCEEDED."""
+        if self.is_terminal and not self.succeeded:
+            raise RunFailedError(self)
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedRun(Answer):
+    """A run that was started, or that had been by a request with the same key (`created` is False)."""
+
+    run_id: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Answer):
+    """A job with its definition as applied."""
+
+    name: str
+    version: int
+    enabled: bool
+    description: str = ""
+    spec: Any = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(Answer):
+    """A schedule. `status` is active, paused or failed; `rule` is the rule as text, `spec` as applied."""
+
+    name: str
+    job: str
+    enabled: bool
+    status: str
+    rule: str = ""
+    timezone: str = ""
+    spec: Any = None
+    next_run_at: datetime | None = None
+    last_run_at: datetime | None = None
+    last_error: str = ""
+    status_reason: str = ""
+    description: str = ""
+    version: int = 0
+    updated_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedManifest(Answer):
+    """What applying one manifest did, or with `dry_run` would do: `action` is created, updated or unchanged."""
+
+    kind: str
+    name: str
+    action: str
+    version: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event(Answer):
+    """An event. `outcome` is started, no_trigger, duplicate or failed, and empty until it is processed."""
+
+    id: int
+    event_type: str
+    payload: Any = None
+    dedupe_key: str = ""
+    created_at: datetime | None = None
+    processed_at: datetime | None = None
+    outcome: str = ""
+    run_ids: Sequence[int] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emitted(Answer):
+    """An event that is stored. `duplicate`: an event of this type with the same key existed; it is the one named here."""
+
+    event_id: int
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine(Answer):
+    """A line of output. `token` is the fencing token of its attempt, `seq` counts the lines of an attempt from 1.
+
+    `partial`: the line goes on in the next one of its stream, without a line break.
+    """
+
+    token: int
+    seq: int
+    stream: str
+    text: str
+    at: datetime | None = None
+    partial: bool = False
+
+    @property
+    def position(self) -> str:
+        """Where to resume: `runs.follow(run_id, after=line.position)` begins with the next line."""
+        return f"{self.token}:{self.seq}"
+
+
+def _fields(kind: type[Answer]) -> list[tuple[str, bool]]:
+    return [(one.name, "datetime" in str(one.type)) for one in fields(kind) if one.name != "raw"]
+
+
+def list_of(kind: type[T], name: str) -> Callable[[Mapping[str, Any]], list[T]]:
+    """Reads the objects of a page."""
+    return lambda found: [kind.from_json(one) for one in found[name]]

@@ -1,0 +1,182 @@
+"""The end of a run and its output while they come, over breaks of the connection, as flows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toban.client.answers import read_json, retry_after_of
+from toban.client.calls import Calls, at
+from toban.client.flow import (
+    BUSY,
+    SILENCE_SECONDS,
+    Flow,
+    Item,
+    NextLine,
+    Now,
+    Open,
+    Pairs,
+    Pause,
+    Reply,
+    Request,
+    RetryBudget,
+    TransportError,
+)
+from toban.client.models import LogLine, Run
+from toban.errors import ConfigError, UnavailableError, WaitTimeoutError
+
+_SHORT_PAUSE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """An event of a stream; `data` is its JSON."""
+
+    name: str
+    data: Mapping[str, Any]
+
+
+class EventParser:
+    """Lines of a stream of server-sent events in, events out."""
+
+    def __init__(self) -> None:
+        self._name, self._data = "", ""
+
+    def feed(self, line: bytes) -> ServerEvent | None:
+        """The event that this line ends.
+
+        >>> parser = EventParser()
+        >>> [parser.feed(line) for line in (b": idle", b"event: end", b"data: {}", b"")][-1]
+        ServerEvent(name='end', data={})
+        """
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        word, _, value = text.partition(": ")
+        if word == "event":
+            self._name = value
+        elif word == "data":
+            self._data += value
+        elif not text and self._name:
+            event = ServerEvent(self._name, json.loads(self._data or "{}"))
+            self._name, self._data = "", ""
+            return event
+        return None
+
+
+def wait_for_run(calls: Calls, run_id: int, timeout: float | None) -> Flow[Run]:
+    """The ended run. Raises WaitTimeoutError after `timeout` seconds; UnavailableError when the site stays away."""
+    until = None if timeout is None else (yield Now()) + timeout
+    while True:
+        # Its answer is that of a site that is there again, or the error.
+        run: Run = yield from calls.get(Run.from_json, "runs", run_id)
+        if run.is_terminal:
+            return run
+        left = None if until is None else until - (yield Now())
+        if left is not None and left <= 0:
+            raise WaitTimeoutError(run, timeout or 0.0)
+        pause = yield from _watch(run_id, until)
+        if pause:
+            yield Pause(pause if left is None else min(pause, left))
+
+
+def _watch(run_id: int, until: float | None) -> Flow[float]:
+    """Returns when the stream of a run has something to look at, with the pause until the next look, seconds."""
+    request = Request(method="GET", path=at("runs", run_id, "stream"), timeout=SILENCE_SECONDS)
+    parser = EventParser()
+    try:
+        head: Reply = yield Open(request)
+        if head.status in BUSY:
+            # Every stream of the site is in use: looks at intervals do as well.
+            asked = retry_after_of(head.headers)
+            return max(_SHORT_PAUSE, 1.0 if asked is None else asked)
+        _check_stream(head)
+        while True:
+            left = SILENCE_SECONDS if until is None else max(0.0, until - (yield Now()))
+            if not left:
+                return 0.0
+            line = yield NextLine(min(SILENCE_SECONDS, left))
+            if line is None:
+                return _SHORT_PAUSE
+            event = parser.feed(line)
+            if event is not None and (event.name == "end" or Run.from_json(event.data).is_terminal):
+                return 0.0
+    except TransportError as error:
+        if error.is_final:
+            raise error.as_error(changes=False) from None
+        return 0.0 if error.is_timeout else _SHORT_PAUSE
+
+
+def follow_output(calls: Calls, run_id: int, after: str) -> Flow[bool]:
+    """The lines after a position, as items, until the output is complete; False: its end has not arrived at the site.
+
+    A stream that breaks is opened again after its last line. Raises UnavailableError when that does not succeed in time.
+    """
+    place, budget = after, RetryBudget(seconds=calls.retry_seconds)
+    while True:
+        parser, failure = EventParser(), UnavailableError("the stream of the output ended early", code="UNAVAILABLE")
+        asked = None
+        query: Pairs = (("after", place),) if place else ()
+        try:
+            head: Reply = yield Open(
+                Request(method="GET", path=at("runs", run_id, "logs", "stream"), query=query, timeout=SILENCE_SECONDS)
+            )
+            if head.status in BUSY:
+                asked = retry_after_of(head.headers)
+            else:
+                _check_stream(head)
+                while (line := (yield NextLine())) is not None:
+                    event = parser.feed(line)
+                    if event is None:
+                        continue
+                    if event.name == "end":
+                        return event.data.get("complete") is not False
+                    if event.name == "lines":
+                        budget = RetryBudget(seconds=calls.retry_seconds)
+                        for one in _lines_of(event.data):
+                            place = one.position
+                            yield Item(one)
+        except TransportError as error:
+            if error.is_final:
+                raise error.as_error(changes=False) from None
+            failure = UnavailableError(str(error), code="UNAVAILABLE")
+        pause = budget.pause_for(asked)
+        if pause is None:
+            raise failure
+        yield Pause(pause)
+
+
+def read_output(run_id: int, query: Pairs) -> Flow[None]:
+    """The stored lines, as items. Raises UnavailableError for an answer that ends early: read on after the last line."""
+    request = Request(method="GET", path=at("runs", run_id, "logs"), query=(("format", "jsonl"), *query), timeout=600.0)
+    try:
+        head: Reply = yield Open(request)
+        if head.status != 200 or "ndjson" not in head.headers.get("content-type", ""):
+            read_json(head.status, head.headers, head.body)
+            raise ConfigError("the answer has no lines; check the address", code="CONFIG_INVALID")
+        while (line := (yield NextLine(600.0))) is not None:
+            found = json.loads(line)
+            if found.get("end"):
+                return
+            if "error" in found:
+                raise UnavailableError(str(found["error"]), code=str(found.get("code", "UNAVAILABLE")))
+            yield Item(LogLine.from_json({**found, "token": int(found["token"])}))
+    except TransportError as error:
+        raise error.as_error(changes=False) from None
+    raise UnavailableError("the output broke off before its end; read it again", code="UNAVAILABLE")
+
+
+def _lines_of(data: Mapping[str, Any]) -> list[LogLine]:
+    token = int(data["token"])
+    return [
+        LogLine.from_json(
+            {"token": token, "seq": seq, "at": at_text or None, "stream": stream, "text": text, "partial": partial}
+        )
+        for seq, stream, at_text, text, partial in data["lines"]
+    ]
+
+
+def _check_stream(head: Reply) -> None:
+    if head.status != 200 or not head.headers.get("content-type", "").startswith("text/event-stream"):
+        read_json(head.status, head.headers, head.body)
+        raise ConfigError("the answer is no stream; check the address, and the proxy", code="CONFIG_INVALID")

@@ -1,0 +1,198 @@
+"""`Client`: the REST interface in plain calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Self, cast
+
+from toban.client.calls import Calls, pairs, run_of
+from toban.client.models import AppliedManifest, Emitted, Event, Job, LogLine, Run, Schedule, StartedRun, list_of
+from toban.client.streams import follow_output, read_output, wait_for_run
+from toban.client.sync_transport import SyncTransport
+from toban.client.target import Target
+
+RETRY_SECONDS = 30.0
+
+
+class Client:
+    """A client of one site. Thread-safe. A context manager; outside of one, `close` it.
+
+    Without arguments it uses TOBAN_URL and TOBAN_TOKEN, else the current context of `toban login`. `retry_seconds` is how long a call
+    may wait in all, seconds, for a site that is away or has no room. Such a call is repeated only where that has no second effect.
+    Redirects are never followed. Every method raises a `toban.errors.TobanError`; the constructor raises ConfigError.
+    """
+
+    def __init__(self, target: Target | None = None, *, retry_seconds: float = RETRY_SECONDS) -> None:
+        self.target = target or Target.from_env()
+        self._transport = SyncTransport(self.target)
+        self._calls = Calls(retry_seconds)
+        self.runs = Runs(self._transport, self._calls)
+        self.jobs = Jobs(self._transport, self._calls)
+        self.schedules = Schedules(self._transport, self._calls)
+        self.events = Events(self._transport, self._calls)
+
+    def apply(self, manifests: Iterable[Mapping[str, Any]], *, dry_run: bool = False) -> list[AppliedManifest]:
+        """Creates or changes jobs, schedules, triggers and calendars: all of them or none. `dry_run` says what would change.
+
+        A manifest is as in a file of `toban apply`; `expect_version` in it (0 = create only) makes another version a ConflictError.
+        Raises InvalidRequestError, whose `mistakes` have the path of each.
+        """
+        return self._transport.run(self._calls.apply(manifests, dry_run))
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
+        """A call of any other route of docs/rest.md: `client.call("GET", "/executors")`. Only GET is repeated."""
+        return self._transport.run(self._calls.any(method, path, body, pairs(**query)))
+
+    def close(self) -> None:
+        """Closes kept connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Group:
+    def __init__(self, transport: SyncTransport, calls: Calls) -> None:
+        self._transport = transport
+        self._calls = calls
+
+
+class Runs(_Group):
+    """Runs of jobs."""
+
+    def start(
+        self,
+        job: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str = "",
+        scheduled_for: datetime | None = None,
+        priority: int | None = None,
+        scope: str | None = None,
+        scope_id: str | None = None,
+        reason: str | None = None,
+    ) -> StartedRun:
+        """Starts a run; with a key that a run has, it answers that run. Retries start no second one.
+
+        `scheduled_for` (with a zone) is when it becomes due. Raises NotFoundError, InvalidRequestError for a payload that does not fit,
+        and ConflictError for a disabled job.
+        """
+        fields = {
+            "payload": dict(payload or {}),
+            "scheduled_for": scheduled_for,
+            "priority": priority,
+            "scope": scope,
+            "scope_id": scope_id,
+            "reason": reason,
+        }
+        return self._transport.run(self._calls.start(job, fields, idempotency_key))
+
+    def get(self, run_id: int) -> Run:
+        """A run as it is now. Raises NotFoundError."""
+        return self._transport.run(self._calls.get(Run.from_json, "runs", run_id))
+
+    def list(
+        self,
+        *,
+        job: str = "",
+        schedule: str = "",
+        state: str | Sequence[str] = (),
+        label: Mapping[str, str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+    ) -> Iterator[Run]:
+        """Runs, newest first, page by page as they are read; `limit` 0 = all of them. Times need a zone."""
+        query = pairs(job=job, schedule=schedule, state=state, label=label or {}, since=since, until=until)
+        found = self._calls.pages(list_of(Run, "runs"), "runs", query=query, limit=limit)
+        return cast(Iterator[Run], self._transport.iterate(found))
+
+    def wait(self, run_id: int, *, timeout: float | None = None) -> Run:
+        """The run when it has ended, however: `.check()` of it raises when it has not succeeded.
+
+        `timeout` is in seconds. Raises WaitTimeoutError (the run goes on), and UnavailableError when the site stays away.
+        """
+        return self._transport.run(wait_for_run(self._calls, run_id, timeout))
+
+    def cancel(self, run_id: int, *, reason: str = "") -> Run:
+        """Asks the run to stop, as its job defines. Raises ConflictError when it has ended, or its job cannot be cancelled."""
+        return self._cancel(run_id, reason, "")
+
+    def kill(self, run_id: int, *, reason: str = "") -> Run:
+        """Ends the run whatever its job defines: SIGTERM at once, SIGKILL later. Raises ConflictError when it has ended."""
+        return self._cancel(run_id, reason, "kill")
+
+    def logs(self, run_id: int, *, tail: int = 0, grep: str = "", level: str = "") -> Iterator[LogLine]:
+        """The stored output, oldest line first. `tail` = only so many last lines; 0 = all."""
+        found = read_output(run_id, pairs(tail=tail or None, grep=grep, level=level))
+        return cast(Iterator[LogLine], self._transport.iterate(found))
+
+    def follow(self, run_id: int, *, after: str = "") -> Iterator[LogLine]:
+        """The output as it comes, without terminal codes, until the run has ended; begins after a `LogLine.position`.
+
+        It goes on after a restart of the site. Raises UnavailableError when that takes longer than `retry_seconds`; no line is lost or
+        repeated when you follow again after the last one.
+        """
+        return cast(Iterator[LogLine], self._transport.iterate(follow_output(self._calls, run_id, after)))
+
+    def _cancel(self, run_id: int, reason: str, mode: str) -> Run:
+        body = {"reason": reason, "mode": mode}
+        return self._transport.run(self._calls.post(run_of, "runs", run_id, "cancel", body=body))
+
+
+class Jobs(_Group):
+    """Definitions of jobs. `Client.apply` changes them."""
+
+    def get(self, name: str) -> Job:
+        """A job. Raises NotFoundError."""
+        return self._transport.run(self._calls.get(Job.from_json, "jobs", name))
+
+    def list(self, *, limit: int = 0) -> Iterator[Job]:
+        """Jobs by name; 0 = all of them."""
+        found = self._calls.pages(list_of(Job, "jobs"), "jobs", query=(), limit=limit)
+        return cast(Iterator[Job], self._transport.iterate(found))
+
+
+class Schedules(_Group):
+    """Schedules of jobs. `Client.apply` changes them."""
+
+    def get(self, name: str) -> Schedule:
+        """A schedule. Raises NotFoundError."""
+        return self._transport.run(self._calls.get(Schedule.from_json, "schedules", name))
+
+    def list(self, *, job: str = "", limit: int = 0) -> Iterator[Schedule]:
+        """Schedules by name; 0 = all of them."""
+        query = pairs(job=job)
+        found = self._calls.pages(list_of(Schedule, "schedules"), "schedules", query=query, limit=limit)
+        return cast(Iterator[Schedule], self._transport.iterate(found))
+
+    def pause(self, name: str, *, reason: str = "") -> Schedule:
+        """No more runs until it is resumed."""
+        body = {"reason": reason}
+        return self._transport.run(self._calls.post(Schedule.from_json, "schedules", name, "pause", body=body))
+
+    def resume(self, name: str, *, reason: str = "") -> Schedule:
+        """Runs again, from its next slot on."""
+        body = {"reason": reason}
+        return self._transport.run(self._calls.post(Schedule.from_json, "schedules", name, "resume", body=body))
+
+
+class Events(_Group):
+    """Events of applications."""
+
+    def emit(self, event_type: str, payload: Mapping[str, Any] | None = None, *, dedupe_key: str = "") -> Emitted:
+        """Stores an event. With a key it is repeated until it is stored, and counts once; without one it is sent once only.
+
+        Raises OutcomeUnknownError when it may have been stored. To emit in a transaction of your database: `toban.events`.
+        """
+        return self._transport.run(self._calls.emit(event_type, payload, dedupe_key))
+
+    def list(self, *, event_type: str = "", unprocessed: bool = False, limit: int = 100) -> Iterator[Event]:
+        """Events, newest first; `limit` 0 = all of them."""
+        query = pairs(event_type=event_type, unprocessed=unprocessed)
+        found = self._calls.pages(list_of(Event, "events"), "events", query=query, limit=limit)
+        return cast(Iterator[Event], self._transport.iterate(found))

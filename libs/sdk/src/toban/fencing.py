@@ -1,0 +1,179 @@
+"""Fencing guards: a resource refuses an attempt of a run when a newer one has reached it (docs/sdk.md, docs/fencing.md 3.11).
+
+A lost executor may still be at work on an older attempt. Its token is smaller, so each write states its token, and the resource keeps
+the largest that it has seen: a row of your database, a server behind HTTP, or an object in S3.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from toban.transactions import fetch_value
+
+if TYPE_CHECKING:
+    from toban.transactions import SyncConnection
+
+HEADER = "Toban-Fence"
+METADATA = "toban-fence"
+MAX_FENCE = 2**63 - 1
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
+
+
+class FencedOutError(Exception):
+    """A newer attempt has reached the resource: nothing was changed. Stop the work; the newer attempt does it.
+
+    `fence` is the token of this attempt, `seen` the larger one that the resource knows (0 = unknown).
+    """
+
+    def __init__(self, resource: str, fence: int, seen: int = 0) -> None:
+        newer = f" of token {seen}" if seen else ""
+        super().__init__(f"{resource}: a newer attempt{newer} has been there; this one has token {fence} and must stop")
+        self.resource, self.fence, self.seen = resource, fence, seen
+
+
+def current_fence(environ: Mapping[str, str] | None = None) -> int:
+    """The fencing token of this attempt, TOBAN_FENCE. Raises LookupError outside of a run. A `toban.worker.Step` has its own.
+
+    >>> current_fence({"TOBAN_FENCE": "2251800082120705"})
+    2251800082120705
+    """
+    given = (os.environ if environ is None else environ).get("TOBAN_FENCE", "")
+    if not given:
+        raise LookupError("TOBAN_FENCE is not set: Toban does not run this program; pass a token of your own in tests")
+    return parse_fence(given)
+
+
+def parse_fence(text: str) -> int:
+    """A token as text, such as the value of the header. Raises ValueError for what is none.
+
+    >>> parse_fence("12")
+    12
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and 0 < int(text) <= MAX_FENCE):
+        raise ValueError(f"{text[:40]!r} is no fencing token; it is a number from 1 to 2^63 - 1")
+    return int(text)
+
+
+class SqlGuard:
+    """Tokens in a table of your database, a row for each resource. `table` may have a schema, as in `app.fences`.
+
+    `SqlGuard.ddl(table)` makes the table, with your migrations.
+    """
+
+    def __init__(self, table: str = "toban_fences") -> None:
+        self._table = _checked_name(table)
+
+    @property
+    def ddl(self) -> str:
+        """The statement that makes the table."""
+        return f"CREATE TABLE {self._table} (resource text PRIMARY KEY, fence bigint NOT NULL CHECK (fence > 0))"
+
+    def enter(self, connection: SyncConnection, resource: str, fence: int) -> None:
+        """Admits the transaction of `connection` to a resource, until it ends. Raises FencedOutError for an older attempt.
+
+        The row stays locked, so that an older attempt that has entered commits before a newer one enters, or not at all. Make
+        it the first statement, and write in the same transaction. Raises OutsideTransactionError on a connection in autocommit mode.
+        """
+        # No row when the table has a larger token: the update does not take place.
+        # The names were checked, and the values are parameters.
+        statement = (
+            f"INSERT INTO {self._table} AS kept (resource, fence) VALUES (:resource, :fence) "  # noqa: S608
+            "ON CONFLICT (resource) DO UPDATE SET fence = excluded.fence WHERE kept.fence <= excluded.fence "
+            "RETURNING fence"
+        )
+        values = {"resource": resource, "fence": fence}
+        if fetch_value(connection, statement, values) is None:
+            seen = fetch_value(
+                connection,
+                f"SELECT fence FROM {self._table} WHERE resource = :resource",  # noqa: S608
+                {"resource": resource},
+            )
+            raise FencedOutError(resource, fence, int(seen or 0))
+
+
+def http_headers(fence: int) -> dict[str, str]:
+    """The header that a request to a guarded server has.
+
+    >>> http_headers(12)
+    {'Toban-Fence': '12'}
+    """
+    return {HEADER: str(fence)}
+
+
+def fence_of(headers: Mapping[str, str]) -> int:
+    """The token of a request, for a server. Raises ValueError without a good one: answer 400.
+
+    >>> fence_of({"toban-fence": "12"})
+    12
+    """
+    return parse_fence({name.lower(): value for name, value in headers.items()}.get(HEADER.lower(), ""))
+
+
+def check_status(resource: str, status: int, fence: int, headers: Mapping[str, str] | None = None) -> None:
+    """Raises FencedOutError when a guarded server has refused the request: status 412 with its larger token in the header."""
+    given = {name.lower(): value for name, value in (headers or {}).items()}.get(HEADER.lower(), "")
+    if status == 412 and given:
+        raise FencedOutError(resource, fence, parse_fence(given))
+
+
+class S3Guard:
+    """Objects of a bucket whose metadata has the token of their writer. `client` is one of boto3; the store supports If-Match.
+
+    Raises what boto3 raises, besides the errors of its methods.
+    """
+
+    def __init__(self, client: Any, bucket: str, *, tries: int = 10) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._tries = tries
+
+    def put(self, key: str, body: bytes, fence: int) -> None:
+        """Replaces an object, unless it is of a newer attempt: then FencedOutError. Raises TimeoutError when others win each of `tries` times.
+
+        The object is written only if it is still the one whose token was compared.
+        """
+        self.update(key, lambda _: body, fence)
+
+    def update(self, key: str, change: Callable[[bytes | None], bytes], fence: int) -> None:
+        """As `put`, with the content made from the present one (None = there is none). `change` may be called several times."""
+        for _ in range(self._tries):
+            before, condition = self._read(key, fence)
+            try:
+                self._client.put_object(
+                    Bucket=self._bucket, Key=key, Body=change(before), Metadata={METADATA: str(fence)}, **condition
+                )
+            except self._client.exceptions.ClientError as error:
+                if not _was_changed_meanwhile(error):
+                    raise
+            else:
+                return
+        raise TimeoutError(f"s3://{self._bucket}/{key} was changed by others {self._tries} times; try again later")
+
+    def _read(self, key: str, fence: int) -> tuple[bytes | None, dict[str, str]]:
+        """The content, and the condition under which it may be replaced. Raises FencedOutError."""
+        try:
+            found = self._client.get_object(Bucket=self._bucket, Key=key)
+        except self._client.exceptions.NoSuchKey:
+            return None, {"IfNoneMatch": "*"}
+        with found["Body"] as body:
+            content: bytes = body.read()
+        # An object without a token was written before there was a guard.
+        seen = parse_fence(found["Metadata"].get(METADATA, "1"))
+        if seen > fence:
+            raise FencedOutError(f"s3://{self._bucket}/{key}", fence, seen)
+        return content, {"IfMatch": found["ETag"]}
+
+
+def _was_changed_meanwhile(error: Any) -> bool:
+    code = str(error.response.get("Error", {}).get("Code", ""))
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status in (409, 412) or code in ("PreconditionFailed", "ConditionalRequestConflict")
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a table; use letters, digits and '_', with a schema as in app.fences")
+    return name

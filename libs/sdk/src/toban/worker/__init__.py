@@ -1,0 +1,8 @@
+"""External workers as decorated functions, over REST: `Worker`, `Step`, `StepFailedError` and `StepStoppedError` (docs/external-workers.md)."""
+
+from __future__ import annotations
+
+from toban.worker.service import Worker
+from toban.worker.step import Step, StepFailedError, StepStoppedError
+
+__all__ = ["Step", "StepFailedError", "StepStoppedError", "Worker"]

@@ -1,0 +1,192 @@
+"""A worker before a scripted site: heartbeats, lost claims, refused ends, an absent site and the stop."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from toban.client import Target
+from toban.errors import AccessError
+from toban.worker import Step, StepStoppedError, Worker
+from toban_testing.scripted_site import ScriptedSite, problem, says, scripted_site
+
+STEP = {
+    "key": {"run_id": 7, "token": "4611686018427387905"},
+    "step_id": "s",
+    "payload": {"in": "a"},
+    "lock_ttl_ms": 300,
+    "lock_margin_ms": 30,
+    "job": "video",
+    "step_name": "s",
+    "attempt": 1,
+    "timeout_ms": 0,
+    "previous_result": None,
+    "result_expected": False,
+    "scheduled_for": None,
+}
+SECONDS = 30.0
+EXTENDED = says(200, {"lost": [], "cancel": []})
+
+
+class Coordinator:
+    """Offers one step, then none; `answers` replaces the answer of a route."""
+
+    def __init__(self, site: ScriptedSite, step: dict[str, Any] | None = None) -> None:
+        self.offers = [step or STEP]
+        self.answers: dict[str, Any] = {}
+        self.calls: list[str] = []
+        self.seen = threading.Condition()
+        self.site = site
+        site.script = [self.answer]
+
+    def answer(self, handler: Any) -> None:
+        route = handler.path.rpartition("/")[2]
+        with self.seen:
+            self.calls.append(route)
+            self.seen.notify_all()
+            offered = [self.offers.pop()] if route == "claims" and self.offers else []
+        usual = {
+            "claims": says(200, {"steps": offered}),
+            "heartbeats": EXTENDED,
+            "progress": says(200, {"cancel_requested": False}),
+            "complete": says(200, {"answers": [{"key": STEP["key"], "result": "accepted", "code": "", "message": ""}]}),
+        }
+        if not offered and route == "claims":
+            # A long poll without a step; it ends at once with the test.
+            self.over.wait(0.05)
+        self.answers.get(route, usual.get(route, says(200, {"result": "accepted"})))(handler)
+
+    over = threading.Event()
+
+    def wait_for(self, route: str, times: int = 1) -> None:
+        with self.seen:
+            assert self.seen.wait_for(lambda: self.calls.count(route) >= times, SECONDS), (route, self.calls)
+
+    def bodies(self, route: str) -> list[Any]:
+        with self.site.lock:
+            return [seen.body for seen in self.site.seen if seen.path.endswith(f"/{route}")]
+
+
+@pytest.fixture
+def site() -> Iterator[ScriptedSite]:
+    with scripted_site() as running:
+        yield running
+
+
+@contextmanager
+def serving(site: ScriptedSite, function: Callable[[Step], Any]) -> Iterator[Worker]:
+    worker = Worker(Target(url=site.url, token="toban_pat_x"), name="gpu:1")
+    worker.task("transcode")(function)
+    thread = threading.Thread(target=worker.run, kwargs={"handle_signals": False, "grace_seconds": SECONDS})
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+def test_a_step_is_extended_while_it_works_and_completed(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site)
+
+    def work(step: Step) -> dict[str, Any]:
+        coordinator.wait_for("heartbeats", 3)
+        assert step.fence == 4611686018427387905 and step.payload == {"in": "a"}
+        return {"out": 1}
+
+    with serving(site, work):
+        coordinator.wait_for("complete")
+    assert coordinator.bodies("complete") == [
+        {"worker": "gpu:1", "steps": [{"key": STEP["key"], "result": {"out": 1}}]}
+    ]
+    assert coordinator.bodies("heartbeats")[0] == {"worker": "gpu:1", "keys": [STEP["key"]]}
+    assert coordinator.bodies("claims")[0] == {
+        "worker": "gpu:1",
+        "worker_type": "transcode",
+        "limit": 1,
+        "wait_seconds": 10.0,
+    }
+
+
+def ends_by_check(coordinator: Coordinator, site: ScriptedSite) -> StepStoppedError:
+    """How a step that works on until it must stop is stopped."""
+    stopped: list[StepStoppedError] = []
+    over = threading.Event()
+
+    def work(step: Step) -> None:
+        try:
+            while not threading.Event().wait(0.01):
+                step.check()
+        except StepStoppedError as error:
+            stopped.append(error)
+            raise
+        finally:
+            over.set()
+
+    with serving(site, work):
+        assert over.wait(SECONDS)
+    return stopped[0]
+
+
+def test_a_claim_that_an_answer_names_as_lost_stops_its_work(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site, {**STEP, "lock_ttl_ms": 600})
+    coordinator.answers["heartbeats"] = says(200, {"lost": [STEP["key"]], "cancel": []})
+    assert "lost" in str(ends_by_check(coordinator, site))
+    assert not {"complete", "fail", "acknowledge-cancel"} & set(coordinator.calls)
+
+
+def test_a_claim_that_nothing_extends_ends_by_the_clock_of_the_worker(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site)
+    coordinator.answers["heartbeats"] = problem(503, "UNAVAILABLE")
+    assert "lost" in str(ends_by_check(coordinator, site))
+    assert coordinator.calls.count("heartbeats") >= 1
+
+
+def test_a_cancel_is_acknowledged(site: ScriptedSite) -> None:
+    # Long enough that a busy machine does not lose the claim before its first heartbeat.
+    coordinator = Coordinator(site, {**STEP, "lock_ttl_ms": 9_000})
+    coordinator.answers["heartbeats"] = says(200, {"lost": [], "cancel": [STEP["key"]]})
+    assert "cancelled" in str(ends_by_check(coordinator, site))
+    assert coordinator.bodies("acknowledge-cancel") == [{"worker": "gpu:1", "key": STEP["key"]}]
+
+
+def test_a_result_that_is_no_json_fails_the_step(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site)
+    with serving(site, lambda _: object()):
+        coordinator.wait_for("fail")
+    [body] = coordinator.bodies("fail")
+    assert body["retryable"] and "JSON" in body["error"]
+
+
+def test_a_refused_end_and_an_absent_site_do_not_end_the_worker(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site)
+    coordinator.offers = [STEP, STEP]
+    coordinator.answers["complete"] = problem(409, "CLAIM_LOST")
+    with serving(site, lambda _: None):
+        coordinator.wait_for("complete", 2)
+        coordinator.answers["claims"] = problem(503, "UNAVAILABLE")
+        coordinator.wait_for("claims", coordinator.calls.count("claims") + 1)
+
+
+def test_a_refused_token_ends_the_worker_with_its_error(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site)
+    coordinator.answers["claims"] = problem(401, "UNAUTHENTICATED", "the token is revoked")
+    worker = Worker(Target(url=site.url, token="toban_pat_x"))
+    worker.task("transcode")(lambda _: None)
+    with pytest.raises(AccessError, match="revoked"):
+        worker.run(handle_signals=False)
+
+
+def test_wrong_tasks_are_refused() -> None:
+    worker = Worker()
+    with pytest.raises(ValueError, match="has no task"):
+        worker.run()
+    with pytest.raises(ValueError, match="at least 1"):
+        worker.task("a", concurrency=0)
+    worker.task("a")(lambda _: None)
+    with pytest.raises(ValueError, match="has a task already"):
+        worker.task("a")
+    assert Worker().name != Worker().name

@@ -1,0 +1,186 @@
+"""The package `toban` before a whole stack: its first page works as written, and its clients do what they promise."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban import errors
+from toban.client import AsyncClient, Client, Target
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_stack.stack import Stack
+from toban_stack.wait import wait_until
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import admin_of, executor_name, running_stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "sdk.md"
+PROGRAMS = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
+
+
+def target_of(stack: Stack, admin: AdminClient, role: str) -> Target:
+    """The site, with a token of a new user of this role."""
+    admin.call(rpc.AccountsStub, "AddUser", pb.AddUserRequest(name=role))
+    rule = pb.AccessRule(user=role, effect="allow", role=role)
+    admin.call(rpc.AccountsStub, "AddRule", pb.AddRuleRequest(rule=rule))
+    token = pb.CreateTokenRequest(user=role, name="t", role=role, days=1)
+    made = admin.call(rpc.AccountsStub, "CreateToken", token)
+    return Target(url=f"http://{stack.sites[0]}", token=made.secret)
+
+
+@contextmanager
+def site(home: Path, **parts: int) -> Iterator[tuple[Stack, AdminClient, Target]]:
+    """A stack, and what reaches it as an administrator."""
+    with running_stack(home, coordinators=1, admin_webs=1, **parts) as stack, admin_of(stack) as admin:  # type: ignore[arg-type]
+        yield stack, admin, target_of(stack, admin, "admin")
+
+
+def test_the_first_page_works_as_written(tmp_path: Path) -> None:
+    for name, text in PROGRAMS.items():
+        (tmp_path / name).write_text(text)
+    with site(tmp_path / "home", executors=2) as (stack, admin, target):
+        given = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
+        given |= {"TOBAN_URL": target.url, "TOBAN_TOKEN": target.token}
+        command = [sys.executable, "start.py"]
+        for _ in range(2):
+            done = subprocess.run(
+                command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=120, check=False
+            )
+            assert (done.returncode, done.stderr) == (0, "")
+            assert done.stdout.splitlines() == ["part 0", "part 1", "part 2", "SUCCEEDED {'parts': 3}"]
+        assert len(list(admin.runs())) == 1, "the key has a run"
+        with Client(target) as client:
+            survives_a_killed_executor(client, stack, admin)
+
+
+def survives_a_killed_executor(client: Client, stack: Stack, admin: AdminClient) -> None:
+    run_id = client.runs.start("count-parts", {"parts": 5000, "seconds": 0.2}).run_id
+
+    def parts() -> list[int]:
+        return [int(line.text.split()[1]) for line in client.runs.logs(run_id)]
+
+    assert wait_until(lambda: len(parts()) >= 3, 60)
+    first = client.runs.get(run_id).raw["worker_id"]
+    stack.kill(executor_name(stack, admin, first), signal.SIGKILL)
+    assert wait_until(lambda: client.runs.get(run_id).raw["worker_id"] not in (0, first), 90)
+    seen = max(parts())
+    assert wait_until(lambda: max(parts()) > seen, 60)
+    client.runs.cancel(run_id, reason="seen enough")
+    ended = client.runs.wait(run_id, timeout=60)
+    assert (ended.state, ended.cancel_reason) == ("CANCELED", "seen enough")
+    # The second attempt begins at a checkpoint; at most the part that was under way is done again.
+    assert parts().count(0) == 1 and parts() == sorted(parts())
+
+
+MANIFESTS: list[dict[str, Any]] = [
+    {
+        "apiVersion": "toban/v1",
+        "kind": "Job",
+        "metadata": {"name": "greet", "labels": {"team": "ops"}},
+        "spec": {"steps": [{"argv": ["/bin/echo", "hello"]}], "timeout_seconds": 60},
+    },
+    {
+        "apiVersion": "toban/v1",
+        "kind": "Schedule",
+        "metadata": {"name": "greet-daily"},
+        "spec": {"job": "greet", "cron": "0 3 * * *"},
+    },
+]
+
+
+def test_every_method_of_both_clients(tmp_path: Path) -> None:
+    with site(tmp_path / "home", executors=1) as (stack, admin, target):
+        with Client(target) as client:
+            use_definitions(client)
+            use_runs(client)
+            use_events(client)
+            refuse(client)
+            viewer = target_of(stack, admin, "viewer")
+            with Client(viewer) as reader, pytest.raises(errors.AccessError) as caught:
+                reader.runs.start("greet")
+            assert caught.value.code == "PERMISSION_DENIED" and caught.value.request_id
+        asyncio.run(use_async(target))
+
+
+def use_definitions(client: Client) -> None:
+    planned = client.apply(MANIFESTS, dry_run=True)
+    assert [(one.kind, one.name, one.action) for one in planned] == [
+        ("Job", "greet", "created"),
+        ("Schedule", "greet-daily", "created"),
+    ]
+    assert list(client.jobs.list()) == []
+    assert [one.action for one in client.apply(MANIFESTS)] == ["created", "created"]
+    assert [one.action for one in client.apply(MANIFESTS)] == ["unchanged", "unchanged"]
+    assert client.jobs.get("greet").spec["timeout_seconds"] == 60
+    assert [job.name for job in client.jobs.list()] == ["greet"]
+    [schedule] = client.schedules.list(job="greet")
+    assert schedule.next_run_at is not None and schedule.rule
+    paused = client.schedules.pause("greet-daily", reason="holiday")
+    assert (paused.status, paused.status_reason) == ("paused", "holiday")
+    assert client.schedules.resume("greet-daily").status == "active"
+    assert client.schedules.get("greet-daily").version > schedule.version
+
+
+def use_runs(client: Client) -> None:
+    first = client.runs.start("greet", idempotency_key="k")
+    again = client.runs.start("greet", idempotency_key="k")
+    assert (first.created, again.created, again.run_id) == (True, False, first.run_id)
+    run = client.runs.wait(first.run_id, timeout=60).check()
+    assert run.idempotency_key == "k" and run.exit_code == 0 and run.finished_at is not None
+    assert [line.text for line in client.runs.follow(run.id)] == ["hello"]
+    [line] = client.runs.logs(run.id)
+    assert line.stream and list(client.runs.follow(run.id, after=line.position)) == []
+    for _ in range(3):
+        client.runs.start("greet")
+    found = list(client.runs.list(job="greet", label={"team": "ops"}, limit=0))
+    assert len(found) == 4 and len(list(client.runs.list(limit=2))) == 2
+    ended = [client.runs.wait(one.id, timeout=60).state for one in found]
+    assert ended == ["SUCCEEDED"] * 4
+    assert [one.id for one in client.runs.list(state="FAILED")] == []
+
+
+def use_events(client: Client) -> None:
+    first = client.events.emit("order.paid", {"id": 7}, dedupe_key="order-7")
+    again = client.events.emit("order.paid", {"id": 7}, dedupe_key="order-7")
+    assert (first.duplicate, again.duplicate) == (False, True)
+    assert wait_until(lambda: all(one.outcome for one in client.events.list()), 30)
+    outcomes = {one.id: one.outcome for one in client.events.list(event_type="order.paid")}
+    assert outcomes[first.event_id] == "no_trigger"
+
+
+def refuse(client: Client) -> None:
+    with pytest.raises(errors.NotFoundError) as missing:
+        client.runs.start("no-such-job")
+    assert missing.value.code == "JOB_NOT_FOUND"
+    wrong = {**MANIFESTS[0], "spec": {"stepz": []}}
+    with pytest.raises(errors.InvalidRequestError) as invalid:
+        client.apply([wrong])
+    assert invalid.value.code == "MANIFEST_INVALID" and invalid.value.mistakes[0].where.startswith("manifests.0")
+    [done] = client.runs.list(limit=1)
+    with pytest.raises(errors.ConflictError):
+        client.runs.cancel(done.id)
+    with pytest.raises(errors.ConflictError):
+        client.apply([{**MANIFESTS[0], "expect_version": 9}])
+    assert client.call("GET", "/executors")["executors"]
+
+
+async def use_async(target: Target) -> None:
+    async with AsyncClient(target) as client:
+        started = await asyncio.gather(*(client.runs.start("greet") for _ in range(5)))
+        runs = await asyncio.gather(*(client.runs.wait(one.run_id, timeout=60) for one in started))
+        assert [run.check().state for run in runs] == ["SUCCEEDED"] * 5
+        assert [line.text async for line in client.runs.follow(runs[0].id)] == ["hello"]
+        assert [line.text async for line in client.runs.logs(runs[0].id)] == ["hello"]
+        assert len([run async for run in client.runs.list(job="greet", limit=0)]) == 9
+        with pytest.raises(errors.NotFoundError):
+            await client.jobs.get("absent")
