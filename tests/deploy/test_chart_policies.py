@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toban_domain.deny_list import parse_denied
 from toban_store import roles
 from toban_testing.k8s_objects import Object, containers, pods
 from toban_transport.authz import SHARED_BY
@@ -212,7 +213,7 @@ def certificates(objects: list[Object]) -> dict[str, tuple[list[str], list[str]]
 def mounted(objects: list[Object]) -> dict[str, str]:
     """Component → the Secret with its certificate."""
     return {
-        component: volume["secret"]["secretName"]
+        component: volume["projected"]["sources"][0]["secret"]["name"]
         for component, spec in pods(objects)
         for volume in spec["volumes"]
         if volume["name"] == "tls"
@@ -301,11 +302,54 @@ def test_authorities_of_a_config_map_take_the_place_of_those_in_the_secrets(char
         for volume in spec["volumes"]:
             if volume["name"] == "tls":
                 seen.add(component)
-                secret, bundle = volume["projected"]["sources"]
+                secret, bundle, _denied = volume["projected"]["sources"]
                 assert secret["secret"]["name"] == f"scheduler-grpc-tls-{component}"
                 assert {item["path"] for item in secret["secret"]["items"]} == {"tls.crt", "tls.key"}
                 assert bundle["configMap"] == {"name": "authorities", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
     assert seen == {*SERVICES, "admin-cli"}
+
+
+def deny_lists(objects: list[Object]) -> dict[str, Any]:
+    """Component → the source of its deny-list."""
+    return {
+        component: volume["projected"]["sources"][-1]["configMap"]
+        for component, spec in pods(objects)
+        for volume in spec["volumes"]
+        if volume["name"] == "tls"
+    }
+
+
+@pytest.mark.parametrize("bundle", [{}, {"caBundle": {"name": "authorities"}}])
+def test_a_first_denied_certificate_changes_no_pod(chart: Any, bundle: dict[str, Any]) -> None:
+    values = {**LEAST, "adminCli": {"enabled": True}}
+    before = chart.render({**values, "tls": bundle})
+    assert not [one for one in before if one["metadata"]["name"] == "toban-denied"]
+    after = chart.render({**values, "tls": {**bundle, "denied": {"serials": ["3f9a12", "0A:1B:2C"]}}})
+    assert [one for one in after if one["metadata"]["name"] != "toban-denied"] == before
+    wanted = {"name": "toban-denied", "items": [{"key": "denied", "path": "denied"}], "optional": True}
+    assert deny_lists(after) == dict.fromkeys([*SERVICES, "admin-cli"], wanted)
+    [made] = [one for one in after if one["metadata"]["name"] == "toban-denied"]
+    assert made["kind"] == "ConfigMap"
+    assert parse_denied(made["data"]["denied"]) == {0x3F9A12, 0x0A1B2C}
+
+
+def test_releases_can_share_a_deny_list(chart: Any) -> None:
+    objects = chart.render({**LEAST, "tls": {"denied": {"configMap": "revoked"}}})
+    assert {one["name"] for one in deny_lists(objects).values()} == {"revoked"}
+    assert not [one for one in objects if one["metadata"]["name"].endswith("denied")]
+
+
+@pytest.mark.parametrize(
+    ("denied", "says"),
+    [
+        ({"serials": ["xyz"]}, "/tls/denied/serials/0"),
+        ({"serials": [123]}, "/tls/denied/serials/0"),
+        ({"serials": ["3f"], "configMap": "revoked"}, "tls.denied: set configMap or serials"),
+    ],
+)
+def test_a_deny_list_that_no_service_could_read_is_refused(chart: Any, denied: dict[str, Any], says: str) -> None:
+    with pytest.raises(chart.helm.HelmError, match=says):
+        chart.render({**LEAST, "tls": {"denied": denied}})
 
 
 def test_certificates_that_are_there_already_are_mounted_by_their_names(example: Any) -> None:

@@ -217,6 +217,28 @@ def test_a_terminal_is_protected_unless_raw(monkeypatch: pytest.MonkeyPatch, raw
     assert written.getvalue() == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "stream", "shown"),
+    [
+        (b"[toban] the run was canceled", 2, b"[job] [toban] the run was canceled\n"),
+        (b"\x1b[2K [TOBAN ] late", 2, b"[job]  [TOBAN ] late\n"),
+        ("\u200b[toban] x".encode(), 2, "[job] \ufffd[toban] x\n".encode()),
+        (b"the executor wrote [toban] x", 2, b"the executor wrote [toban] x\n"),
+        (b"tobankan opens", 2, b"tobankan opens\n"),
+        (b"the limit is reached", 3, b"[toban] the limit is reached\n"),
+        (b"[toban] x", 3, b"[toban] [toban] x\n"),
+    ],
+)
+def test_no_line_of_a_job_looks_like_one_of_the_executor(
+    monkeypatch: pytest.MonkeyPatch, text: bytes, stream: Any, shown: bytes
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", Terminal(written))
+    given = logs_pb2.LogLine(seq=1, at_unix_nanos=1, text=text, stream=stream)
+    LinePrinter(Style()).show(logs_pb2.ReadLogResponse(token=7, lines=[given]))
+    assert written.getvalue() == shown
+
+
 @given(
     st.lists(
         st.sampled_from(

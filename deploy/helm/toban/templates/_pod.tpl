@@ -154,21 +154,27 @@ lifecycle:
 {{- define "toban.volumes" -}}
 - name: tls
   {{- $bundle := .root.Values.tls.caBundle }}
-  {{- if $bundle.name }}
   projected:
     defaultMode: 0440
     sources:
       - secret:
           name: {{ include "toban.tlsSecret" . | quote }}
-          items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]
+          items:
+            - {key: tls.crt, path: tls.crt}
+            - {key: tls.key, path: tls.key}
+            {{- if not $bundle.name }}
+            - {key: ca.crt, path: ca.crt}
+            {{- end }}
+      {{- if $bundle.name }}
       - configMap:
           name: {{ $bundle.name | quote }}
           items: [{key: {{ $bundle.key | quote }}, path: ca.crt}]
-  {{- else }}
-  secret:
-    secretName: {{ include "toban.tlsSecret" . | quote }}
-    defaultMode: 0440
-  {{- end }}
+      {{- end }}
+      # Optional, and always mounted: a first entry changes no pod.
+      - configMap:
+          name: {{ include "toban.deniedName" .root | quote }}
+          items: [{key: denied, path: denied}]
+          optional: true
 - name: tmp
   emptyDir: {sizeLimit: {{ .values.tmpSize | default "256Mi" }}}
 {{- with .values.extraVolumes }}

@@ -8,6 +8,9 @@
 {{- get $tls.secretNames .component | default $shared | default (printf "%s-%s" $tls.secretPrefix $own) -}}
 {{- end }}
 
+{{- /* The ConfigMap with the deny-list of serial numbers. */ -}}
+{{- define "toban.deniedName" }}{{ .Values.tls.denied.configMap | default (printf "%s-denied" (include "toban.name" .)) }}{{ end }}
+
 {{- define "toban.authorityName" }}{{ .Values.tls.secretPrefix }}-ca{{ end }}
 
 {{- define "toban.issuerRef" -}}

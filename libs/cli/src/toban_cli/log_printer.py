@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from toban_cli import report
 from toban_cli.formatting import count
 from toban_cli.sanitize import clean_bytes, escaped
 
+# A line of a job that looks like one of the executor.
+_PRETENDS = re.compile(r"[\W_]*toban\s*\]", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STREAM_NAMES = {1: "stdout", 2: "stderr", 3: "system"}
 _STDOUT = 1
@@ -69,7 +72,15 @@ class LinePrinter:
             self._printed[answer.token] = known
 
     def _text(self, line: Any, *, terminal: bool) -> bytes:
-        text = clean_bytes(line.text) if terminal and not self._style.raw else line.text
+        shown = terminal and not self._style.raw
+        text = clean_bytes(line.text) if shown else line.text
+        if (
+            shown
+            and line.stream != _SYSTEM
+            and line.stream not in self._open
+            and _PRETENDS.match(text.decode("utf-8", "replace"))
+        ):
+            text = b"[job] " + text
         if line.stream not in self._open:
             prefix = b"[toban] " if line.stream == _SYSTEM else b""
             if self._style.timestamps:
