@@ -11,6 +11,7 @@ import pytest
 from toban_admin_web.decide.languages import LANGUAGES, NAMES
 from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
 from toban_admin_web.decide.status_styles import STATE_GROUPS
+from toban_admin_web.decide.timeline import BY
 from toban_admin_web.decide.translations import placeholders
 from toban_admin_web.server.theme import THEMES
 from toban_admin_web.views.actions import DONE
@@ -69,7 +70,7 @@ def used_keys() -> set[str]:
     }
     names |= {f"executor_action.detach.{mode}" for mode in MODES}
     names |= {f"job.delete.{option}" for option in DELETE_OPTIONS}
-    names |= {f"theme.{one}" for one in THEMES}
+    names |= {f"theme.{one}" for one in THEMES} | {f"timeline.by.{one}" for one in BY}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 

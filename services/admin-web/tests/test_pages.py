@@ -25,6 +25,7 @@ PAGES = [
     "/schedules/hello-often",
     "/executors",
     "/cluster",
+    "/runs/timeline",
     "/audit",
     "/runs/1/cancel",
     "/runs/1/kill",
@@ -46,7 +47,7 @@ PAGES = [
     "/runs/rerun",
 ]
 # They refresh a part of themselves.
-LIVE = PAGES[:10]
+LIVE = PAGES[:11]
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
 
 

@@ -27,6 +27,7 @@ PAGES = [
     "/schedules/hello-often",
     "/executors",
     "/cluster",
+    "/runs/timeline",
     "/api/docs",
     "/runs/1/kill",
     "/runs/1/rerun",

@@ -36,6 +36,7 @@ from toban_admin_web.views import (
     runs,
     schedules,
     sign_in,
+    timeline,
 )
 from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
@@ -73,7 +74,7 @@ _PAGES = (
     jobs,
     log,
 )
-VIEWS = tuple(module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, sign_in))
+VIEWS = tuple(module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, sign_in, timeline))
 
 
 class SiteWorker:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from flask import Flask, Response, g, redirect, request
+from flask import Flask, Response, g, make_response, redirect, request
 
 from toban_admin_web.decide.api_rules import is_for_programs
 from toban_admin_web.decide.browser_safety import cookie_name, is_plain
@@ -37,7 +37,9 @@ def install(app: Flask) -> None:
         if request.method != "GET" or chosen not in THEMES or is_for_programs(request.path):
             return None
         query = [(name, value) for name, value in request.args.items(multi=True) if name != "theme"]
-        return _keep(redirect(page_path() + (f"?{urlencode(query)}" if query else ""), SEE_OTHER, Response), chosen)
+        return _keep(
+            make_response(redirect(page_path() + (f"?{urlencode(query)}" if query else ""), SEE_OTHER)), chosen
+        )
 
     app.before_request(choose)
     app.jinja_env.globals.update(THEMES=THEMES, PAGE_KEYS=PAGE_KEYS, theme_url=theme_url)
