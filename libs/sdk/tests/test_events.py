@@ -1,6 +1,9 @@
-"""`emit` in transactions of psycopg and SQLAlchemy, by a login that has nothing but toban_emit."""
+"""`emit` in transactions of psycopg, SQLAlchemy and Django, by a login that has nothing but toban_emit."""
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -149,6 +152,46 @@ def test_asynchronous_sessions_of_sqlalchemy(app: App) -> None:
 
     asyncio.run(use())
     assert app.events() == [("core", {}, None), ("orm", {"n": 1}, None)]
+
+
+DJANGO = """
+import json, sys
+from django.conf import settings
+
+database, sqlite = json.loads(sys.argv[1]), {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
+settings.configure(DATABASES={"default": database, "other": sqlite}, USE_TZ=True)
+import django
+from django.db import connection, connections, transaction
+
+from toban.events import emit
+from toban.transactions import OutsideTransactionError
+
+django.setup()
+with transaction.atomic():
+    emit(connection, "kept", {"n": "100%s"}, dedupe_key="k")
+    try:
+        with transaction.atomic():
+            emit(connections["default"], "dropped")
+            raise KeyError
+    except KeyError:
+        emit(connection, "second")
+for wrong, kind in ((connection, OutsideTransactionError), (connections["other"], TypeError)):
+    try:
+        emit(wrong, "alone")
+    except kind as error:
+        print(type(error).__name__)
+"""
+
+
+def test_connections_of_django(app: App) -> None:
+    """In a process of its own: settings of Django are global."""
+    url = app.alchemy_url
+    named = {"NAME": url.database, "USER": url.username, "PASSWORD": PASSWORD, "HOST": url.host, "PORT": url.port}
+    database = json.dumps({"ENGINE": "django.db.backends.postgresql", **named})
+    command = [sys.executable, "-c", DJANGO, database]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["OutsideTransactionError", "TypeError"]), done.stderr
+    assert app.events() == [("kept", {"n": "100%s"}, "k"), ("second", {}, None)]
 
 
 def nested(levels: int) -> dict[str, Any]:

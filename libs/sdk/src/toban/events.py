@@ -31,9 +31,11 @@ def emit(
 ) -> int:
     """The number of an event that is added in the transaction of `connection`. You commit it, with your data or not at all.
 
-    `connection` is one of psycopg 3, or a Connection or Session of SQLAlchemy 2. Of events of a type with one `dedupe_key` only the first
-    counts. Raises InvalidRequestError before anything is sent, so that the transaction goes on, OutsideTransactionError, and what the
-    driver raises: an insufficient privilege means that `GRANT toban_emit` is missing.
+    `connection` is one of psycopg 3, a Connection or Session of SQLAlchemy 2, or `django.db.connection` (`connections[name]`) in an
+    atomic block. Of events of a type with one `dedupe_key` only the first counts.
+
+    Raises InvalidRequestError before anything is sent, so that the transaction goes on, OutsideTransactionError, and what the driver
+    raises: an insufficient privilege means that `GRANT toban_emit` is missing.
     """
     return int(fetch_value(connection, _STATEMENT, checked(event_type, payload, dedupe_key)))
 

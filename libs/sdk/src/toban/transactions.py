@@ -1,12 +1,24 @@
-"""Statements in a transaction that the caller has begun and commits: psycopg 3 and SQLAlchemy 2, also asynchronous."""
+"""Statements in a transaction that the caller has begun and commits: psycopg 3 and SQLAlchemy 2, also asynchronous, and Django."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from toban.errors import ConfigError
+
+
+class DjangoConnection(Protocol):
+    """What is used of `django.db.connection`; Django has no types."""
+
+    vendor: str
+    alias: str
+    in_atomic_block: bool
+
+    def cursor(self) -> Any:
+        """A cursor of the transaction."""
+
 
 if TYPE_CHECKING:
     import psycopg
@@ -16,6 +28,7 @@ if TYPE_CHECKING:
 
     SyncConnection = (
         psycopg.Connection[Any]
+        | DjangoConnection
         | sqlalchemy.Connection
         | sqlalchemy.orm.Session
         | sqlalchemy.orm.scoped_session[sqlalchemy.orm.Session]
@@ -50,6 +63,8 @@ def fetch_value(connection: SyncConnection, statement: str, values: Mapping[str,
                 return row[0] if row else None
         case "sqlalchemy":
             return _fetch_sqlalchemy(any_connection, statement, values)
+        case "django":
+            return _fetch_django(any_connection, statement, values)
     raise TypeError(_unknown(connection))
 
 
@@ -94,14 +109,25 @@ def _fetch_sqlalchemy(given: Any, statement: str, values: Mapping[str, Any]) -> 
     return connection.execute(text(statement), values).scalar()
 
 
+def _fetch_django(connection: Any, statement: str, values: Mapping[str, Any]) -> Any:
+    if connection.vendor != "postgresql":
+        raise TypeError(f"the database {connection.alias!r} of Django is {connection.vendor}; this needs PostgreSQL")
+    if not connection.in_atomic_block:
+        raise OutsideTransactionError("use `with transaction.atomic(using=...):` of that database")
+    with connection.cursor() as cursor:
+        cursor.execute(_for_psycopg(statement), values)
+        row = cursor.fetchone()
+        return row[0] if row else None
+
+
 def _library(connection: object) -> str:
     """The package that a connection comes from, also through a class derived from its own."""
     names = {kind.__module__.partition(".")[0] for kind in type(connection).__mro__}
-    return next((name for name in ("psycopg", "sqlalchemy") if name in names), "")
+    return next((name for name in ("psycopg", "sqlalchemy", "django") if name in names), "")
 
 
 def _unknown(connection: object) -> str:
     return (
-        f"{type(connection).__name__} is no connection of psycopg 3 or SQLAlchemy 2, or is of the other kind (asynchronous or not); "
+        f"{type(connection).__name__} is no connection of psycopg 3, SQLAlchemy 2 or Django, or is of the other kind (asynchronous or not); "
         "with another driver execute the statement of docs/events.md in your transaction"
     )
