@@ -13,6 +13,38 @@ from toban_transport.convert import timestamp_to_pb
 EPOCH = (1 << 51) | (1 << 27)
 TOKEN = EPOCH + 1
 NOW = SystemClock().wall()
+PAGES = [
+    "/",
+    "/runs",
+    "/runs/1",
+    "/jobs",
+    "/jobs/hello",
+    "/schedules",
+    "/schedules/hello-often",
+    "/executors",
+    "/cluster",
+    "/runs/timeline",
+    "/audit",
+    "/runs/1/cancel",
+    "/runs/1/kill",
+    "/runs/1/declare-lost",
+    "/runs/1/note",
+    "/runs/1/rerun",
+    "/jobs/hello/run",
+    "/jobs/hello/delete",
+    "/jobs/hello/disable",
+    "/jobs/hello/enable",
+    "/jobs/hello/versions",
+    "/schedules/hello-often/pause",
+    "/schedules/hello-often/resume",
+    "/executors/3/drain",
+    "/executors/3/undrain",
+    "/executors/3/detach",
+    "/cluster/demote",
+    "/runs/cancel?state=FAILED",
+    "/runs/rerun",
+]
+"""Pages of the site, the first nine refresh a part of themselves."""
 
 
 def stamp(seconds_ago: float = 0.0, at: datetime | None = None) -> Any:

@@ -1,0 +1,119 @@
+"""Texts of the cluster that would be markup, or move a terminal: no page has them as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_testing.site_messages import PAGES
+
+EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
+
+
+def say_everywhere(web: Any, text: str) -> None:
+    """Every text of the cluster is `text`."""
+    evil_run = web.run(
+        1,
+        "FAILED",
+        job=text,
+        schedule=text,
+        executor=text,
+        error_summary=text,
+        reason=text,
+        waiting=text,
+        last_line=text,
+        payload_json=text,
+        progress_json='{"summary": "<b>x</b>"}',
+        created_by=text,
+        cancel_reason=text,
+        cancel_requested_at=web.stamp(1),
+        trigger=text,
+        idempotency_key=text,
+        events=[pb.RunEvent(at=web.stamp(1), type=text, from_state=text, to_state=text, message=text, actor=text)],
+        attempts=[pb.Attempt(token=web.token, attempt=1, state=text, executor=text, error_summary=text)],
+    )
+    evil_schedule = web.schedule(
+        name=text, job=text, rule=text, timezone=text, spec_json=text, status=text, last_error=text
+    )
+    web.cluster.logs.lines[web.token] = [web.line(1, text), web.line(2, text, stream=2)]
+    web.cluster.reader.responses |= {
+        "GetRun": evil_run,
+        "ListRuns": pb.ListRunsResponse(runs=[evil_run], next_cursor=text),
+        "GetJob": web.job(name=text, description=text, spec_json=text, schedules=[evil_schedule]),
+        "ListJobs": pb.ListJobsResponse(jobs=[web.job(name=text, description=text)], next_cursor=text),
+        "GetSchedule": evil_schedule,
+        "ListSchedules": pb.ListSchedulesResponse(schedules=[evil_schedule]),
+        "ListExecutors": pb.ListExecutorsResponse(
+            executors=[web.executor(node_id=text, labels={text: text}, off_reason=text)]
+        ),
+        "GetCluster": web.whole(
+            leader_address=text, health_json='{"status": "<b>", "checks": {"<b>": {"status": "<b>", "value": "<b>"}}}'
+        ),
+    }
+
+
+def test_nothing_from_outside_becomes_markup(web: Any) -> None:
+    say_everywhere(web, EVIL)
+    for path in [*PAGES, "/runs?job=" + EVIL, "/jobs/%3Cscript%3E", "/nothing/" + EVIL]:
+        text = web.get(path).get_data(as_text=True)
+        assert "<script>" not in text and "<img src=x" not in text and "<b>" not in text, path
+        assert not re.search(r"""=(["'])[^"']*\1[^>\s/?]*onerror""", text), path
+
+
+UNPRINTABLE = "\x1b[31mr\x9b\u202eevil\u2066\x07\u2028"
+
+
+@pytest.mark.parametrize(
+    "path", [*PAGES, f"/runs?job={UNPRINTABLE}", f"/jobs/{UNPRINTABLE}", f"/nothing/{UNPRINTABLE}"]
+)
+def test_no_page_has_control_characters_or_changes_of_direction(web: Any, path: str) -> None:
+    say_everywhere(web, UNPRINTABLE)
+    payload = json.dumps({UNPRINTABLE: UNPRINTABLE}, ensure_ascii=False)
+    web.cluster.reader.responses["GetRun"].payload_json = payload
+    spec = {
+        "default_payload": json.loads(payload),
+        "payload_schema": {"properties": {UNPRINTABLE: {"title": UNPRINTABLE}}},
+    }
+    web.cluster.reader.responses["GetJob"].spec_json = json.dumps(spec, ensure_ascii=False)
+    web.cluster.reader.responses["ListAudit"].entries[0].reason = UNPRINTABLE
+    web.cluster.reader.responses["ListAudit"].entries[0].after_json = payload
+    text = web.get(path).get_data(as_text=True)
+    found = re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text)
+    assert not found
+    assert "<html" in text
+
+
+def test_the_audit_shows_who_did_what_and_from_where(web: Any) -> None:
+    text = web.page("/audit?actor=user+ada&address=203.0.113.7&cursor=9")
+    for seen in (
+        "user ada",
+        "203.0.113.7",
+        "admin-web",
+        "drain",
+        "executor 5 (host-a)",
+        "wrong input",
+        "drained&#34;: true",
+        "not in the hash chain yet",
+    ):
+        assert seen in text
+    request = web.cluster.reader.requests[-1]
+    assert (request.actor, request.address, request.page.cursor) == ("user ada", "203.0.113.7", "9")
+    assert "/audit?actor=user+ada&amp;address=203.0.113.7&amp;cursor=3" in text
+    evil = web.audit_entry(
+        actor=EVIL, target=EVIL, reason=EVIL, address=EVIL, before_json=json.dumps({EVIL: EVIL}), seq=1
+    )
+    web.cluster.reader.responses["ListAudit"] = pb.ListAuditResponse(entries=[evil])
+    text = web.page("/audit?cursor=x")
+    assert "<script>alert" not in text and "not in the hash chain yet" not in text
+    assert web.cluster.reader.requests[-1].page.cursor == ""
+    web.cluster.reader.responses["ListAudit"] = pb.ListAuditResponse()
+    assert "No action matches." in web.page("/audit")
+    refused = TobanError(ErrorCode.PERMISSION_DENIED, "bob may not operate here", detail={"user": "bob"})
+    web.cluster.reader.responses["ListAudit"] = refused
+    response = web.get("/audit")
+    assert response.status_code == 403 and "bob may not operate here" in response.get_data(as_text=True)
