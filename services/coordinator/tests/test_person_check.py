@@ -154,7 +154,6 @@ async def test_a_rule_for_some_jobs_is_for_those_only(world: World) -> None:
         (CONTROL + "StartRuns", lambda name: pb.StartRunsRequest(runs=[pb.StartRunRequest(job=name)])),
         (CONTROL + "DeleteJob", lambda name: pb.DeleteJobRequest(name=name)),
         (CONTROL + "DisableJob", lambda name: pb.DisableJobRequest(name=name)),
-        (CONTROL + "EnableJob", lambda name: pb.EnableJobRequest(name=name)),
         (READER + "ListJobVersions", lambda name: pb.ListJobVersionsRequest(name=name)),
         (READER + "GetJobDays", lambda name: pb.GetJobDaysRequest(name=name)),
         (CONTROL + "PauseSchedule", lambda name: pb.PauseScheduleRequest(name=name)),
@@ -197,8 +196,9 @@ async def test_a_rule_for_a_scope_is_for_runs_of_that_scope(world: World) -> Non
         ({}, False),
     ):
         assert allowed(await world.ask(CONTROL + "StartRuns", start("mail", **given), secret=secret)) is expected, given
-    for one, days in ((secret, 0), (await world.user("eve", ("allow", "viewer", EVERYTHING)), 1)):
-        admission = await world.ask(READER + "GetJobDays", pb.GetJobDaysRequest(name="mail"), secret=one)
+    for selector, days in ((Selector(job="backup", scope="system"), 0), (Selector(job="backup"), 1)):
+        viewer = await world.user(f"viewer-{days}", ("allow", "viewer", selector))
+        admission = await world.ask(READER + "GetJobDays", pb.GetJobDaysRequest(name="backup"), secret=viewer)
         assert len((await admission.visible(pb.JobDays(days=[pb.JobDay(failed=1)]))).days) == days
 
 
