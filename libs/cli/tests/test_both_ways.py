@@ -44,6 +44,8 @@ TEXTS = {
 COMMANDS = {
     ("job", "list"): (),
     ("job", "get"): ("a",),
+    ("job", "versions"): ("a",),
+    ("job", "days"): ("a",),
     ("schedule", "list"): (),
     ("schedule", "get"): ("a",),
     ("schedule", "next"): ("a",),

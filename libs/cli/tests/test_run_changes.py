@@ -174,7 +174,7 @@ def test_a_disabled_job_says_by_whom_and_why(cluster: Any, toban: Any) -> None:
     cluster.reader.answers |= {"GetJob": job, "ListJobs": pb.ListJobsResponse(jobs=[job])}
     code, out, _ = toban("job", "get", "import")
     assert code == 0 and "no: disabled by user ada" in out and ": a" in out and "\x1b" not in out
-    code, out, _ = toban("job", "list")
+    code, out, _ = toban("job", "list", "-o", "wide")
     assert code == 0 and "WHY" in out and "move" in out and "\x1b" not in out
     cluster.reader.answers["GetJob"] = pb.Job(name="import", spec_json="{}")
     assert "no: its manifest has enabled: false" in toban("job", "get", "import")[1]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from toban_admin_web.decide.day_map import TONES
 from toban_admin_web.decide.languages import LANGUAGES, NAMES
 from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
 from toban_admin_web.decide.status_styles import STATE_GROUPS
@@ -42,7 +43,15 @@ PROBLEMS = (
 )
 
 FORM_PROBLEMS = ("missing", "not_integer", "not_number", "not_boolean", "not_choice", "not_json", "not_object")
-REFUSED = ("no_reason", "long_reason", "invalid_payload", "invalid_time", "invalid_priority", "no_epoch")
+REFUSED = (
+    "no_reason",
+    "long_reason",
+    "invalid_payload",
+    "invalid_time",
+    "invalid_priority",
+    "no_epoch",
+    "not_disabled",
+)
 
 
 def used_keys() -> set[str]:
@@ -71,6 +80,8 @@ def used_keys() -> set[str]:
     names |= {f"executor_action.detach.{mode}" for mode in MODES}
     names |= {f"job.delete.{option}" for option in DELETE_OPTIONS}
     names |= {f"theme.{one}" for one in THEMES} | {f"timeline.by.{one}" for one in BY}
+    names |= {f"job.{verb}{part}" for verb in ("disable", "enable") for part in ("", ".text", ".do")}
+    names |= {f"job.day.{tone}" for tone in TONES}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 

@@ -128,10 +128,10 @@ def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("LAST RUN", lambda job: age(job.last_run.scheduled_for, now)),
         Column("STATE", lambda job: job.last_run.state or NOTHING),
         Column("UPDATED", lambda job: age(job.updated_at, now)),
-        Column("WHY", lambda job: job.disabled_reason or NOTHING, loose=True),
         Column("DESCRIPTION", lambda job: job.description, loose=True),
     ]
     wide = [
+        Column("WHY", lambda job: job.disabled_reason or NOTHING, loose=True),
         Column("STEPS", lambda job: str(len(_spec(job).get("steps", ())))),
         Column("TIMEOUT", lambda job: _seconds(_spec(job).get("timeout_seconds", 0))),
         Column("RETRIES", lambda job: str(_spec(job).get("retry", {}).get("max_retries", 0))),

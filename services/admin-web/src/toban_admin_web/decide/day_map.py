@@ -12,11 +12,13 @@ SIDE = 14
 GAP = 3
 # Weeks that fit on a page of a telephone.
 DAYS = 91
+# Of days with ended runs.
+TONES = ("good", "mixed", "bad", "other")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Square:
-    """One day; places are in units of the picture. `tone` is good, mixed, bad, other, or none for a day without ended runs."""
+    """One day; places are in units of the picture. `tone` is one of TONES, or none for a day without ended runs."""
 
     day: date
     x: int
