@@ -52,8 +52,7 @@ class Reader(
     def __init__(self) -> None:
         self.requests: list[Any] = []
         self.metadata: list[Mapping[str, str]] = []
-        self.seconds: list[float] = []
-        """What the deadline of each request left."""
+        self.seconds: list[float] = []  # What the deadline of each request left.
         self.silent = False
         self.responses: dict[str, Any] = {
             "GetCluster": cluster_message(),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toban_coordinator.decide.quiet_hours import quiet_until
@@ -99,6 +99,7 @@ def test_every_form_is_json_whatever_a_run_says(form: str, run: dict[str, Any]) 
     assert json.loads(body(form, "run.failed", NOW, {"run": run}))
 
 
+@example({"job": "\n"})
 @given(st.dictionaries(st.sampled_from(["id", "job", "state", "error"]), st.text()))
 def test_mail_is_text_and_its_subject_one_line_whatever_a_run_says(run: dict[str, Any]) -> None:
     assert body(SMTP, "run.failed", NOW, {"run": run}).decode().endswith("\n\n2026-11-23 09:00:00 UTC\n")

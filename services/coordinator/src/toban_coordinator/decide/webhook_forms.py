@@ -27,8 +27,8 @@ def body(form: str, kind: str, at: datetime, data: Mapping[str, Any]) -> bytes:
 
 
 def subject(kind: str, data: Mapping[str, Any]) -> str:
-    """Of mail: the first line of the summary, without anything that could end a header."""
-    line = summary(kind, data).partition("\n")[0]
+    """Of mail: what the summary begins with, without anything that could end a header."""
+    line = _headline(kind, data["run"]) if "run" in data else summary(kind, data).partition("\n")[0]
     return "[Toban] " + " ".join("".join(c if c.isprintable() else " " for c in line).split())[:MAX_SUBJECT]
 
 
@@ -37,13 +37,15 @@ def summary(kind: str, data: Mapping[str, Any]) -> str:
     if "run" not in data:
         return _of_job(kind, data)
     run = data["run"]
+    details = [str(run[key])[:MAX_LINE] for key in ("error", "last_line") if run.get(key)][:1]
+    return "\n".join([_headline(kind, run), *details])
+
+
+def _headline(kind: str, run: Mapping[str, Any]) -> str:
     said = _SAID.get(kind) or str(run.get("state", kind.partition(".")[2])).lower().replace("_", " ")
     facts = [f"{name} {run[key]}" for key, name in _FACTS if run.get(key) not in (None, "")]
-    lines = [
-        f"Job {run.get('job', '?')}: run {run.get('id', '?')} {said}" + (f" ({', '.join(facts)})" if facts else "")
-    ]
-    lines += [str(run[key])[:MAX_LINE] for key in ("error", "last_line") if run.get(key)][:1]
-    return "\n".join(lines)
+    more = f" ({', '.join(facts)})" if facts else ""
+    return f"Job {run.get('job', '?')}: run {run.get('id', '?')} {said}{more}"
 
 
 _FACTS = (
