@@ -105,6 +105,8 @@ input.addEventListener("input", () => {
   loadNames();
 });
 input.addEventListener("keydown", (event) => {
+  // Enter ends the composition of a Japanese or Chinese word.
+  if (event.isComposing) return;
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (step) select(selected() + step);
   else if (event.key === "Enter") list.querySelector('a[aria-selected="true"]')?.click();
@@ -120,8 +122,12 @@ function second(key) {
   return Boolean(link);
 }
 
+// On a Mac Ctrl-K deletes to the end of the line.
+const mac = navigator.platform.startsWith("Mac");
+
 document.addEventListener("keydown", (event) => {
-  if ((event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k") {
+  const command = mac ? event.metaKey && !event.ctrlKey : event.ctrlKey && !event.metaKey;
+  if (command && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
     event.preventDefault();
     openPalette();
     return;

@@ -57,6 +57,7 @@ COMMANDS = {
     ("trigger", "get"): ("a",),
     ("executor", "list"): (),
     ("cluster", "status"): (),
+    ("cluster", "overview"): (),
     ("group", "list"): (),
     ("group", "show"): ("a",),
     ("limit", "list"): (),

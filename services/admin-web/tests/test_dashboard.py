@@ -57,6 +57,7 @@ def test_older_coordinators_know_no_overview(web: Any) -> None:
     web.cluster.reader.responses["GetOverview"] = TobanError(ErrorCode.UNIMPLEMENTED, "unknown method")
     text = web.page("/")
     assert "older release" in text and "Workload" in text and "failures-title" not in text
+    assert "No due run waits" not in text
 
 
 @pytest.mark.parametrize("beat", [None, 20])

@@ -44,7 +44,20 @@ def say_everywhere(web: Any, text: str) -> None:
     web.cluster.reader.responses |= {
         "GetRun": evil_run,
         "ListRuns": pb.ListRunsResponse(runs=[evil_run], next_cursor=text),
-        "GetJob": web.job(name=text, description=text, spec_json=text, schedules=[evil_schedule]),
+        "GetJob": web.job(
+            name=text, description=text, spec_json=text, schedules=[evil_schedule], disabled_by=text, disabled_reason=text
+        ),
+        "ListJobVersions": pb.ListJobVersionsResponse(
+            versions=[pb.JobVersion(version=n, spec_json=json.dumps({text: n}), created_by=text) for n in (3, 2)]
+        ),
+        "GetOverview": pb.Overview(
+            server_time=web.stamp(),
+            alerts=[pb.ActiveAlert(name=text, severity=text, unit=text)],
+            failures=[pb.FailedRuns(job=text, scope=text, runs=1, last_run_id=1, last_state=text, error_summary=text)],
+            waiting=[pb.WaitingRuns(kind=text, runs=1)],
+            missed=[pb.MissedSlots(schedule=text, outcome=text, slots=1, last_slot=web.stamp(), message=text)],
+            coming=[pb.ComingFire(schedule=text, job=text, at=web.stamp(-60), timezone=text)],
+        ),
         "ListJobs": pb.ListJobsResponse(jobs=[web.job(name=text, description=text)], next_cursor=text),
         "GetSchedule": evil_schedule,
         "ListSchedules": pb.ListSchedulesResponse(schedules=[evil_schedule]),

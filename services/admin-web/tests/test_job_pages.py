@@ -77,11 +77,12 @@ def test_a_job_without_ended_runs_says_what_will_be_there(web: Any) -> None:
     assert "Each day gets a square here" in web.page("/jobs/hello")
 
 
-def test_an_older_coordinator_has_neither_days_nor_slots(web: Any) -> None:
-    for method in ("GetJobDays", "NextSlots"):
+def test_an_older_coordinator_has_neither_versions_nor_days_nor_slots(web: Any) -> None:
+    assert "/jobs/hello/versions" in web.page("/jobs/hello")
+    for method in ("ListJobVersions", "GetJobDays", "NextSlots"):
         web.refuse(method, ErrorCode.UNIMPLEMENTED)
     text = web.page("/jobs/hello")
-    assert "days-title" not in text and "coming-title" not in text
+    assert "days-title" not in text and "coming-title" not in text and "/jobs/hello/versions" not in text
 
 
 def test_the_next_slots_of_all_its_schedules_are_in_their_order(web: Any) -> None:

@@ -41,7 +41,8 @@ def test_a_cookie_of_another_origin_is_no_theme(web: Any) -> None:
     assert "data-theme" not in web.page("/jobs")
 
 
-@pytest.mark.parametrize("path", ["//evil.example/x?theme=dark", "/%5Cevil.example?theme=dark"])
+@pytest.mark.parametrize("path", ["//evil.example/x", "/\\evil.example"])
 def test_a_choice_leads_to_no_other_host(web: Any, path: str) -> None:
-    location = web.get(path).headers.get("Location", "/")
-    assert re.match(r"/[^/\\\\]", location + "x")
+    # The test client would take the first for the name of a host.
+    response = web.client.get("/jobs?theme=dark", environ_overrides={"PATH_INFO": path, "RAW_URI": path})
+    assert response.status_code == 303 and re.match(r"/[^/\\\\]", response.headers["Location"])

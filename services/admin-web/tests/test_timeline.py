@@ -42,7 +42,9 @@ def test_a_span_that_ends_before_it_begins_is_the_hour_before_its_end(web: Any) 
 def test_bars_lead_to_runs_and_a_table_has_them_too(web: Any) -> None:
     runs = [web.run(8, "RUNNING"), web.run(7, "FAILED", finished_at=web.stamp(5), job="<b>")]
     web.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=runs, next_cursor="7")
-    text = web.page("/runs/timeline")
+    # Around the times of the runs, however long ago these were made.
+    since, until = (f"{web.stamp(seconds).ToDatetime():%Y-%m-%dT%H:%M}" for seconds in (3600, -120))
+    text = web.page(f"/runs/timeline?since={since}&until={until}")
     assert text.count("<rect") == 2 and 'class="bad"' in text and 'class="busy"' in text
     assert 'aria-label="executor-1: 2 runs"' in text and "<b>" not in text
     assert "The newest 2 runs" in text and "These runs as a table" in text

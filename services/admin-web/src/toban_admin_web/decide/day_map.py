@@ -42,9 +42,9 @@ class DayMap:
     height: int
 
     @property
-    def with_runs(self) -> tuple[JobDay, ...]:
+    def with_runs(self) -> tuple[Square, ...]:
         """The days that have ended runs, newest first."""
-        return tuple(one.counts for one in reversed(self.squares) if one.counts is not None)
+        return tuple(one for one in reversed(self.squares) if one.counts is not None)
 
 
 def day_map(found: Sequence[JobDay], today: date, days: int = DAYS) -> DayMap:
