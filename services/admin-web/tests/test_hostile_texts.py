@@ -45,7 +45,12 @@ def say_everywhere(web: Any, text: str) -> None:
         "GetRun": evil_run,
         "ListRuns": pb.ListRunsResponse(runs=[evil_run], next_cursor=text),
         "GetJob": web.job(
-            name=text, description=text, spec_json=text, schedules=[evil_schedule], disabled_by=text, disabled_reason=text
+            name=text,
+            description=text,
+            spec_json=text,
+            schedules=[evil_schedule],
+            disabled_by=text,
+            disabled_reason=text,
         ),
         "ListJobVersions": pb.ListJobVersionsResponse(
             versions=[pb.JobVersion(version=n, spec_json=json.dumps({text: n}), created_by=text) for n in (3, 2)]

@@ -83,6 +83,24 @@ async def test_a_definition_that_fits_some_executors_only_holds_up_no_other(worl
     assert reads["loads_and_due"] == 0
 
 
+async def test_many_definitions_without_room_do_not_keep_a_free_slot_from_another(world: Any, make: Any) -> None:
+    await executor(world, 1, slots=1)
+    await executor(world, 2, slots=1, labels={"gpu": "yes"})
+    fitting = [make.job(f"gpu{n}", selector={"labels": {"gpu": "yes"}}) for n in range(10)]
+    await world.apply(make.job(), *fitting)
+    first, other = [*await world.start("gpu0"), *await world.start()]
+    await world.turn("assign")
+    waiting = [*[run for n in range(1, 10) for run in await world.start(f"gpu{n}")], *await world.start()]
+    await world.turn("assign")
+    assert await placed(world) == [first, other]
+    for run in (first, other):
+        await world.report(world.key(run), make.outcome())
+    # The first turn finds that only one of the nine has room; the second one looks past them.
+    await world.turn("assign")
+    await world.turn("assign")
+    assert await placed(world) == [waiting[0], waiting[-1]]
+
+
 async def test_ranks_that_differ_are_read_the_long_way(world: Any, make: Any, reads: Any) -> None:
     await executor(world, slots=1)
     await world.apply(make.job(), make.job("urgent", priority=1))

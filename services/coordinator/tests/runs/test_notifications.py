@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.adapters.secret_keys import FileKeys
+from toban_coordinator.app.disable_job import DisableJob
 from toban_coordinator.app.operations_webhooks import TargetChange, WebhookOperations
 from toban_coordinator.app.webhook_outbox import WebhookOutbox
 from toban_coordinator.decide.webhooks import PARALLEL, TryResult
@@ -172,6 +173,15 @@ async def test_disabled_jobs_are_not_missed(world: Any, make: Any, sent: Any) ->
     await world.apply(job(make, rule("missing"), expect_success_within_seconds=60, enabled=False))
     await world.turn("notices")
     assert await world.sql("SELECT * FROM scheduler.job_silences") == [] and len(await sent()) == 1
+
+
+@pytest.mark.usefixtures("operations")
+async def test_jobs_that_a_person_disabled_are_not_missed(world: Any, make: Any, sent: Any) -> None:
+    await world.apply(job(make, rule("missing"), expect_success_within_seconds=60))
+    await world.sql("UPDATE scheduler.job_definitions SET created_at = now() - interval '2 hours'")
+    await DisableJob(pool=world.pool).disable("load", reason="a holiday", actor="ada")
+    await world.turn("notices")
+    assert await sent() == []
 
 
 @pytest.mark.usefixtures("operations")

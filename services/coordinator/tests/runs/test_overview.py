@@ -140,6 +140,8 @@ async def test_slots_without_a_run_of_their_time(world: Any, make: Any) -> None:
     await ended(
         world, 9, "SKIPPED", ago=60, schedule_id=often, slot=now - hour, reason="overlap", error="one still runs"
     )
+    # A person took it back: nothing is missed.
+    await ended(world, 8, "SKIPPED", ago=60, schedule_id=calm, slot=now - hour, reason="withdrawn", error="paused")
     await world.sql("UPDATE scheduler.schedules SET next_run_at = now() - interval '1 minute' WHERE id = %(i)s", i=late)
     found = [(one.schedule, one.outcome, one.slots, one.message, one.run_id) for one in (await overview(world)).missed]
     assert found[0][:3] == ("late", "overdue", 1)
@@ -151,7 +153,10 @@ async def test_slots_without_a_run_of_their_time(world: Any, make: Any) -> None:
 
 async def test_coming_fires(world: Any, make: Any) -> None:
     names = ("soon", "later", "far", "paused", "off")
-    await world.apply(make.job(), make.job("disabled", enabled=False), *(make.schedule(name) for name in names))
+    # As many as are listed would come before the others, if their job were not disabled.
+    idle = [make.schedule(f"idle{n}", "disabled") for n in range(20)]
+    await world.apply(make.job(), make.job("disabled", enabled=False), *(make.schedule(name) for name in names), *idle)
+    await world.sql("UPDATE scheduler.schedules SET next_run_at = now() + interval '5 minutes', status = 'active'")
     for name, hours in (("soon", 1), ("later", 23), ("far", 25), ("paused", 2), ("off", 3)):
         await world.sql(
             "UPDATE scheduler.schedules SET next_run_at = now() + make_interval(hours => %(h)s), enabled = %(e)s,"

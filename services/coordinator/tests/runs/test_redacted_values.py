@@ -108,6 +108,19 @@ async def test_the_audit_never_stores_a_value(hidden: Any, make: Any) -> None:
     assert found({row["action"]: json.dumps([row["before"], row["after"]]) for row in rows}) == {}
 
 
+async def test_the_audit_of_a_schedule_that_is_given_up_stores_no_value(world: Any, make: Any) -> None:
+    await world.apply(
+        make.job(logs=REDACT), make.schedule(on_failure="remove", payload={"password": "p-schedule-4", "to": "x"})
+    )
+    await world.apply(make.job(logs=REDACT, payload_schema={"type": "object", "required": ["n"]}))
+    await world.sql("UPDATE scheduler.schedules SET next_run_at = next_run_at - interval '60 s'")
+    for _ in range(6):
+        await world.sql("UPDATE scheduler.schedules SET fire_retry_at = NULL")
+        await world.turn("fire")
+    [row] = await world.sql("SELECT before FROM scheduler.admin_action_log WHERE action = 'schedule.delete'")
+    assert row["before"]["spec"]["payload"] == {"password": MASK, "to": "x"}
+
+
 async def test_a_name_that_is_added_hides_older_runs_and_the_former_value(world: Any, make: Any) -> None:
     await world.executor()
     shown = documents(make, logs={})

@@ -5,6 +5,7 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
+from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -265,3 +266,38 @@ def test_a_damaged_journal_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "j").write_bytes(b"no database " * 100)
     with pytest.raises(TobanError, match=r"journal .*/j cannot be opened: file is not a database; .* move it away"):
         Journal(tmp_path / "j")
+
+
+async def test_a_report_that_is_withdrawn_while_the_writer_takes_it_stops_no_writer(tmp_path: Path) -> None:
+    class Withdrawn(deque[object]):
+        """The event loop has a turn when the writer has looked at the queue, or is about to take from it."""
+
+        def __bool__(self) -> bool:
+            found = len(self) > 0
+            withdraw()
+            return found
+
+        def popleft(self) -> object:
+            withdraw()
+            return super().popleft()
+
+    def withdraw() -> None:
+        if places:
+            journal.drop_reports([places.pop()])
+
+    places: list[tuple[AttemptKey, int]] = []
+    journal = Journal(tmp_path / "j")
+    journal._waiting = Withdrawn()  # type: ignore[assignment]
+    journal.start()
+    await journal.flush()
+    # The report alone waits when the writer looks.
+    places.append((KEY, 2))
+    journal.put_report(Report(key=KEY, seq=2, outcome=END))
+    async with asyncio.timeout(10):
+        while places:  # noqa: ASYNC110 (the writer's thread tells nobody)
+            await asyncio.sleep(0.005)
+        await journal.flush()
+    journal.close()
+    again = Journal(tmp_path / "j")
+    assert again.remembered().reports == ()
+    again.close()

@@ -135,6 +135,10 @@ class Board:
         self._held[chosen.incarnation] += 1
         return chosen
 
+    def has_room(self) -> bool:
+        """Whether a slot is left."""
+        return any(self._held[e.incarnation] < e.slots for e in self._executors.values())
+
     def _rank(self, executor: ExecutorLoad) -> tuple[float, float, float, int]:
         used = self._held[executor.incarnation] / executor.slots
         return (used, executor.load, -executor.last_heartbeat_at.timestamp(), executor.worker_id)

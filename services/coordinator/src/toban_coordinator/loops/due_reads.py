@@ -80,7 +80,8 @@ class DueReads:
     def planned(self, plan: decide.AssignPlan) -> None:
         """Notes what was made of a read."""
         self.blocked |= plan.unplaced
-        self._spare = SPARE if plan.skips or plan.defers or plan.offers else 1
+        passed_over = plan.skips or plan.defers or plan.offers or (plan.unplaced and plan.board.has_room())
+        self._spare = SPARE if passed_over else 1
 
     def _any_room_will_do(self) -> bool:
         """Whether each definition that waits fits each executor that took work, as without labels: then no read has to leave one out."""

@@ -47,7 +47,7 @@ RETURNING run_id, target_id, type
 
 -- fragment: expects
 -- Whether job `d` is to succeed regularly.
-(d.spec ? 'expect_success_within_seconds' AND d.deleted_at IS NULL AND NOT d.spec @> '{"enabled": false}')
+(d.spec ? 'expect_success_within_seconds' AND d.deleted_at IS NULL AND d.disabled_at IS NULL AND NOT d.spec @> '{"enabled": false}')
 
 -- fragment: last_at
 -- When job `d` last succeeded, as its runs or, when those are gone, `job_successes` say; else when it was made. Runs may end in another order than

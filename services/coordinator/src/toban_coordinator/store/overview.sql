@@ -44,7 +44,7 @@ WITH overdue AS (
 ), skipped AS (
     SELECT r.schedule_id, r.reason AS outcome, 1::bigint AS slots, r.slot, r.error_summary AS message, r.id AS run_id
       FROM scheduler.runs_history r
-     WHERE r.state = 'SKIPPED' AND r.finished_at >= now() - interval '1 day' AND r.schedule_id IS NOT NULL AND r.slot IS NOT NULL
+     WHERE r.state = 'SKIPPED' AND r.reason IS DISTINCT FROM 'withdrawn' AND r.finished_at >= now() - interval '1 day' AND r.schedule_id IS NOT NULL AND r.slot IS NOT NULL
      ORDER BY r.id DESC LIMIT %(read)s::integer
 ), found AS (
     SELECT a.schedule_id, a.outcome, sum(a.slots)::bigint AS slots, max(a.slot) AS last_slot,
@@ -61,17 +61,16 @@ SELECT s.name AS schedule, f.outcome, f.slots, f.last_slot, f.message, f.run_id
 -- The next slot of each schedule that fires within a day, the next ones first. Runs of slots are made some seconds ahead: theirs count.
 SELECT s.name AS schedule, d.name AS job, s.timezone,
        COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at) AS at
-  FROM (SELECT x.* FROM scheduler.schedules x
+  FROM (SELECT x.* FROM scheduler.schedules x JOIN scheduler.job_definitions j ON j.id = x.definition_id AND j.enabled
          WHERE x.enabled AND x.status = 'active' AND x.next_run_at BETWEEN now() AND now() + interval '1 day'
          ORDER BY x.next_run_at, x.id LIMIT %(limit)s::integer) s
   JOIN scheduler.job_definitions d ON d.id = s.definition_id
- WHERE d.enabled
  ORDER BY at, s.name;
 
 -- name: coming_count
 -- How many schedules fire within a day, counted up to a number.
 SELECT count(*)::bigint AS schedules
-  FROM (SELECT 1 FROM scheduler.schedules s
+  FROM (SELECT 1 FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id AND d.enabled
          WHERE s.enabled AND s.status = 'active' AND s.next_run_at BETWEEN now() AND now() + interval '1 day'
          LIMIT %(limit)s::integer) x;
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toban_domain.fire_plan import DueSchedule, FirePlan, Skip
+from toban_domain.redacted import masked_payload_of
 from toban_domain.schedule import RuleSpec, ScheduleSpec
 from toban_store import array_literals, queries
 from toban_store.tx import FencedTx, Row, Tx
@@ -146,7 +147,9 @@ async def fire_failed(
 
 async def remove_failed(t: FencedTx, schedule: DueSchedule, *, last: datetime, slots: int) -> None:
     """Removes a schedule that `fire_failed` of this transaction has given up on; `slots` slots up to `last` are due and have no runs."""
-    parameters = {"id": schedule.id, "row_version": schedule.version, "last": last, "slots": slots}
+    row = await t.fetch_one(_sql.failed_spec, {"id": schedule.id})
+    shown = json.dumps(masked_payload_of(row["spec"], row["redact"]) if row else {})
+    parameters = {"id": schedule.id, "row_version": schedule.version, "last": last, "slots": slots, "shown": shown}
     await t.execute(_sql.remove_failed, parameters)
 
 

@@ -133,6 +133,12 @@ WITH free AS MATERIALIZED (
 )
 SELECT id FROM hit
 
+-- name: failed_spec
+-- The definition of a schedule, and the names whose values its readers do not see.
+SELECT s.spec, {{definition_redact}} AS redact
+  FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
+ WHERE s.id = %(id)s::bigint;
+
 -- name: remove_failed
 -- A schedule that `fire_failed` has given up on in this transaction goes away. The ledger row of its first slot stands for all that are due; what
 -- its ledger and one of the same name need is kept, and the audit has it.
@@ -149,7 +155,7 @@ WITH gone AS (
 )
 INSERT INTO scheduler.admin_action_log (actor, action, target, before, after, reason)
 SELECT 'leader', 'schedule.delete', 'schedule ' || name,
-       jsonb_build_object('version', version, 'status', 'failed', 'spec', spec, 'until', next_run_at), NULL, 'on_failure: ' || last_error
+       jsonb_build_object('version', version, 'status', 'failed', 'spec', %(shown)s::jsonb, 'until', next_run_at), NULL, 'on_failure: ' || last_error
   FROM gone
 
 -- name: counts

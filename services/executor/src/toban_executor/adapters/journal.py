@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -315,8 +316,10 @@ class Journal:
         # Nothing follows the end; a wake-up for what is taken here already finds nothing.
         self._woken = _Wake.END if ending else _Wake.NOTHING
         batch = list(kept)
-        while self._waiting:
-            batch.append(self._waiting.popleft())
+        # The event loop may withdraw the last work between a look at the queue and its taking.
+        with suppress(IndexError):
+            while True:
+                batch.append(self._waiting.popleft())
         return batch, ending
 
     def _next_wake(self, timeout: float | None) -> _Wake:
