@@ -1,7 +1,8 @@
 """A job that replaces a report in S3; an older attempt of it replaces nothing.
 
 Usage: S3_ENDPOINT_URL=... AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... python s3_report.py BUCKET KEY TEXT
-The store has to support If-Match and If-None-Match for writes, as S3 and SeaweedFS do. Needs boto3.
+The object is a line with the token, then TEXT. The store has to support If-Match and If-None-Match for writes, as S3 and
+SeaweedFS do. Needs boto3.
 """
 
 import os

@@ -169,7 +169,9 @@ def test_an_older_attempt_replaces_nothing_in_s3(s3: Endpoints, bucket: Any, tmp
     assert run_job(NEWER, "s3_report.py", name, key, "second", **environment)[0] == 0
     code, line = run_job(OLDER, "s3_report.py", name, key, "too late", **environment)
     assert code == 1 and f"a newer attempt of token {NEWER} has been there" in line
-    assert client.get_object(Bucket=name, Key=key)["Body"].read() == b"second"
+    assert S3Guard(client, name).read(key) == b"second"
+    stored = client.get_object(Bucket=name, Key=key)["Body"].read()
+    assert stored == b"toban-fence %019d\nsecond" % NEWER
 
 
 def test_an_older_attempt_that_has_compared_does_not_overwrite(bucket: Any, tmp_path: Path) -> None:
@@ -187,7 +189,36 @@ def test_an_older_attempt_that_has_compared_does_not_overwrite(bucket: Any, tmp_
     with pytest.raises(FencedOutError) as caught:
         guard.update(key, change, OLDER)
     assert calls == [b"0"] and caught.value.seen == NEWER
-    assert client.get_object(Bucket=name, Key=key)["Body"].read() == b"newer"
+    assert guard.read(key) == b"newer"
+
+
+def test_equal_content_of_a_newer_attempt_is_not_overwritten(bucket: Any, tmp_path: Path) -> None:
+    """An ETag that is a hash of the content alone would be that of the older attempt."""
+    client, name = bucket
+    guard, key = S3Guard(client, name), f"{tmp_path.name}/state"
+    guard.put(key, b"same", OLDER)
+
+    def change(_: bytes | None) -> bytes:
+        S3Guard(client, name).put(key, b"same", NEWER)
+        return b"older"
+
+    with pytest.raises(FencedOutError) as caught:
+        guard.update(key, change, OLDER)
+    assert caught.value.seen == NEWER and guard.read(key) == b"same"
+
+
+def test_an_object_from_before_the_guard_is_taken_over(bucket: Any, tmp_path: Path) -> None:
+    client, name = bucket
+    guard, key = S3Guard(client, name), f"{tmp_path.name}/old"
+    assert guard.read(key) is None
+    client.put_object(Bucket=name, Key=key, Body=b"plain")
+    assert guard.read(key) == b"plain"
+    guard.update(key, lambda before: (before or b"") + b" more", OLDER)
+    assert guard.read(key) == b"plain more"
+    guard.put(key, b"", NEWER)
+    assert guard.read(key) == b""
+    with pytest.raises(ValueError, match="no fencing token"):
+        guard.put(key, b"", 0)
 
 
 def test_writers_of_one_attempt_lose_no_change(bucket: Any, tmp_path: Path) -> None:
@@ -202,8 +233,8 @@ def test_writers_of_one_attempt_lose_no_change(bucket: Any, tmp_path: Path) -> N
         thread.start()
     for thread in threads:
         thread.join(SECONDS)
-    found = client.get_object(Bucket=name, Key=key)["Body"].read().split()
-    assert sorted(map(int, found)) == [0, 1, 2, 3, 4]
+    found = guard.read(key)
+    assert found is not None and sorted(map(int, found.split())) == [0, 1, 2, 3, 4]
 
 
 def test_an_endless_contest_and_other_errors_are_named(bucket: Any, tmp_path: Path) -> None:

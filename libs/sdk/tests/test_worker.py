@@ -10,6 +10,8 @@ import pytest
 from toban.client import Target
 from toban.errors import AccessError
 from toban.worker import Step, StepStoppedError, Worker
+from toban.worker.site import WorkSite
+from toban.worker.step import now
 from toban_testing.scripted_site import ScriptedSite, problem, says, scripted_site
 
 STEP = {
@@ -107,8 +109,78 @@ def test_a_step_is_extended_while_it_works_and_completed(site: ScriptedSite) -> 
         "worker": "gpu:1",
         "worker_type": "transcode",
         "limit": 1,
-        "wait_seconds": 10.0,
+        "wait_seconds": 2.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("lock_seconds", "timeout_seconds", "wait"), [(3, 0, 1.0), (3600, 0, 10.0), (3600, 6, 2.0), (1, 0, 0.5)]
+)
+def test_a_wait_for_steps_takes_little_from_lock_and_timeout(
+    site: ScriptedSite, lock_seconds: int, timeout_seconds: int, wait: float
+) -> None:
+    given = {"lock_ttl_ms": lock_seconds * 1000, "timeout_ms": timeout_seconds * 1000}
+    coordinator = Coordinator(site, {**STEP, **given})
+    with serving(site, lambda _: None):
+        coordinator.wait_for("claims", 3)
+    assert coordinator.bodies("claims")[2]["wait_seconds"] == wait
+
+
+@pytest.fixture
+def late_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each claim is answered 200 s after it was asked for."""
+    monkeypatch.setattr("toban.worker.service.now", lambda: now() - 200)
+
+
+@pytest.mark.usefixtures("late_claims")
+def test_a_claim_that_arrives_after_its_end_is_extended_before_its_work_begins(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site, {**STEP, "lock_ttl_ms": 60_000})
+
+    def work(step: Step) -> None:
+        assert coordinator.calls.count("heartbeats") == 1
+        step.check()
+
+    with serving(site, work):
+        coordinator.wait_for("complete")
+
+
+@pytest.mark.usefixtures("late_claims")
+@pytest.mark.parametrize(
+    "answer", [says(200, {"lost": [STEP["key"]], "cancel": []}), problem(503, "UNAVAILABLE")], ids=["lost", "no answer"]
+)
+def test_work_on_a_claim_that_has_ended_does_not_begin(site: ScriptedSite, answer: Any) -> None:
+    coordinator = Coordinator(site, {**STEP, "lock_ttl_ms": 60_000})
+    coordinator.answers["heartbeats"] = answer
+    begun: list[Step] = []
+    with serving(site, begun.append):
+        coordinator.wait_for("claims", 3)
+    assert begun == [] and not {"complete", "fail"} & set(coordinator.calls)
+
+
+@pytest.mark.usefixtures("late_claims")
+def test_a_claim_that_has_little_left_is_extended_at_once(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site, {**STEP, "lock_ttl_ms": 300_000})
+    # Before the work begins, there is no answer.
+    coordinator.answers["heartbeats"] = problem(503, "UNAVAILABLE")
+
+    def work(step: Step) -> None:
+        coordinator.answers["heartbeats"] = EXTENDED
+        coordinator.wait_for("heartbeats", 2)
+        step.check()
+
+    with serving(site, work):
+        coordinator.wait_for("complete")
+
+
+def test_an_answer_that_comes_too_late_does_not_bring_a_lost_claim_back(site: ScriptedSite) -> None:
+    target = Target(url=site.url, token="toban_pat_x")
+    step = Step(STEP, WorkSite(target, "gpu:1", 0.0), sent=now() - 60)
+    step.extend(now())
+    assert step.is_lost
+    held = Step({**STEP, "lock_ttl_ms": 60_000}, WorkSite(target, "gpu:1", 0.0), sent=now())
+    held.lose()
+    held.extend(now())
+    assert held.is_lost
 
 
 def ends_by_check(coordinator: Coordinator, site: ScriptedSite) -> StepStoppedError:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from toban.transactions import SyncConnection
 
 HEADER = "Toban-Fence"
-METADATA = "toban-fence"
 MAX_FENCE = 2**63 - 1
+_PREFIX = b"toban-fence "
+_STORED = re.compile(_PREFIX + rb"([0-9]{19})\n")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 
 
@@ -120,8 +121,9 @@ def check_status(resource: str, status: int, fence: int, headers: Mapping[str, s
 
 
 class S3Guard:
-    """Objects of a bucket whose metadata has the token of their writer. `client` is one of boto3; the store supports If-Match.
+    """Objects of a bucket that begin with the token of their writer. `client` is one of boto3; the store supports If-Match.
 
+    An object is 32 bytes, such as `toban-fence 0000000000000000007` and a line feed, and then the content: `read` leaves them out.
     Raises what boto3 raises, besides the errors of its methods.
     """
 
@@ -138,13 +140,17 @@ class S3Guard:
         self.update(key, lambda _: body, fence)
 
     def update(self, key: str, change: Callable[[bytes | None], bytes], fence: int) -> None:
-        """As `put`, with the content made from the present one (None = there is none). `change` may be called several times."""
+        """As `put`, with the content made from the present one (None = there is none).
+
+        `change` may be called several times. When the answer to a write is lost, it may get content that it has made itself.
+        """
+        parse_fence(str(fence))
         for _ in range(self._tries):
-            before, condition = self._read(key, fence)
+            before, condition = self._compare(key, fence)
+            # The ETag may be a hash of the bytes. With the token among them, that of a newer attempt differs from every older one.
+            stored = _PREFIX + b"%019d\n" % fence + change(before)
             try:
-                self._client.put_object(
-                    Bucket=self._bucket, Key=key, Body=change(before), Metadata={METADATA: str(fence)}, **condition
-                )
+                self._client.put_object(Bucket=self._bucket, Key=key, Body=stored, **condition)
             except self._client.exceptions.ClientError as error:
                 if not _was_changed_meanwhile(error):
                     raise
@@ -152,19 +158,35 @@ class S3Guard:
                 return
         raise TimeoutError(f"s3://{self._bucket}/{key} was changed by others {self._tries} times; try again later")
 
-    def _read(self, key: str, fence: int) -> tuple[bytes | None, dict[str, str]]:
+    def read(self, key: str) -> bytes | None:
+        """The content without the token; None = there is no object. That of an object without a token is the whole object."""
+        found = self._get(key)
+        return None if found is None else _split(found[0])[1]
+
+    def _compare(self, key: str, fence: int) -> tuple[bytes | None, dict[str, str]]:
         """The content, and the condition under which it may be replaced. Raises FencedOutError."""
+        found = self._get(key)
+        if found is None:
+            return None, {"IfNoneMatch": "*"}
+        seen, content = _split(found[0])
+        if seen > fence:
+            raise FencedOutError(f"s3://{self._bucket}/{key}", fence, seen)
+        return content, {"IfMatch": found[1]}
+
+    def _get(self, key: str) -> tuple[bytes, str] | None:
+        """The object as it is stored, and its ETag."""
         try:
             found = self._client.get_object(Bucket=self._bucket, Key=key)
         except self._client.exceptions.NoSuchKey:
-            return None, {"IfNoneMatch": "*"}
+            return None
         with found["Body"] as body:
-            content: bytes = body.read()
-        # An object without a token was written before there was a guard.
-        seen = parse_fence(found["Metadata"].get(METADATA, "1"))
-        if seen > fence:
-            raise FencedOutError(f"s3://{self._bucket}/{key}", fence, seen)
-        return content, {"IfMatch": found["ETag"]}
+            return body.read(), str(found["ETag"])
+
+
+def _split(stored: bytes) -> tuple[int, bytes]:
+    """Token and content; 0 for an object that was written before there was a guard."""
+    found = _STORED.match(stored)
+    return (int(found[1]), stored[found.end() :]) if found else (0, stored)
 
 
 def _was_changed_meanwhile(error: Any) -> bool:

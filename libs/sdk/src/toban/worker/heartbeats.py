@@ -30,8 +30,26 @@ class Heartbeats:
         """From now on its claim is extended."""
         with self._changed:
             self._steps[step.key] = step
-            self._next = min(self._next, now() + step.lock_seconds / 3)
+            self._next = min(self._next, now() + _due_in(step))
             self._changed.notify()
+
+    def confirm(self, steps: list[Step]) -> None:
+        """Extends claims before their work begins. Those that are still lost afterwards must not begin."""
+        if not steps:
+            return
+        sent = now()
+        try:
+            lost, cancelled = self._site.extend([step.key for step in steps], timeout=_timeout(steps))
+        except TobanError as error:
+            _log.warning("%d claims arrived late and are not extended: %s", len(steps), error)
+            return
+        for step in steps:
+            if step.key in lost:
+                step.lose()
+            else:
+                step.confirm(sent)
+            if step.key in cancelled:
+                step.cancel()
 
     def remove(self, step: Step) -> None:
         """Its claim is not extended any more."""
@@ -48,12 +66,12 @@ class Heartbeats:
     def _run(self) -> None:
         while steps := self._due():
             lock = min(step.lock_seconds for step in steps)
-            pause = lock / 3
+            upcoming = now() + lock / 3
             for begin in range(0, len(steps), _AT_ONCE):
-                if not self._extend(steps[begin : begin + _AT_ONCE], timeout=max(0.5, lock / 3)):
-                    pause = min(_RETRY_SECONDS, lock / 10)
+                if not self._extend(steps[begin : begin + _AT_ONCE], timeout=_timeout(steps)):
+                    upcoming = now() + min(_RETRY_SECONDS, lock / 10)
             with self._changed:
-                self._next = min(now() + pause, self._next)
+                self._next = min(upcoming, self._next)
 
     def _due(self) -> list[Step]:
         """The steps whose claims are to be extended now; none = the end."""
@@ -86,3 +104,12 @@ class Heartbeats:
             if step.key in cancelled:
                 step.cancel()
         return True
+
+
+def _timeout(steps: list[Step]) -> float:
+    return max(0.5, min(step.lock_seconds for step in steps) / 3)
+
+
+def _due_in(step: Step) -> float:
+    """Seconds until the first heartbeat: none when less than half of the lock remains."""
+    return min(step.lock_seconds / 3, max(0.0, step.remaining_seconds - step.lock_seconds / 2))

@@ -20,13 +20,16 @@ from typing import Any, TypeVar
 from toban.client.target import Target
 from toban.errors import AccessError, ConfigError, ConflictError, InvalidRequestError, TobanError
 from toban.worker.heartbeats import Heartbeats
-from toban.worker.site import WAIT_SECONDS, WorkSite
+from toban.worker.site import WorkSite
 from toban.worker.step import Step, StepFailedError, StepStoppedError, now
 
 T = TypeVar("T", bound=Callable[[Step], Any])
 _log = logging.getLogger("toban.worker")
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 _AT_ONCE = 100
+# How long a request for steps waits for the first one, seconds. A claim counts from when it was asked for, so a wait takes from its
+# lock and its timeout: at most a third of the smallest that the type has had, and little before the first one.
+_FIRST_WAIT_SECONDS, _SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 2.0, 0.5, 10.0
 END_RETRY_SECONDS = 120.0
 
 
@@ -124,6 +127,7 @@ class _TaskLoop:
         self._on_refusal = on_refusal
         self._changed = threading.Condition()
         self._under_way = 0
+        self._wait, self._shortest = _FIRST_WAIT_SECONDS, float("inf")
         self._thread = threading.Thread(target=self._claim_all, name=f"toban-claim-{task.worker_type}", daemon=True)
 
     def start(self) -> None:
@@ -142,7 +146,7 @@ class _TaskLoop:
         while room := self._room():
             sent = now()
             try:
-                found = self._site.claim(self._task.worker_type, min(room, _AT_ONCE), WAIT_SECONDS)
+                found = self._site.claim(self._task.worker_type, min(room, _AT_ONCE), self._wait)
             except (AccessError, ConfigError, InvalidRequestError) as error:
                 self._on_refusal(error)
                 return
@@ -153,9 +157,19 @@ class _TaskLoop:
                 self._stopping.wait(wait)
                 continue
             pause = _PAUSE_SECONDS
-            for one in found:
-                # Also those that come after the stop: they are claimed.
-                self._begin(Step(one, self._site, sent))
+            # Also those that come after the stop: they are claimed.
+            self._begin_all([Step(one, self._site, sent) for one in found])
+
+    def _begin_all(self, steps: list[Step]) -> None:
+        for step in steps:
+            self._shortest = min(self._shortest, step.lock_seconds, step.timeout_seconds)
+            self._wait = min(_LONGEST_WAIT_SECONDS, max(_SHORTEST_WAIT_SECONDS, self._shortest / 3))
+        self._beats.confirm([step for step in steps if step.remaining_seconds < step.lock_seconds / 2])
+        for step in steps:
+            if step.is_lost:
+                _log.warning("the claim of run %d ended before its work could begin; it is offered again", step.run_id)
+            else:
+                self._begin(step)
 
     def _room(self) -> int:
         """How many steps may begin; 0 = the worker stops."""

@@ -9,8 +9,6 @@ from toban.client.calls import Calls
 from toban.client.sync_transport import SyncTransport
 from toban.client.target import Target
 
-WAIT_SECONDS = 10.0
-"""How long a request for steps waits for the first one, seconds."""
 _ANSWER_SECONDS = 10.0
 Key = tuple[int, str]
 """A claim: run and token."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -46,15 +47,18 @@ class Step:
         self.raw = found
         self._site = site
         self.lock_seconds: float = found["lock_ttl_ms"] / 1000
+        self.timeout_seconds: float = found["timeout_ms"] / 1000 or float("inf")
         self._hold: float = (found["lock_ttl_ms"] - found["lock_margin_ms"]) / 1000
         self._until: float = sent + self._hold
-        self._last: float = sent + found["timeout_ms"] / 1000 if found["timeout_ms"] else float("inf")
+        self._last: float = sent + self.timeout_seconds
         self._cancelled = False
+        self._lock = threading.Lock()
 
     @property
     def remaining_seconds(self) -> float:
-        """How long the claim still holds, seconds; 0 = another worker may have the step."""
-        return max(0.0, min(self._until, self._last) - now())
+        """How long the claim still holds, seconds; 0 = another worker may have the step. It stays 0."""
+        with self._lock:
+            return self._remaining()
 
     @property
     def is_lost(self) -> bool:
@@ -86,14 +90,28 @@ class Step:
             _log.warning("progress of run %d is not shown: %s", self.run_id, error)
         self.check()
 
+    def confirm(self, sent: float) -> None:
+        """A heartbeat of this time was answered, before the work has begun: until then nothing relies on the claim."""
+        with self._lock:
+            self._until = sent + self._hold
+
     def extend(self, sent: float) -> None:
-        """A heartbeat of this time was answered."""
-        self._until = sent + self._hold
+        """A heartbeat of this time was answered. One that is answered too late does not bring a lost claim back."""
+        with self._lock:
+            if self._remaining():
+                self._until = max(self._until, sent + self._hold)
 
     def lose(self) -> None:
         """A heartbeat has named the claim as lost."""
-        self._until = 0.0
+        with self._lock:
+            self._until = 0.0
 
     def cancel(self) -> None:
         """A heartbeat has named the run as cancelled."""
         self._cancelled = True
+
+    def _remaining(self) -> float:
+        left = max(0.0, min(self._until, self._last) - now())
+        if not left:
+            self._until = 0.0
+        return left
