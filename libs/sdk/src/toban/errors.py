@@ -101,6 +101,18 @@ class WaitTimeoutError(TobanError, TimeoutError):
         self.run = run
 
 
+class OutputIncompleteError(UnavailableError):
+    """A run has ended, and the end of its output has not arrived at the site: follow again after `position` ("" = from the start)."""
+
+    def __init__(self, run_id: int, position: str) -> None:
+        where = f"after position {position}" if position else "from the start"
+        message = (
+            f"run {run_id} has ended, and the end of its output has not arrived at the site; follow it again {where}"
+        )
+        super().__init__(message, code="UNAVAILABLE")
+        self.run_id, self.position = run_id, position
+
+
 _INVALID = frozenset(
     {"INVALID_ARGUMENT", "MANIFEST_INVALID", "PAYLOAD_INVALID", "PAYLOAD_TOO_LARGE", "SCHEDULE_INVALID", "USAGE"}
 )

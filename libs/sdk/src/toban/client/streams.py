@@ -25,7 +25,7 @@ from toban.client.flow import (
     TransportError,
 )
 from toban.client.models import LogLine, Run
-from toban.errors import ConfigError, UnavailableError, WaitTimeoutError
+from toban.errors import ConfigError, OutputIncompleteError, UnavailableError, WaitTimeoutError
 
 _SHORT_PAUSE = 0.5
 
@@ -107,43 +107,64 @@ def _watch(run_id: int, until: float | None) -> Flow[float]:
         return 0.0 if error.is_timeout else _SHORT_PAUSE
 
 
-def follow_output(calls: Calls, run_id: int, after: str) -> Flow[bool]:
-    """The lines after a position, as items, until the output is complete; False: its end has not arrived at the site.
+@dataclass(slots=True)
+class _Place:
+    """`position` of the last line; `is_alive`: the stream under way has sent something."""
 
-    A stream that breaks is opened again after its last line. Raises UnavailableError when that does not succeed in time.
+    position: str
+    is_alive: bool = False
+
+
+def follow_output(calls: Calls, run_id: int, after: str) -> Flow[None]:
+    """The lines after a position, as items, until the output is complete.
+
+    A stream that breaks is opened again after its last line. Raises UnavailableError when that does not succeed in time, and
+    OutputIncompleteError when the run has ended and the end of its output has not arrived at the site.
     """
-    place, budget = after, RetryBudget(seconds=calls.retry_seconds)
+    place, budget = _Place(after), RetryBudget(seconds=calls.retry_seconds)
     while True:
-        parser, failure = EventParser(), UnavailableError("the stream of the output ended early", code="UNAVAILABLE")
-        asked = None
-        query: Pairs = (("after", place),) if place else ()
+        failure = UnavailableError("the stream of the output ended early", code="UNAVAILABLE")
+        asked, lost, place.is_alive = None, 0.0, False
         try:
-            head: Reply = yield Open(
-                Request(method="GET", path=at("runs", run_id, "logs", "stream"), query=query, timeout=SILENCE_SECONDS)
-            )
-            if head.status in BUSY:
-                asked = retry_after_of(head.headers)
-            else:
-                _check_stream(head)
-                while (line := (yield NextLine())) is not None:
-                    event = parser.feed(line)
-                    if event is None:
-                        continue
-                    if event.name == "end":
-                        return event.data.get("complete") is not False
-                    if event.name == "lines":
-                        budget = RetryBudget(seconds=calls.retry_seconds)
-                        for one in _lines_of(event.data):
-                            place = one.position
-                            yield Item(one)
+            is_over, asked = yield from _follow_stream(run_id, place)
+            if is_over:
+                return
         except TransportError as error:
             if error.is_final:
                 raise error.as_error(changes=False) from None
             failure = UnavailableError(str(error), code="UNAVAILABLE")
-        pause = budget.pause_for(asked)
+            # The silence of a stream that has worked is no failed try.
+            lost = SILENCE_SECONDS if error.is_timeout and not place.is_alive else 0.0
+        if place.is_alive:
+            # Also without a line of output, since a job may print nothing for hours.
+            budget = RetryBudget(seconds=calls.retry_seconds)
+        pause = budget.pause_for(asked, lost)
         if pause is None:
             raise failure
         yield Pause(pause)
+
+
+def _follow_stream(run_id: int, place: _Place) -> Flow[tuple[bool, float | None]]:
+    """The lines of one stream, as items: whether the output is complete, and how long a site without room asks to wait, seconds."""
+    query: Pairs = (("after", place.position),) if place.position else ()
+    path = at("runs", run_id, "logs", "stream")
+    head: Reply = yield Open(Request(method="GET", path=path, query=query, timeout=SILENCE_SECONDS))
+    if head.status in BUSY:
+        return False, retry_after_of(head.headers)
+    _check_stream(head)
+    parser = EventParser()
+    while (line := (yield NextLine())) is not None:
+        place.is_alive = True
+        event = parser.feed(line)
+        if event is not None and event.name == "end":
+            if event.data.get("complete") is False:
+                raise OutputIncompleteError(run_id, place.position)
+            return True, None
+        if event is not None and event.name == "lines":
+            for one in _lines_of(event.data):
+                place.position = one.position
+                yield Item(one)
+    return False, None
 
 
 def read_output(run_id: int, query: Pairs) -> Flow[None]:

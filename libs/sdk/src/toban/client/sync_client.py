@@ -135,7 +135,8 @@ class Runs(_Group):
         """The output as it comes, without terminal codes, until the run has ended; begins after a `LogLine.position`.
 
         It goes on after a restart of the site. Raises UnavailableError when that takes longer than `retry_seconds`; no line is lost or
-        repeated when you follow again after the last one.
+        repeated when you follow again after the last one. Raises OutputIncompleteError, with the `position` of the last line, when the run
+        has ended and the end of its output has not arrived at the site.
         """
         return cast(Iterator[LogLine], self._transport.iterate(follow_output(self._calls, run_id, after)))
 
