@@ -74,7 +74,7 @@ class UnavailableError(TobanError):
 
 
 class OutcomeUnknownError(UnavailableError):
-    """The connection ended, or the time passed, before the answer came. The change may have happened: read before you repeat it."""
+    """No answer came to a change, or one with status 502, 503 or 504. The change may have happened: read before you repeat it."""
 
     is_unknown = True
 

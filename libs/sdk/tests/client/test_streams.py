@@ -63,6 +63,23 @@ def test_a_wait_has_an_end(client: Any, site: ScriptedSite) -> None:
     assert isinstance(caught.value, errors.WaitTimeoutError) and caught.value.run.state == "RUNNING"
 
 
+@pytest.mark.parametrize(
+    "first", [[], [says(200, RUNNING), streams(event("run", RUNNING))]], ids=["look", "later look"]
+)
+def test_the_end_of_a_wait_bounds_its_requests(client: Any, site: ScriptedSite, first: list[Any]) -> None:
+    over, too_long = threading.Event(), threading.Event()
+
+    def silent(_: Any) -> None:
+        if not over.wait(15):
+            too_long.set()
+
+    site.script = [*first, silent]
+    with pytest.raises((errors.WaitTimeoutError, errors.UnavailableError)) as caught:
+        client.do(lambda c: c.runs.wait(7, timeout=0.3))
+    over.set()
+    assert not too_long.is_set() and isinstance(caught.value, errors.WaitTimeoutError) == bool(first)
+
+
 def test_output_is_followed_from_where_it_broke(client: Any, site: ScriptedSite) -> None:
     site.script = [
         streams(lines(5, 1, 2), breaks=True),

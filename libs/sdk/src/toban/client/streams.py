@@ -28,6 +28,7 @@ from toban.client.models import LogLine, Run
 from toban.errors import ConfigError, OutputIncompleteError, UnavailableError, WaitTimeoutError
 
 _SHORT_PAUSE = 0.5
+_LAST_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +67,30 @@ class EventParser:
 
 def wait_for_run(calls: Calls, run_id: int, timeout: float | None) -> Flow[Run]:
     """The ended run. Raises WaitTimeoutError after `timeout` seconds; UnavailableError when the site stays away."""
-    until = None if timeout is None else (yield Now()) + timeout
+    until = float("inf") if timeout is None else (yield Now()) + timeout
+    run: Run | None = None
     while True:
-        # Its answer is that of a site that is there again, or the error.
-        run: Run = yield from calls.get(Run.from_json, "runs", run_id)
+        left = until - (yield Now())
+        try:
+            # Its answer is that of a site that is there again, or the error.
+            run = yield from calls.get(Run.from_json, "runs", run_id, seconds=max(_LAST_LOOK_SECONDS, left))
+        except UnavailableError:
+            if run is None or until > (yield Now()):
+                raise
         if run.is_terminal:
             return run
-        left = None if until is None else until - (yield Now())
-        if left is not None and left <= 0:
+        left = until - (yield Now())
+        if left <= 0:
             raise WaitTimeoutError(run, timeout or 0.0)
         pause = yield from _watch(run_id, until)
         if pause:
-            yield Pause(pause if left is None else min(pause, left))
+            yield Pause(min(pause, left))
 
 
-def _watch(run_id: int, until: float | None) -> Flow[float]:
+def _watch(run_id: int, until: float) -> Flow[float]:
     """Returns when the stream of a run has something to look at, with the pause until the next look, seconds."""
-    request = Request(method="GET", path=at("runs", run_id, "stream"), timeout=SILENCE_SECONDS)
+    timeout = min(SILENCE_SECONDS, max(_SHORT_PAUSE, until - (yield Now())))
+    request = Request(method="GET", path=at("runs", run_id, "stream"), timeout=timeout)
     parser = EventParser()
     try:
         head: Reply = yield Open(request)
@@ -92,8 +100,8 @@ def _watch(run_id: int, until: float | None) -> Flow[float]:
             return max(_SHORT_PAUSE, 1.0 if asked is None else asked)
         _check_stream(head)
         while True:
-            left = SILENCE_SECONDS if until is None else max(0.0, until - (yield Now()))
-            if not left:
+            left = until - (yield Now())
+            if left <= 0:
                 return 0.0
             line = yield NextLine(min(SILENCE_SECONDS, left))
             if line is None:
