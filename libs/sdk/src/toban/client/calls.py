@@ -84,7 +84,7 @@ class Calls:
         return self._call(Emitted.from_json, request)
 
     def apply(self, manifests: Iterable[Json], dry_run: bool) -> Flow[list[AppliedManifest]]:
-        """All manifests or none. Not repeated after a lost answer: it could undo what somebody else has applied meanwhile."""
+        """All manifests or none. Not repeated after a lost answer: it could undo what another client has applied meanwhile."""
         body = {"manifests": [dict(one) for one in manifests], "dry_run": dry_run}
         return self.post(_read_applied, "apply", body=body, repeatable=dry_run)
 
