@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from toban import errors
-from toban.events import OutsideTransactionError, checked, emit, emit_async
+from toban.events import MAX_PAYLOAD_BYTES, OutsideTransactionError, checked, emit, emit_async
 
 PASSWORD = "app-password"
 
@@ -207,6 +207,9 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("a" * 129, {}, "", "is no event type"),
     ("a", {}, "é" * 101, "more than 200 bytes"),
     ("a", {}, "a\x00", "zero byte"),
+    (".a", {}, "", "is no event type"),
+    ("a", {}, "\ud800", "lone surrogate"),
+    ("a", {"x": [1e300] * 200}, "", "at most 32768"),
     ("a", {"x": "a" * 32_768}, "", "at most 32768"),
     ("a", {"x": float("nan")}, "", "written as JSON"),
     ("a", {"x": object()}, "", "written as JSON"),
@@ -230,6 +233,24 @@ def test_what_is_just_allowed_is_stored(app: App) -> None:
         for payload in payloads:
             emit(connection, "a" * 128, payload, dedupe_key="é" * 100)
     assert [row[1] for row in app.events()] == payloads
+
+
+NUMBERS: list[dict[Any, Any]] = [
+    {"x": [1e300, -1.5e-7, 1e20, 5e-324, 0.1, -2.5, 3, -0.0, 0.0, True, None]},
+    {1: "a", "1": 'ü\n\x01\x7f"', "nested": [{}, [], {"b": 1.0}]},
+]
+
+
+@pytest.mark.parametrize("payload", NUMBERS)
+def test_bytes_are_counted_as_the_database_counts_them(app: App, payload: dict[str, Any]) -> None:
+    text = checked("a", payload, "")["payload"]
+    assert text is not None
+    [(size,)] = app.owner.execute("SELECT octet_length(CAST(%s AS jsonb)::text)", [text]).fetchall()
+    room = MAX_PAYLOAD_BYTES - size - len(', "pad": ""')
+    with app.connect() as connection:
+        emit(connection, "just", {**payload, "pad": "a" * room})
+    with pytest.raises(errors.InvalidRequestError, match=f"has {MAX_PAYLOAD_BYTES + 1} bytes"):
+        checked("above", {**payload, "pad": "a" * (room + 1)}, "")
 
 
 def test_other_connections_are_refused_with_the_remedy() -> None:

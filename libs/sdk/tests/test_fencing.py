@@ -130,7 +130,10 @@ def test_an_older_attempt_is_refused_over_http(tmp_path: Path) -> None:
 
 def test_headers_and_statuses() -> None:
     assert fence_of(http_headers(NEWER)) == NEWER
-    check_status("r", 412, OLDER)
+    for headers in (None, {}, {"Toban-Fence": "?"}):
+        with pytest.raises(FencedOutError) as caught:
+            check_status("r", 412, OLDER, headers)
+        assert caught.value.seen == 0
     check_status("r", 200, OLDER, http_headers(NEWER))
     with pytest.raises(FencedOutError):
         check_status("r", 412, OLDER, {"toban-fence": str(NEWER)})

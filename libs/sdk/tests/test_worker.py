@@ -1,5 +1,7 @@
 """A worker before a scripted site: heartbeats, lost claims, refused ends, an absent site and the stop."""
 
+import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -250,6 +252,76 @@ def test_a_refused_token_ends_the_worker_with_its_error(site: ScriptedSite) -> N
     worker.task("transcode")(lambda _: None)
     with pytest.raises(AccessError, match="revoked"):
         worker.run(handle_signals=False)
+
+
+@pytest.mark.parametrize(("status", "code"), [(413, "PAYLOAD_TOO_LARGE"), (400, "INVALID_ARGUMENT")])
+def test_a_refused_result_fails_the_step_finally(site: ScriptedSite, status: int, code: str) -> None:
+    coordinator = Coordinator(site)
+    coordinator.answers["complete"] = problem(status, code, "too large")
+    with serving(site, lambda _: "x"):
+        coordinator.wait_for("fail")
+    [body] = coordinator.bodies("fail")
+    assert not body["retryable"] and "the result is refused" in body["error"] and "too large" in body["error"]
+
+
+async def cancel_itself(_: Step) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(lambda _: sys.exit(3), "SystemExit"), (cancel_itself, "CancelledError")]
+)
+def test_a_task_that_ends_its_thread_fails_its_step(
+    site: ScriptedSite, function: Callable[[Step], Any], name: str
+) -> None:
+    coordinator = Coordinator(site)
+    with serving(site, function):
+        coordinator.wait_for("fail")
+    [body] = coordinator.bodies("fail")
+    assert body["retryable"] and body["error"].startswith(name)
+
+
+def run_to_its_end(site: ScriptedSite, coordinator: Coordinator) -> BaseException | None:
+    """What `run` of a worker raises; it must end by itself."""
+    raised: list[BaseException] = []
+    worker = Worker(Target(url=site.url, token="toban_pat_x"), name="gpu:1")
+    worker.task("transcode")(lambda _: coordinator.wait_for("heartbeats"))
+
+    def run() -> None:
+        try:
+            worker.run(handle_signals=False, grace_seconds=SECONDS)
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    return raised[0] if raised else None
+
+
+def test_a_worker_that_cannot_start_a_thread_fails_the_step_and_ends(
+    site: ScriptedSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("toban-run-"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    coordinator = Coordinator(site)
+    assert isinstance(run_to_its_end(site, coordinator), RuntimeError)
+    [body] = coordinator.bodies("fail")
+    assert body["retryable"] and "cannot start a thread" in body["error"]
+
+
+@pytest.mark.parametrize("route", ["claims", "heartbeats"])
+def test_an_answer_that_ends_a_thread_ends_the_worker(site: ScriptedSite, route: str) -> None:
+    coordinator = Coordinator(site)
+    coordinator.answers[route] = says(200, {"unexpected": 1})
+    assert isinstance(run_to_its_end(site, coordinator), KeyError)
 
 
 def test_wrong_tasks_are_refused() -> None:

@@ -74,7 +74,7 @@ class UnavailableError(TobanError):
 
 
 class OutcomeUnknownError(UnavailableError):
-    """The connection ended, or the time passed, before the answer came. The change may have happened: read before you repeat it."""
+    """No answer came to a change, or one with status 502, 503 or 504. The change may have happened: read before you repeat it."""
 
     is_unknown = True
 
@@ -99,6 +99,18 @@ class WaitTimeoutError(TobanError, TimeoutError):
         message = f"run {run.id} is still {run.state} after {seconds:g} s; it goes on"
         super().__init__(message, code="DEADLINE_EXCEEDED")
         self.run = run
+
+
+class OutputIncompleteError(UnavailableError):
+    """A run has ended, and the end of its output has not arrived at the site: follow again after `position` ("" = from the start)."""
+
+    def __init__(self, run_id: int, position: str) -> None:
+        where = f"after position {position}" if position else "from the start"
+        message = (
+            f"run {run_id} has ended, and the end of its output has not arrived at the site; follow it again {where}"
+        )
+        super().__init__(message, code="UNAVAILABLE")
+        self.run_id, self.position = run_id, position
 
 
 _INVALID = frozenset(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from toban.errors import InvalidRequestError
@@ -21,7 +22,7 @@ __all__ = ["OutsideTransactionError", "checked", "emit", "emit_async"]
 MAX_PAYLOAD_BYTES = 32_768
 MAX_DEPTH = 100
 MAX_KEY_BYTES = 200
-_TYPE = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
+_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}")
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _STATEMENT = "SELECT scheduler.emit_event(:event_type, CAST(:payload AS jsonb), :dedupe_key)"
 
@@ -56,12 +57,16 @@ def checked(event_type: str, payload: Mapping[str, Any] | None, dedupe_key: str)
     {'event_type': 'order.paid', 'payload': '{"id": 7}', 'dedupe_key': 'order-7'}
     """
     if not _TYPE.fullmatch(event_type):
-        raise _invalid(f"{event_type[:64]!r} is no event type; use 1 to 128 letters, digits and . _ : / -")
+        raise _invalid(
+            f"{event_type[:64]!r} is no event type; use 1 to 128 letters, digits and . _ : / -, a letter or digit first"
+        )
+    if not _is_unicode(dedupe_key):
+        raise _invalid("the dedupe_key has a lone surrogate, which is no character; use text, or a hash")
     if len(dedupe_key.encode()) > MAX_KEY_BYTES or "\x00" in dedupe_key:
         raise _invalid(f"the dedupe_key has more than {MAX_KEY_BYTES} bytes, or a zero byte; shorten it, or use a hash")
     try:
         text = json.dumps(dict(payload or {}), allow_nan=False, ensure_ascii=False)
-        size = len(text.encode())
+        size = len(text.encode()) if _NUL.search(text) else _stored_bytes(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise _invalid(f"the payload cannot be written as JSON: {error}; use texts, numbers, lists and dicts") from None
     if size > MAX_PAYLOAD_BYTES:
@@ -74,6 +79,25 @@ def checked(event_type: str, payload: Mapping[str, Any] | None, dedupe_key: str)
     if _depth(payload or {}) > MAX_DEPTH:
         raise _invalid(f"the payload has more than {MAX_DEPTH} levels; make it flatter")
     return {"event_type": event_type, "payload": text, "dedupe_key": dedupe_key or None}
+
+
+def _stored_bytes(text: str) -> int:
+    """The bytes that PostgreSQL counts, as `jsonb::text`: numbers without an exponent, and each name once."""
+
+    def written_out(number: str) -> int:
+        digits = format(Decimal(number), "f")
+        # There is no -0 in jsonb. The number that is made here has the same length.
+        return int("1" * len(digits.removeprefix("-") if not Decimal(number) else digits))
+
+    return len(json.dumps(json.loads(text, parse_float=written_out), ensure_ascii=False).encode())
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _depth(value: Any) -> int:

@@ -114,10 +114,17 @@ def fence_of(headers: Mapping[str, str]) -> int:
 
 
 def check_status(resource: str, status: int, fence: int, headers: Mapping[str, str] | None = None) -> None:
-    """Raises FencedOutError when a guarded server has refused the request: status 412 with its larger token in the header."""
-    given = {name.lower(): value for name, value in (headers or {}).items()}.get(HEADER.lower(), "")
-    if status == 412 and given:
-        raise FencedOutError(resource, fence, parse_fence(given))
+    """Raises FencedOutError for status 412, with which a guarded server refuses a request; its larger token is in the header.
+
+    Also without a good header, which a proxy may drop: to stop is safe then, and to go on is not.
+    """
+    if status != 412:
+        return
+    try:
+        seen = fence_of(headers or {})
+    except ValueError:
+        seen = 0
+    raise FencedOutError(resource, fence, seen)
 
 
 class S3Guard:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toban import errors
-from toban.client import Client, Target
+from toban.client import Client, Target, flow
 from toban.client.models import TERMINAL_STATES
 from toban_domain.errors import ErrorCode
 from toban_domain.run import TERMINAL
@@ -97,6 +97,41 @@ def test_a_change_whose_answer_is_lost_is_not_sent_again(client: Any, site: Scri
         client.do(lambda c: c.runs.cancel(7, reason="wrong input"))
     assert caught.value.is_unknown and len(site.seen) == 1
     assert (site.seen[0].path, site.seen[0].body) == ("/api/v1/runs/7/cancel", {"reason": "wrong input", "mode": ""})
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_change_that_may_have_been_carried_out_is_unknown(client: Any, site: ScriptedSite, status: int) -> None:
+    site.script = [problem(status, "UNAVAILABLE", "the leader changes", Retry_After="2")]
+    with pytest.raises(errors.OutcomeUnknownError, match="the leader changes") as caught:
+        client.do(lambda c: c.runs.cancel(7))
+    error = caught.value
+    assert (error.status, error.retry_after, error.request_id, len(site.seen)) == (status, 2.0, "r1", 1)
+
+
+def test_a_read_that_finds_no_coordinator_is_no_unknown_change(connect: Any, site: ScriptedSite) -> None:
+    site.script = [problem(503, "UNAVAILABLE")]
+    with pytest.raises(errors.UnavailableError) as caught:
+        connect(site.url, retry_seconds=0.0).do(lambda c: c.runs.get(7))
+    assert not caught.value.is_unknown
+
+
+def test_a_start_whose_last_try_is_not_sent_may_have_happened_before() -> None:
+    """Without a clock: the flow is driven by hand."""
+    request = flow.Request(method="POST", path="/jobs/a/runs", repeatable=True)
+    tries = flow.exchange(request, 0.001)
+    assert next(tries) is request
+    assert isinstance(tries.throw(flow.TransportError("broke off")), flow.Pause) and next(tries) is request
+    with pytest.raises(errors.OutcomeUnknownError, match="refused; a change may have happened"):
+        tries.throw(flow.TransportError("refused", never_sent=True))
+
+
+def test_manifests_whose_answer_is_lost_are_not_sent_again(client: Any, site: ScriptedSite) -> None:
+    site.script = [breaks, says(200, {"applied": []})]
+    with pytest.raises(errors.OutcomeUnknownError):
+        client.do(lambda c: c.apply([{"kind": "Job"}]))
+    assert len(site.seen) == 1
+    site.script = [breaks, says(200, {"applied": []})]
+    assert client.do(lambda c: c.apply([{"kind": "Job"}], dry_run=True)) == []
 
 
 def test_a_change_that_was_refused_for_the_rate_is_sent_again(client: Any, site: ScriptedSite) -> None:
@@ -192,6 +227,8 @@ def test_schedules_jobs_and_manifests(client: Any, site: ScriptedSite) -> None:
     site.script = [says(200, {"whatever": [1]})]
     assert client.do(lambda c: c.call("GET", "/executors", include_off=True)) == {"whatever": [1]}
     assert site.seen[-1].path == "/api/v1/executors?include_off=true"
+    client.do(lambda c: c.call("GET", "/executors", include_off=False, limit=0, cursor=None))
+    assert site.seen[-1].path == "/api/v1/executors?include_off=false&limit=0"
 
 
 def test_an_untrusted_certificate_is_refused_before_the_token_is_sent(connect: Callable[..., Any], tls: Path) -> None:

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from toban import errors
-from toban.client import Client, Target
+from toban.client import AsyncClient, Client, Target
+from toban.client.calls import Calls
+from toban.client.flow import Open, Pause, Reply, TransportError
+from toban.client.streams import follow_output
 from toban_testing.scripted_site import ScriptedSite, breaks, event, problem, says, streams
 
 RUNNING = {"id": 7, "job": "hello", "state": "RUNNING"}
@@ -60,6 +63,23 @@ def test_a_wait_has_an_end(client: Any, site: ScriptedSite) -> None:
     assert isinstance(caught.value, errors.WaitTimeoutError) and caught.value.run.state == "RUNNING"
 
 
+@pytest.mark.parametrize(
+    "first", [[], [says(200, RUNNING), streams(event("run", RUNNING))]], ids=["look", "later look"]
+)
+def test_the_end_of_a_wait_bounds_its_requests(client: Any, site: ScriptedSite, first: list[Any]) -> None:
+    over, too_long = threading.Event(), threading.Event()
+
+    def silent(_: Any) -> None:
+        if not over.wait(15):
+            too_long.set()
+
+    site.script = [*first, silent]
+    with pytest.raises((errors.WaitTimeoutError, errors.UnavailableError)) as caught:
+        client.do(lambda c: c.runs.wait(7, timeout=0.3))
+    over.set()
+    assert not too_long.is_set() and isinstance(caught.value, errors.WaitTimeoutError) == bool(first)
+
+
 def test_output_is_followed_from_where_it_broke(client: Any, site: ScriptedSite) -> None:
     site.script = [
         streams(lines(5, 1, 2), breaks=True),
@@ -80,16 +100,61 @@ def test_output_is_followed_from_where_it_broke(client: Any, site: ScriptedSite)
     assert found[-1].position == "9:1" and found[0].at is not None
 
 
+def follow(client: Any, found: list[Any]) -> None:
+    """Follows run 7, and keeps the lines that came before an error."""
+
+    async def of_async(c: Any) -> None:
+        async for line in c.runs.follow(7):
+            found.append(line)
+
+    def of_sync(c: Any) -> None:
+        for line in c.runs.follow(7):
+            found.append(line)
+
+    client.do(lambda c: of_async(c) if isinstance(c, AsyncClient) else of_sync(c))
+
+
 def test_following_ends_with_an_error_when_the_site_stays_away(connect: Any, site: ScriptedSite) -> None:
     site.script = [streams(lines(5, 1), breaks=True), breaks]
-    client, seen = connect(site.url, retry_seconds=0.01), []
+    client, found = connect(site.url, retry_seconds=0.01), []
+    with pytest.raises(errors.UnavailableError) as caught:
+        follow(client, found)
+    assert [line.position for line in found] == ["5:1"] and not isinstance(caught.value, errors.OutputIncompleteError)
+    assert site.seen[-1].path.endswith("after=5%3A1")
 
-    def keep(c: Any) -> Any:
-        return c.runs.follow(7)
 
-    with pytest.raises(errors.UnavailableError):
-        seen = client.do(keep)
-    assert seen == []
+def test_a_silent_job_is_followed_over_many_streams(connect: Any, site: ScriptedSite) -> None:
+    # More pauses than the budget has.
+    site.script = [streams(b": idle\n\n")] * 30 + [streams(lines(5, 1), END)]
+    found: list[Any] = []
+    follow(connect(site.url, retry_seconds=0.01), found)
+    assert [line.seq for line in found] == [1] and len(site.seen) == 31
+
+
+def test_output_whose_end_is_missing_is_an_error_with_the_position(client: Any, site: ScriptedSite) -> None:
+    incomplete = event("end", {"state": "SUCCEEDED", "complete": False})
+    site.script = [streams(lines(5, 1, 2), incomplete)]
+    found: list[Any] = []
+    with pytest.raises(errors.OutputIncompleteError, match="after position 5:2") as caught:
+        follow(client, found)
+    assert (caught.value.position, [line.seq for line in found]) == ("5:2", [1, 2])
+    site.script = [streams(incomplete)]
+    with pytest.raises(errors.OutputIncompleteError, match="from the start"):
+        follow(client, found)
+
+
+def test_a_silent_connection_counts_against_the_budget() -> None:
+    """Without a clock: the flow is driven by hand."""
+    flow = follow_output(Calls(30.0), 7, "")
+    assert isinstance(next(flow), Open)
+    timeout = TransportError("no answer", is_timeout=True)
+    with pytest.raises(errors.UnavailableError, match="no answer"):
+        flow.throw(timeout)
+    worked = follow_output(Calls(30.0), 7, "")
+    next(worked)
+    worked.send(Reply(status=200, headers={"content-type": "text/event-stream"}))
+    worked.send(b": idle")
+    assert isinstance(worked.throw(timeout), Pause) and isinstance(next(worked), Open)
 
 
 def test_a_refused_stream_is_its_error(client: Any, site: ScriptedSite) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Self, cast
 
 from toban.client.async_transport import AsyncTransport
-from toban.client.calls import Calls, pairs, run_of
+from toban.client.calls import Calls, pairs, run_of, stated_pairs
 from toban.client.models import AppliedManifest, Emitted, Event, Job, LogLine, Run, Schedule, StartedRun, list_of
 from toban.client.streams import follow_output, read_output, wait_for_run
 from toban.client.sync_client import RETRY_SECONDS
@@ -19,7 +19,8 @@ class AsyncClient:
 
     Without arguments it uses TOBAN_URL and TOBAN_TOKEN, else the current context of `toban login`. `retry_seconds` is how long a call
     may wait in all, seconds, for a site that is away or has no room. Such a call is repeated only where that has no second effect.
-    Redirects are never followed. Every method raises a `toban.errors.TobanError`; the constructor raises ConfigError.
+    Redirects are never followed. What the site or the connection refuses is a `toban.errors.TobanError`, and what cannot be sent
+    (a time without a zone, an empty name, what is no JSON) a ValueError or TypeError. The constructor raises ConfigError.
     """
 
     def __init__(self, target: Target | None = None, *, retry_seconds: float = RETRY_SECONDS) -> None:
@@ -41,7 +42,7 @@ class AsyncClient:
 
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
         """A call of any other route of docs/rest.md: `client.call("GET", "/executors")`. Only GET is repeated."""
-        return await self._transport.run(self._calls.any(method, path, body, pairs(**query)))
+        return await self._transport.run(self._calls.any(method, path, body, stated_pairs(query)))
 
     async def close(self) -> None:
         """Closes kept connections."""
@@ -113,7 +114,8 @@ class Runs(_Group):
     async def wait(self, run_id: int, *, timeout: float | None = None) -> Run:
         """The run when it has ended, however: `.check()` of it raises when it has not succeeded.
 
-        `timeout` is in seconds. Raises WaitTimeoutError (the run goes on), and UnavailableError when the site stays away.
+        `timeout` is in seconds; the last look at the run may take a second more. Raises WaitTimeoutError (the run goes on), and
+        UnavailableError when the site stays away.
         """
         return await self._transport.run(wait_for_run(self._calls, run_id, timeout))
 
@@ -134,7 +136,8 @@ class Runs(_Group):
         """The output as it comes, without terminal codes, until the run has ended; begins after a `LogLine.position`.
 
         It goes on after a restart of the site. Raises UnavailableError when that takes longer than `retry_seconds`; no line is lost or
-        repeated when you follow again after the last one.
+        repeated when you follow again after the last one. Raises OutputIncompleteError, with the `position` of the last line, when the run
+        has ended and the end of its output has not arrived at the site.
         """
         return cast(AsyncIterator[LogLine], self._transport.iterate(follow_output(self._calls, run_id, after)))
 

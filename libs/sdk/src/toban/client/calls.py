@@ -22,9 +22,14 @@ class Calls:
     def __init__(self, retry_seconds: float) -> None:
         self.retry_seconds = retry_seconds
 
-    def get(self, read: Callable[[Json], T], *path: str | int, query: Pairs = ()) -> Flow[T]:
-        """An object."""
-        return self._call(read, Request(method="GET", path=at(*path), query=query, repeatable=True))
+    def get(
+        self, read: Callable[[Json], T], *path: str | int, query: Pairs = (), seconds: float = float("inf")
+    ) -> Flow[T]:
+        """An object. `seconds` bounds each try, and the waits between them."""
+        timeout = min(CALL_SECONDS, seconds)
+        request = Request(method="GET", path=at(*path), query=query, repeatable=True, timeout=timeout)
+        found = yield from exchange(request, min(self.retry_seconds, seconds))
+        return read(found)
 
     def post(
         self,
@@ -79,11 +84,9 @@ class Calls:
         return self._call(Emitted.from_json, request)
 
     def apply(self, manifests: Iterable[Json], dry_run: bool) -> Flow[list[AppliedManifest]]:
-        """All manifests or none. A repeated one changes nothing, unless it states the version that it expects."""
-        listed = [dict(one) for one in manifests]
-        repeatable = dry_run or not any("expect_version" in one for one in listed)
-        body = {"manifests": listed, "dry_run": dry_run}
-        return self.post(_read_applied, "apply", body=body, repeatable=repeatable)
+        """All manifests or none. Not repeated after a lost answer: it could undo what another client has applied meanwhile."""
+        body = {"manifests": [dict(one) for one in manifests], "dry_run": dry_run}
+        return self.post(_read_applied, "apply", body=body, repeatable=dry_run)
 
     def any(self, method: str, path: str, body: Json | None, query: Pairs) -> Flow[Any]:
         """A call of a route that has no method here; its JSON."""
@@ -109,10 +112,19 @@ def at(*parts: str | int) -> str:
 
 
 def pairs(**given: Any) -> Pairs:
-    """The parameters of a query that have a value; a list gives one each, a mapping KEY=VALUE.
+    """The parameters of a query that have a value, and are not false; a list gives one each, a mapping KEY=VALUE.
 
     >>> pairs(job="a", state=["FAILED", "EXPIRED"], label={"team": "ops"}, since=None)
     (('job', 'a'), ('state', 'FAILED'), ('state', 'EXPIRED'), ('label', 'team=ops'))
+    """
+    return stated_pairs({name: value for name, value in given.items() if value not in ("", False)})
+
+
+def stated_pairs(given: Mapping[str, Any]) -> Pairs:
+    """As `pairs`, with 0, False and empty texts, which may differ from leaving them out. None is left out.
+
+    >>> stated_pairs({"limit": 0, "include_off": False, "job": None})
+    (('limit', '0'), ('include_off', 'false'))
     """
     found: list[tuple[str, str]] = []
     for name, value in given.items():
@@ -122,8 +134,8 @@ def pairs(**given: Any) -> Pairs:
             found += [(name, f"{key}={one}") for key, one in value.items()]
         elif isinstance(value, (list, tuple, set, frozenset)):
             found += [(name, str(one)) for one in value]
-        elif value is not None and value not in ("", False):
-            found.append((name, "true" if value is True else str(value)))
+        elif value is not None:
+            found.append((name, str(value).lower() if isinstance(value, bool) else str(value)))
     return tuple(found)
 
 

@@ -133,18 +133,50 @@ class RetryBudget:
 
 
 def exchange(request: Request, retry_seconds: float) -> Flow[Any]:
-    """The JSON of the answer. Waits and repeats within `retry_seconds`, where that cannot have a second effect. Raises TobanError."""
-    budget = RetryBudget(seconds=retry_seconds)
+    """The JSON of the answer. Waits and repeats within `retry_seconds`, where that cannot have a second effect. Raises TobanError.
+
+    An UnavailableError of a change is an OutcomeUnknownError once a try has reached the site: also a 503 may come after the change.
+    """
+    tries = _Tries()
+    try:
+        found = yield from _repeat(request, RetryBudget(seconds=retry_seconds), tries)
+    except UnavailableError as error:
+        if request.method == "GET" or error.is_unknown or not tries.may_have_arrived:
+            raise
+        raise _unknown(error) from None
+    return found
+
+
+@dataclass(slots=True)
+class _Tries:
+    may_have_arrived: bool = False
+
+
+def _unknown(error: UnavailableError) -> OutcomeUnknownError:
+    return OutcomeUnknownError(
+        f"{error.args[0]}; a change may have happened, so read before you repeat it",
+        code=error.code,
+        status=error.status,
+        mistakes=error.mistakes,
+        retry_after=error.retry_after,
+        request_id=error.request_id,
+        context=error.context,
+    )
+
+
+def _repeat(request: Request, budget: RetryBudget, tries: _Tries) -> Flow[Any]:
     while True:
         try:
             reply: Reply = yield request
         except TransportError as error:
+            tries.may_have_arrived |= not error.never_sent
             lost = request.timeout if error.is_timeout else 0.0
             pause = budget.pause_for(lost=lost) if request.repeatable or error.never_sent else None
             if error.is_final or pause is None:
                 raise error.as_error(changes=request.method != "GET") from None
             yield Pause(pause)
             continue
+        tries.may_have_arrived |= reply.status in BUSY and reply.status != 429
         # A request that was refused with 429 was not carried out.
         if reply.status in BUSY and (request.repeatable or reply.status == 429):
             pause = budget.pause_for(retry_after_of(reply.headers))

@@ -25,9 +25,10 @@ from toban.client.flow import (
     TransportError,
 )
 from toban.client.models import LogLine, Run
-from toban.errors import ConfigError, UnavailableError, WaitTimeoutError
+from toban.errors import ConfigError, OutputIncompleteError, UnavailableError, WaitTimeoutError
 
 _SHORT_PAUSE = 0.5
+_LAST_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +67,30 @@ class EventParser:
 
 def wait_for_run(calls: Calls, run_id: int, timeout: float | None) -> Flow[Run]:
     """The ended run. Raises WaitTimeoutError after `timeout` seconds; UnavailableError when the site stays away."""
-    until = None if timeout is None else (yield Now()) + timeout
+    until = float("inf") if timeout is None else (yield Now()) + timeout
+    run: Run | None = None
     while True:
-        # Its answer is that of a site that is there again, or the error.
-        run: Run = yield from calls.get(Run.from_json, "runs", run_id)
+        left = until - (yield Now())
+        try:
+            # Its answer is that of a site that is there again, or the error.
+            run = yield from calls.get(Run.from_json, "runs", run_id, seconds=max(_LAST_LOOK_SECONDS, left))
+        except UnavailableError:
+            if run is None or until > (yield Now()):
+                raise
         if run.is_terminal:
             return run
-        left = None if until is None else until - (yield Now())
-        if left is not None and left <= 0:
+        left = until - (yield Now())
+        if left <= 0:
             raise WaitTimeoutError(run, timeout or 0.0)
         pause = yield from _watch(run_id, until)
         if pause:
-            yield Pause(pause if left is None else min(pause, left))
+            yield Pause(min(pause, left))
 
 
-def _watch(run_id: int, until: float | None) -> Flow[float]:
+def _watch(run_id: int, until: float) -> Flow[float]:
     """Returns when the stream of a run has something to look at, with the pause until the next look, seconds."""
-    request = Request(method="GET", path=at("runs", run_id, "stream"), timeout=SILENCE_SECONDS)
+    timeout = min(SILENCE_SECONDS, max(_SHORT_PAUSE, until - (yield Now())))
+    request = Request(method="GET", path=at("runs", run_id, "stream"), timeout=timeout)
     parser = EventParser()
     try:
         head: Reply = yield Open(request)
@@ -92,8 +100,8 @@ def _watch(run_id: int, until: float | None) -> Flow[float]:
             return max(_SHORT_PAUSE, 1.0 if asked is None else asked)
         _check_stream(head)
         while True:
-            left = SILENCE_SECONDS if until is None else max(0.0, until - (yield Now()))
-            if not left:
+            left = until - (yield Now())
+            if left <= 0:
                 return 0.0
             line = yield NextLine(min(SILENCE_SECONDS, left))
             if line is None:
@@ -107,43 +115,64 @@ def _watch(run_id: int, until: float | None) -> Flow[float]:
         return 0.0 if error.is_timeout else _SHORT_PAUSE
 
 
-def follow_output(calls: Calls, run_id: int, after: str) -> Flow[bool]:
-    """The lines after a position, as items, until the output is complete; False: its end has not arrived at the site.
+@dataclass(slots=True)
+class _Place:
+    """`position` of the last line; `is_alive`: the stream under way has sent something."""
 
-    A stream that breaks is opened again after its last line. Raises UnavailableError when that does not succeed in time.
+    position: str
+    is_alive: bool = False
+
+
+def follow_output(calls: Calls, run_id: int, after: str) -> Flow[None]:
+    """The lines after a position, as items, until the output is complete.
+
+    A stream that breaks is opened again after its last line. Raises UnavailableError when that does not succeed in time, and
+    OutputIncompleteError when the run has ended and the end of its output has not arrived at the site.
     """
-    place, budget = after, RetryBudget(seconds=calls.retry_seconds)
+    place, budget = _Place(after), RetryBudget(seconds=calls.retry_seconds)
     while True:
-        parser, failure = EventParser(), UnavailableError("the stream of the output ended early", code="UNAVAILABLE")
-        asked = None
-        query: Pairs = (("after", place),) if place else ()
+        failure = UnavailableError("the stream of the output ended early", code="UNAVAILABLE")
+        asked, lost, place.is_alive = None, 0.0, False
         try:
-            head: Reply = yield Open(
-                Request(method="GET", path=at("runs", run_id, "logs", "stream"), query=query, timeout=SILENCE_SECONDS)
-            )
-            if head.status in BUSY:
-                asked = retry_after_of(head.headers)
-            else:
-                _check_stream(head)
-                while (line := (yield NextLine())) is not None:
-                    event = parser.feed(line)
-                    if event is None:
-                        continue
-                    if event.name == "end":
-                        return event.data.get("complete") is not False
-                    if event.name == "lines":
-                        budget = RetryBudget(seconds=calls.retry_seconds)
-                        for one in _lines_of(event.data):
-                            place = one.position
-                            yield Item(one)
+            is_over, asked = yield from _follow_stream(run_id, place)
+            if is_over:
+                return
         except TransportError as error:
             if error.is_final:
                 raise error.as_error(changes=False) from None
             failure = UnavailableError(str(error), code="UNAVAILABLE")
-        pause = budget.pause_for(asked)
+            # The silence of a stream that has worked is no failed try.
+            lost = SILENCE_SECONDS if error.is_timeout and not place.is_alive else 0.0
+        if place.is_alive:
+            # Also without a line of output, since a job may print nothing for hours.
+            budget = RetryBudget(seconds=calls.retry_seconds)
+        pause = budget.pause_for(asked, lost)
         if pause is None:
             raise failure
         yield Pause(pause)
+
+
+def _follow_stream(run_id: int, place: _Place) -> Flow[tuple[bool, float | None]]:
+    """The lines of one stream, as items: whether the output is complete, and how long a site without room asks to wait, seconds."""
+    query: Pairs = (("after", place.position),) if place.position else ()
+    path = at("runs", run_id, "logs", "stream")
+    head: Reply = yield Open(Request(method="GET", path=path, query=query, timeout=SILENCE_SECONDS))
+    if head.status in BUSY:
+        return False, retry_after_of(head.headers)
+    _check_stream(head)
+    parser = EventParser()
+    while (line := (yield NextLine())) is not None:
+        place.is_alive = True
+        event = parser.feed(line)
+        if event is not None and event.name == "end":
+            if event.data.get("complete") is False:
+                raise OutputIncompleteError(run_id, place.position)
+            return True, None
+        if event is not None and event.name == "lines":
+            for one in _lines_of(event.data):
+                place.position = one.position
+                yield Item(one)
+    return False, None
 
 
 def read_output(run_id: int, query: Pairs) -> Flow[None]:

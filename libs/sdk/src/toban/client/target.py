@@ -42,6 +42,8 @@ class Target:
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Target:
         """TOBAN_URL with TOBAN_TOKEN (and TOBAN_CA_FILE), else the context TOBAN_CONTEXT, else the current one. Raises ConfigError.
 
+        TOBAN_TOKEN without TOBAN_URL takes the place of the token of the context, and goes to the address of the context.
+
         >>> Target.from_env({"TOBAN_URL": "https://toban.example.com/api/v1/", "TOBAN_TOKEN": "toban_pat_a"}).url
         'https://toban.example.com'
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from toban.errors import TobanError
 from toban.worker.site import Key, WorkSite
@@ -15,10 +16,11 @@ _RETRY_SECONDS = 0.5
 
 
 class Heartbeats:
-    """A thread. It runs until `close`, so that claims outlive a graceful stop of the rest."""
+    """A thread. It runs until `close`, so that claims outlive a graceful stop of the rest. `on_failure` gets what else ends it."""
 
-    def __init__(self, site: WorkSite) -> None:
+    def __init__(self, site: WorkSite, on_failure: Callable[[BaseException], None]) -> None:
         self._site = site
+        self._on_failure = on_failure
         self._changed = threading.Condition()
         self._steps: dict[Key, Step] = {}
         self._next = float("inf")
@@ -64,6 +66,12 @@ class Heartbeats:
         self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._extend_all()
+        except BaseException as error:
+            self._on_failure(error)
+
+    def _extend_all(self) -> None:
         while steps := self._due():
             lock = min(step.lock_seconds for step in steps)
             upcoming = now() + lock / 3

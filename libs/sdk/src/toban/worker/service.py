@@ -58,7 +58,7 @@ class Worker:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._tasks: list[_Task] = []
         # An Event could block a signal handler that interrupts its own thread in it; this queue cannot.
-        self._stops: queue.SimpleQueue[TobanError | None] = queue.SimpleQueue()
+        self._stops: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
     def task(self, worker_type: str, *, concurrency: int = 1) -> Callable[[T], T]:
         """Makes a function, plain or `async def`, do the steps of this type, up to `concurrency` at a time."""
@@ -77,7 +77,8 @@ class Worker:
         """Serves until `stop`, or SIGTERM or SIGINT.
 
         Raises ConfigError, AccessError or InvalidRequestError when the site cannot be used with this address, token and type, also
-        later. A site that is away is no error: the worker tries again.
+        later, and what else ends a thread of the worker, such as RuntimeError when no thread can be started. A site that is away is no
+        error: the worker tries again.
 
         Then no more steps are claimed, and those that are under way may end within `grace_seconds`. What still runs keeps its claim
         until the lock has ended; the step is then offered to another worker.
@@ -85,7 +86,7 @@ class Worker:
         if not self._tasks:
             raise ValueError("the worker has no task; decorate a function with @worker.task(TYPE)")
         site = WorkSite(self._target or Target.from_env(), self.name, END_RETRY_SECONDS)
-        beats, stopping = Heartbeats(site), threading.Event()
+        beats, stopping = Heartbeats(site, self._stops.put), threading.Event()
         loops = [_TaskLoop(task, site, beats, stopping, self._stops.put) for task in self._tasks]
         try:
             with _stop_on_signals(self.stop) if handle_signals else _nothing():
@@ -118,17 +119,17 @@ class _TaskLoop:
         site: WorkSite,
         beats: Heartbeats,
         stopping: threading.Event,
-        on_refusal: Callable[[TobanError], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._task = task
         self._site = site
         self._beats = beats
         self._stopping = stopping
-        self._on_refusal = on_refusal
+        self._on_failure = on_failure
         self._changed = threading.Condition()
         self._under_way = 0
         self._wait, self._shortest = _FIRST_WAIT_SECONDS, float("inf")
-        self._thread = threading.Thread(target=self._claim_all, name=f"toban-claim-{task.worker_type}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"toban-claim-{task.worker_type}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -141,15 +142,21 @@ class _TaskLoop:
             if self._under_way:
                 _log.warning("%d steps of type %s have not ended", self._under_way, self._task.worker_type)
 
+    def _run(self) -> None:
+        try:
+            self._claim_all()
+        except BaseException as error:
+            # Without this thread the worker would do nothing, and would not end either.
+            self._on_failure(error)
+
     def _claim_all(self) -> None:
         pause = _PAUSE_SECONDS
         while room := self._room():
             sent = now()
             try:
                 found = self._site.claim(self._task.worker_type, min(room, _AT_ONCE), self._wait)
-            except (AccessError, ConfigError, InvalidRequestError) as error:
-                self._on_refusal(error)
-                return
+            except (AccessError, ConfigError, InvalidRequestError):
+                raise
             except TobanError as error:
                 wait = max(pause, error.retry_after or 0.0)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -183,11 +190,20 @@ class _TaskLoop:
         with self._changed:
             self._under_way += 1
         self._beats.add(step)
-        threading.Thread(target=self._do, args=(step,), name=f"toban-run-{step.run_id}", daemon=True).start()
+        try:
+            threading.Thread(target=self._do, args=(step,), name=f"toban-run-{step.run_id}", daemon=True).start()
+        except BaseException as error:
+            message = f"the worker cannot start a thread: {error}"
+            self._finish(step, lambda: self._site.fail(step.key, message, retryable=True))
+            raise
 
     def _do(self, step: Step) -> None:
+        self._finish(step, lambda: _end(self._site, step, self._task.function))
+
+    def _finish(self, step: Step, report: Callable[[], None]) -> None:
+        """Reports the end of a step; from then on its claim is not extended, whatever came of it."""
         try:
-            _end(self._site, step, self._task.function)
+            report()
         except ConflictError as error:
             _log.warning("the end of run %d was refused; another attempt has it: %s", step.run_id, error)
         except TobanError as error:
@@ -215,15 +231,26 @@ def _end(site: WorkSite, step: Step, function: Callable[[Step], Any]) -> None:
             _log.warning("%s; its work has stopped", stopped)
     except StepFailedError as failed:
         site.fail(step.key, str(failed), retryable=failed.retryable)
-    except Exception as error:
+    except BaseException as error:
+        # Also SystemExit and CancelledError: they end this step, not the worker.
         _log.exception("run %d failed", step.run_id)
         site.fail(step.key, f"{type(error).__name__}: {error}", retryable=True)
     else:
+        _complete(site, step, result)
+
+
+def _complete(site: WorkSite, step: Step, result: Any) -> None:
+    try:
         answer = site.complete(step.key, result)
-        if answer["result"] == "refused":
-            raise ConflictError(answer["message"], code=answer["code"])
-        if answer["code"]:
-            _log.warning("run %d: %s: %s", step.run_id, answer["code"], answer["message"])
+    except InvalidRequestError as refused:
+        # Another attempt would do the work again for the same answer.
+        _log.error("the result of run %d is refused: %s", step.run_id, refused)
+        site.fail(step.key, f"the result is refused: {refused}", retryable=False)
+        return
+    if answer["result"] == "refused":
+        raise ConflictError(answer["message"], code=answer["code"])
+    if answer["code"]:
+        _log.warning("run %d: %s: %s", step.run_id, answer["code"], answer["message"])
 
 
 @contextmanager
