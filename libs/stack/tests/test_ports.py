@@ -42,3 +42,8 @@ def test_a_variable_sets_a_port(tmp_path: Path, name: str, variable: str) -> Non
 def test_a_companion_port_is_free_too() -> None:
     port = free_port(11_000, 19_999, companion_offset=10_000)
     assert is_free(port) and is_free(port + 10_000)
+
+
+def test_no_other_name_gets_the_companion_of_a_port(tmp_path: Path) -> None:
+    port = book(tmp_path).port("s3-admin", companion_offset=10_000)
+    assert FIRST_PORT <= port and port + 10_000 >= LAST_PORT

@@ -10,6 +10,8 @@ from toban_stack.errors import StackError
 
 # Below the range of Linux for outgoing connections, which could otherwise occupy the port of a process that restarts.
 FIRST_PORT, LAST_PORT = 20_000, 32_000
+# The first port of that range.
+FIRST_OUTGOING = 32_768
 TRIES = 200
 
 
@@ -56,7 +58,10 @@ class PortBook:
         known = self._ports.get(name)
         if known is not None and (in_use or is_free(known)):
             return known
-        first, last = (11_000, 19_999) if companion_offset else (FIRST_PORT, LAST_PORT)
+        first, last = FIRST_PORT, LAST_PORT
+        if companion_offset:
+            # Its companion lies between all other ports and those of outgoing connections: no name ever gets it.
+            first, last = LAST_PORT - companion_offset, FIRST_OUTGOING - companion_offset
         taken = set(self._ports.values())
         port = free_port(first, last, companion_offset=companion_offset)
         while port in taken:
