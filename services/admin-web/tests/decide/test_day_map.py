@@ -39,4 +39,4 @@ def test_the_tone_of_a_day(counts: dict[str, int], tone: str) -> None:
     day = TODAY - timedelta(days=1)
     made = day_map([ended(day, **counts), ended(TODAY - timedelta(days=400), succeeded=1)], TODAY)
     assert [one.tone for one in made.squares if one.tone != "none"] == [tone]
-    assert [one.day for one in made.with_runs] == [day.isoformat()]
+    assert [one.day.isoformat() for one in made.with_runs] == [day.isoformat()]
