@@ -3,6 +3,7 @@
 import json
 import random
 import socket
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,9 @@ FIRST_PORT, LAST_PORT = 20_000, 32_000
 # The first port of that range.
 FIRST_OUTGOING = 32_768
 TRIES = 200
+# The last ports that this process chose, as sockets whose names are taken. More than a stack has; each costs a descriptor.
+_RESERVED: deque[socket.socket] = deque()
+RESERVED_AT_ONCE = 64
 
 
 def is_free(port: int) -> bool:
@@ -27,16 +31,35 @@ def is_free(port: int) -> bool:
 
 
 def free_port(first: int = FIRST_PORT, last: int = LAST_PORT, *, companion_offset: int = 0) -> int:
-    """A port that is free now, chosen at random so that two stacks rarely collide.
+    """A port that is free now and that no other process has chosen for a server which it is about to start.
 
     With `companion_offset` the port at that distance is free too (SeaweedFS puts gRPC 10,000 above HTTP).
+    Raises StackError after TRIES ports that are taken.
     """
     chooser = random.SystemRandom()
     for _ in range(TRIES):
         port = chooser.randrange(first, last)
-        if is_free(port) and (not companion_offset or is_free(port + companion_offset)):
+        if is_free(port) and (not companion_offset or is_free(port + companion_offset)) and _reserve(port):
             return port
     raise StackError(f"no free port between {first} and {last} on 127.0.0.1 after {TRIES} tries")
+
+
+def _reserve(port: int) -> bool:
+    """Keeps `port` from every other process that starts a stack, until this one ends or has chosen RESERVED_AT_ONCE more.
+
+    A server binds its port a second or more after it was chosen. A name in the abstract namespace of Unix sockets belongs, as
+    ports do, to the network namespace, and goes with the process.
+    """
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0toban-port-{port}")
+    except OSError:
+        name.close()
+        return False
+    _RESERVED.append(name)
+    while len(_RESERVED) > RESERVED_AT_ONCE:
+        _RESERVED.popleft().close()
+    return True
 
 
 class PortBook:
