@@ -38,6 +38,7 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
 from toban_runtime.clock import SystemClock
 from toban_runtime.loop import WakeRegistry
 from toban_store.pool import Pool, open_pool
+from toban_store.sessions import FENCED_MOST_MS, Pace
 from toban_store.tx import fenced_tx, tx
 from toban_testing.fake_coordinator import FixedSettings
 
@@ -329,8 +330,19 @@ class World:
         return self.time.now()
 
 
+class SlowPace(Pace):
+    """The longest bound that the leader gives a transaction: what it comes to by itself where other tests load the machine."""
+
+    def __init__(self) -> None:
+        super().__init__(FENCED_MOST_MS)
+
+    def ended_after(self, seconds: float) -> None:
+        """One quick transaction says nothing about the next one."""
+
+
 @pytest.fixture
 async def world(pool: Pool, pg_url: str) -> AsyncIterator[World]:
+    pool.group.pace = SlowPace()
     administrator = await open_pool(pg_url, application_name="toban-test", min_size=1, max_size=8)
     made = World(pool, await take_term(pool, 1), administrator=administrator)
     yield made

@@ -13,7 +13,6 @@ import pytest
 from toban_coordinator.loops import assign
 from toban_domain.errors import ErrorCode
 from toban_store.errors import OutcomeUnknown, Refused, TooLong
-from toban_store.sessions import FENCED_MOST_MS
 from toban_store.tx import FencedTx, fenced_tx
 
 
@@ -334,7 +333,6 @@ async def test_a_commit_of_unknown_outcome_is_counted_before_the_next_run_starts
     await limited.end(warm)
     [first] = await world.start()
     late = LateCommit()
-    world.pool.group.pace.milliseconds = FENCED_MOST_MS
     monkeypatch.setattr(assign, "fenced_tx", late)
     with pytest.raises(OutcomeUnknown):
         await world.turn("assign")
@@ -366,7 +364,6 @@ async def test_every_part_of_a_turn_counts_after_a_commit_of_unknown_outcome(
     await limited.end(warm)
     [first] = await world.start()
     late = LateCommit()
-    world.pool.group.pace.milliseconds = FENCED_MOST_MS
     monkeypatch.setattr(assign, "fenced_tx", late)
     with pytest.raises(OutcomeUnknown):
         await world.turn("assign")
