@@ -199,6 +199,8 @@ def test_versions_of_a_job_and_their_difference(cluster: Any, toban: Any) -> Non
     assert code == 0 and "--- import version 3" in out and "\n-priority: 1\n+priority: 2\n" in out
     code, out, _ = toban("job", "versions", "import", "--diff", "--version", "3", "--before", "2")
     assert (code, out) == (0, "nothing differs\n")
+    code, out, _ = toban("job", "versions", "import", "--diff", "-o", "json")
+    assert code == 0 and [one["version"] for one in json.loads(out)] == [3, 5]
     assert "version 2 is the first one" in toban("job", "versions", "import", "--diff", "--version", "2")[1]
     code, _, error = toban("job", "versions", "import", "--diff", "--version", "4")
     assert code == 66 and "has no version 4" in error

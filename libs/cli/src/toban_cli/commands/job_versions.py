@@ -45,6 +45,8 @@ def list_versions(
 ) -> None:
     """List the definitions that a job has had, newest first, or print what changed between two of them.
 
+    With --diff, -o json and -o yaml print both definitions whole, the earlier one first.
+
     Examples:
     toban job versions hello
     toban job versions hello --diff
@@ -63,7 +65,11 @@ def list_versions(
 
         if diff:
             later, earlier = _pair(fetch, name, version or 0, before or 0)
-            _print_diff(name, earlier, later)
+            if output in (Format.TABLE, Format.WIDE):
+                _print_diff(name, earlier, later)
+            else:
+                compared = [one for one in (earlier, later) if one is not None]
+                show(output, compared, table=[], name=lambda one: str(one.version))
             return
         found, more = collect(fetch, "versions", limit)
         show(output, found, table=_columns(wall_now()), name=lambda one: str(one.version))
