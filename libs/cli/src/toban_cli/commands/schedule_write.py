@@ -186,8 +186,7 @@ def update(
     _check(options, payload, param)
     with connect() as client:
         stored = client.read("GetSchedule", GetScheduleRequest(name=name))
-        spec = stored_spec(stored)
-        document = changed(spec, options)
+        document = changed(spec := stored_spec(stored), options)
         if (body := _payload(spec.get("payload", {}), payload, param)) is not None:
             document["spec"]["payload"] = body
         _apply(client, _manifest(name, document, stored.version), dry_run=dry_run, reason=reason, output=output)
