@@ -198,8 +198,9 @@ def test_update_tells_what_is_in_its_way(cluster: Any, toban: Toban) -> None:
 
 def test_dry_run_is_handed_on(cluster: Any, toban: Toban) -> None:
     cluster.control.answers["Apply"] = applied("created")
-    code, out, _ = toban("schedule", "add", "x", "--job", "a", "--every", "5m", "--dry-run")
+    code, out, _ = toban("schedule", "add", "x", "--job", "a", "--every", "5m", "--dry-run", "--reason", "why")
     assert code == 0 and out.startswith("schedule x created (dry run)\n") and cluster.control.requests[0].dry_run
+    assert cluster.control.requests[0].reason == "why"
     assert json.loads(toban("schedule", "add", "x", "--job", "a", "--every", "5m", "-o", "json")[1])["version"] == 8
 
 

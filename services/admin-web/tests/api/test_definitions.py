@@ -59,7 +59,8 @@ def test_a_manifest_is_put_at_its_name(api: Any) -> None:
     wanted = {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "hello"}, **JOB}
     assert json.loads(manifest.json) == wanted and not manifest.HasField("expect_version")
     api.further.answers["Apply"] = pb.ApplyResponse(applied=[pb.Applied(action="updated", version=4)])
-    assert api.put("/schedules/nightly?dry_run=true", JOB).status_code == 200
+    assert api.put("/schedules/nightly?dry_run=true&reason=quiet", JOB).status_code == 200
+    assert last(api)[1].reason == "quiet"
     assert json.loads(last(api)[1].manifests[0].json)["kind"] == "Schedule" and last(api)[1].dry_run
     assert api.put("/triggers/paid", JOB).status_code == 200
     assert json.loads(last(api)[1].manifests[0].json)["kind"] == "EventTrigger"
@@ -108,10 +109,14 @@ def test_a_condition_that_does_not_hold_is_412(api: Any) -> None:
 
 def test_several_manifests_are_applied_together(api: Any) -> None:
     document = {"kind": "Job", "metadata": {"name": "a"}, **JOB}
-    response = api.post("/apply", {"manifests": [document, document], "dry_run": True})
+    response = api.post("/apply", {"manifests": [document, document], "dry_run": True, "reason": "both"})
     assert response.status_code == 200 and len(response.json["applied"]) == 2
     request = last(api)[1]
-    assert request.dry_run and [one.source for one in request.manifests] == ["manifests.0", "manifests.1"]
+    assert (
+        request.dry_run
+        and request.reason == "both"
+        and [one.source for one in request.manifests] == ["manifests.0", "manifests.1"]
+    )
 
 
 def test_what_goes_with_a_job_is_named(api: Any) -> None:

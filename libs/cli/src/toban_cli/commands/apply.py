@@ -9,7 +9,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.formatting import to_time
-from toban_cli.options import Files, Format, Output
+from toban_cli.options import AuditReason, Files, Format, Output
 from toban_cli.output import Column, show, show_data
 from toban_cli.sanitize import clean
 
@@ -22,12 +22,13 @@ APPLY_SECONDS = 30.0
 SLOTS_SHOWN = 3
 
 
-def apply(file: Files, dry_run: DryRun = False, output: Output = Format.TABLE) -> None:
+def apply(file: Files, dry_run: DryRun = False, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     """Create or change jobs, schedules and triggers as defined in files: all of them, or none.
 
     Examples:
     toban apply -f job.yaml
     toban apply -f jobs/ --dry-run
+    toban apply -f job.yaml --reason "longer timeout for the new disk"
     cat job.yaml | toban apply -f -
     """
     from toban_cli.client import connect
@@ -36,7 +37,8 @@ def apply(file: Files, dry_run: DryRun = False, output: Output = Format.TABLE) -
     documents = _checked(file)
     manifests = [Manifest(json=json.dumps(document.body), source=document.source) for document in documents]
     with connect() as client:
-        answer = client.control("Apply", ApplyRequest(manifests=manifests, dry_run=dry_run), timeout=APPLY_SECONDS)
+        request = ApplyRequest(manifests=manifests, dry_run=dry_run, reason=reason)
+        answer = client.control("Apply", request, timeout=APPLY_SECONDS)
     if output is Format.TABLE:
         for item in answer.applied:
             _print_applied(item, dry_run=dry_run)

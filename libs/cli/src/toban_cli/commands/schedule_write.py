@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli.completion_values import job_names
-from toban_cli.options import Format, Output, ScheduleName, check_name
+from toban_cli.options import AuditReason, Format, Output, ScheduleName, check_name
 from toban_cli.output import show_done
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def add(
     description: Description = None,
     disabled: Disabled = False,
     dry_run: DryRun = False,
+    reason: AuditReason = "",
     output: Output = Format.TABLE,
 ) -> None:
     """Create a schedule with exactly one rule, and print when it fires next.
@@ -126,7 +127,7 @@ def add(
     )
     manifest = _manifest(name, new(name, options), NO_VERSION)
     with connect() as client:
-        _apply(client, manifest, dry_run=dry_run, output=output)
+        _apply(client, manifest, dry_run=dry_run, reason=reason, output=output)
 
 
 def update(
@@ -149,6 +150,7 @@ def update(
     description: Description = None,
     enabled: Enabled = None,
     dry_run: DryRun = False,
+    reason: AuditReason = "",
     output: Output = Format.TABLE,
 ) -> None:
     """Change a schedule: only what the options name changes. An empty value removes a setting (--end "").
@@ -184,11 +186,10 @@ def update(
     _check(options, payload, param)
     with connect() as client:
         stored = client.read("GetSchedule", GetScheduleRequest(name=name))
-        spec = stored_spec(stored)
-        document = changed(spec, options)
+        document = changed(spec := stored_spec(stored), options)
         if (body := _payload(spec.get("payload", {}), payload, param)) is not None:
             document["spec"]["payload"] = body
-        _apply(client, _manifest(name, document, stored.version), dry_run=dry_run, output=output)
+        _apply(client, _manifest(name, document, stored.version), dry_run=dry_run, reason=reason, output=output)
 
 
 def _check(options: Options, payload: str | None, param: list[str] | None) -> None:
@@ -224,11 +225,11 @@ def _manifest(name: str, document: dict[str, Any], version: int) -> Any:
     return Manifest(json=json.dumps(document), source=source, expect_version=version)
 
 
-def _apply(client: Any, manifest: Any, *, dry_run: bool, output: Format) -> None:
+def _apply(client: Any, manifest: Any, *, dry_run: bool, reason: str, output: Format) -> None:
     from toban_cli.commands.apply import APPLY_SECONDS
     from toban_proto.v1.coordinator_pb2 import ApplyRequest
 
-    request = ApplyRequest(manifests=[manifest], dry_run=dry_run)
+    request = ApplyRequest(manifests=[manifest], dry_run=dry_run, reason=reason)
     [applied] = client.control("Apply", request, timeout=APPLY_SECONDS).applied
     show_done(output, applied, _lines(applied, dry_run=dry_run))
 

@@ -12,13 +12,13 @@ from functools import partial
 
 from toban_coordinator.app.apply_schedule import ScheduleWriter, WantedSchedule
 from toban_coordinator.app.apply_trigger import TriggerWriter
+from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import CheckPending, with_large_checks
-from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
+from toban_coordinator.app.manifests import Applied, ManifestText, parse_json, schema_problems
 from toban_coordinator.app.masked_values import carries_mask, with_stored_values
 from toban_coordinator.app.operations_limits import check_pools
 from toban_coordinator.app.operations_webhooks import notify_problems
-from toban_coordinator.app.payload_schema import PayloadSchema
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.secret_values import problems as secret_problems
 from toban_coordinator.app.slot_counting import Counts, with_counts
@@ -63,6 +63,7 @@ class _Work:
 
     t: Tx
     actor: str
+    reason: str
     counts: Counts
     # What each (kind, name) has to have now, when the caller says so: a version, or 0 for nothing.
     expected: Mapping[tuple[str, str], int]
@@ -119,7 +120,9 @@ class Apply:
 
     pool: Pool
 
-    async def apply(self, texts: Sequence[ManifestText], *, dry_run: bool = False, actor: str) -> list[Applied]:
+    async def apply(
+        self, texts: Sequence[ManifestText], *, dry_run: bool = False, actor: str, reason: str = ""
+    ) -> list[Applied]:
         """Raises MANIFEST_INVALID or SCHEDULE_INVALID naming each document that is wrong, CONFLICT when another call applied the same at once."""
         # Thousands of manifests take a while: not in the way of everything else.
         read = await asyncio.to_thread(_read, texts)
@@ -132,7 +135,7 @@ class Apply:
 
         async def once(counts: Counts) -> list[ScheduleEdit]:
             async with tx(self.pool) as t:
-                work = _Work(t, actor, counts, expected=expected)
+                work = _Work(t, actor, clean_reason(reason), counts, expected=expected)
                 applied[:] = await self._write(work, read)
                 if dry_run:
                     raise _DryRun
@@ -193,7 +196,7 @@ def _read(texts: Sequence[ManifestText]) -> _Read:
         for i, text in enumerate(texts, start=1)
     ]
     manifests = read_manifests(documents, check_rule=rule_problems)
-    raise_for([problem for m in manifests for problem in _schema_problems(m)])
+    raise_for([problem for m in manifests for problem in schema_problems(m)])
     return _Read.of(manifests)
 
 
@@ -201,19 +204,6 @@ def _awaited(manifests: Sequence[Manifest]) -> list[tuple[str, str]]:
     """Sources of triggers, and the jobs whose ends they wait for."""
     specs = [(m.source, m.spec.on_run_end) for m in manifests if isinstance(m.spec, TriggerSpec)]
     return [(source, end.job) for source, end in specs if end and end.job]
-
-
-def _schema_problems(manifest: Manifest) -> list[ManifestProblem]:
-    if not isinstance(manifest.spec, JobSpec):
-        return []
-    problems = []
-    for subject, schema in (("payload", manifest.spec.payload_schema), ("result", manifest.spec.result_schema)):
-        try:
-            if schema is not None:
-                PayloadSchema(schema, subject)
-        except TobanError as error:
-            problems.append(ManifestProblem(manifest.source, str(error.detail["path"]), str(error.detail["why"])))
-    return problems
 
 
 async def _check_jobs_exist(
@@ -324,6 +314,7 @@ def _job_action(work: _Work, spec: JobSpec, version: int) -> AdminAction:
         target=f"job {spec.name}",
         before=_before(old, hidden) if old else None,
         after={"version": version, "spec": masked_definition(spec.to_json(), hidden)},
+        reason=work.reason,
     )
 
 
@@ -347,6 +338,7 @@ async def _begin_schedules(
     writer = ScheduleWriter(
         t=work.t,
         actor=work.actor,
+        reason=work.reason,
         counts=work.counts,
         with_next_slots=len(wanted) <= MAX_SCHEDULES_WITH_SLOTS,
         hidden={one.spec.job: _hidden(work, one.spec.job, job_specs) for one in wanted},
@@ -382,7 +374,7 @@ async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_spe
 async def _apply_triggers(
     work: _Work, wanted: Sequence[tuple[Manifest, TriggerSpec]], done: dict[tuple[str, str], Applied]
 ) -> None:
-    writer = TriggerWriter(t=work.t, actor=work.actor, noted=work.noted)
+    writer = TriggerWriter(t=work.t, actor=work.actor, reason=work.reason, noted=work.noted)
     stored = await writer.lock(wanted)
     for manifest, spec in wanted:
         head, job = _job_of(work, spec.job)

@@ -54,6 +54,7 @@ class ScheduleWriter:
     actor: str
     counts: Counts
     with_next_slots: bool
+    reason: str = ""
     hidden: Mapping[str, Collection[str]] = field(default_factory=dict)
     because: str = ""
     _stored: Mapping[str, StoredSchedule] = field(default_factory=dict)
@@ -194,7 +195,10 @@ class ScheduleWriter:
     ) -> AdminAction:
         assert self._edit is not None
         before = {**state_of(old, hidden), "until": self._edit.now.isoformat()} if old else None
-        return AdminAction(actor=self.actor, action=action, target=f"schedule {name}", before=before, after=after)
+        target = f"schedule {name}"
+        return AdminAction(
+            actor=self.actor, action=action, target=target, before=before, after=after, reason=self.reason
+        )
 
 
 def _same(one: WantedSchedule, old: StoredSchedule, jobs: Mapping[str, int]) -> bool:

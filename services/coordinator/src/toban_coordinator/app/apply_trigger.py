@@ -32,6 +32,7 @@ class TriggerWriter:
 
     t: Tx
     actor: str
+    reason: str
     noted: WriteBatches[AdminAction]
 
     async def lock(self, wanted: Sequence[tuple[Manifest, TriggerSpec]]) -> Mapping[str, StoredTrigger]:
@@ -59,12 +60,17 @@ class TriggerWriter:
         if version is None:
             raise TobanError(ErrorCode.CONFLICT, f"trigger {spec.name!r} was changed at the same time; apply again")
         hidden = {*job.logs.redact, *(old.redact if old else ())}
-        await self.noted.add(_action(self.actor, old, spec, version, hidden))
+        await self.noted.add(_action(self.actor, self.reason, old, spec, version, hidden))
         return Applied(kind="EventTrigger", name=spec.name, action="updated" if old else "created", version=version)
 
 
 def _action(
-    actor: str, old: StoredTrigger | None, spec: TriggerSpec, version: int, hidden: Collection[str]
+    actor: str,
+    reason: str,
+    old: StoredTrigger | None,
+    spec: TriggerSpec,
+    version: int,
+    hidden: Collection[str],
 ) -> AdminAction:
     return AdminAction(
         actor=actor,
@@ -72,6 +78,7 @@ def _action(
         target=f"trigger {spec.name}",
         before={"version": old.version, "spec": masked_payload_of(old.spec, hidden)} if old else None,
         after={"version": version, "spec": masked_payload_of(spec.to_json(), hidden)},
+        reason=reason,
     )
 
 

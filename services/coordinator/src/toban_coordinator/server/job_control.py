@@ -59,7 +59,9 @@ class JobControl(JobControlServicer):
     async def Apply(self, request: pb.ApplyRequest, context: Context) -> pb.ApplyResponse:
         """All manifests or none."""
         texts = [manifest_from_pb(message) for message in request.manifests]
-        applied = await self._deps.apply.apply(texts, dry_run=request.dry_run, actor=actor_of(context))
+        applied = await self._deps.apply.apply(
+            texts, dry_run=request.dry_run, actor=actor_of(context), reason=request.reason
+        )
         return pb.ApplyResponse(applied=[applied_to_pb(one) for one in applied])
 
     async def StartRuns(self, request: pb.StartRunsRequest, context: Context) -> pb.StartRunsResponse:

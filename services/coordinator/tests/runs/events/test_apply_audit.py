@@ -31,6 +31,19 @@ async def test_jobs_and_triggers_are_in_the_log_of_operators(world: Any, make: A
         assert row["before"]["spec"].get("enabled", True) and not row["after"]["spec"]["enabled"]
 
 
+async def test_the_reason_is_noted_with_each_definition_that_changes(world: Any, make: Any, inbox: Any) -> None:
+    await world.apply(make.job(), reason="first")
+    documents = (make.job(), make.schedule("nightly"), inbox.trigger())
+    await world.apply(*documents, reason="  the disk is slow  ")
+    await world.apply(*documents, reason="nothing changes")
+    rows = await world.sql("SELECT target, reason FROM scheduler.admin_action_log ORDER BY id")
+    assert [(row["target"], row["reason"]) for row in rows] == [
+        ("job hello", "first"),
+        ("schedule nightly", "the disk is slow"),
+        ("trigger on-paid", "the disk is slow"),
+    ]
+
+
 async def test_hundreds_of_jobs_are_noted_in_few_statements(world: Any, make: Any, monkeypatch: Any) -> None:
     sizes: list[int] = []
     note_all = audit.note_all

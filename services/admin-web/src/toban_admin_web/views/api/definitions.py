@@ -52,14 +52,14 @@ class NamedManifest(Input):
     spec: Object
 
 
-class Manifests(Input):
+class Manifests(Reason):
     """Documents that are applied together: all or none."""
 
     manifests: list[Manifest] = Field(min_length=1, max_length=2000)
     dry_run: bool = Field(False, description="Checks and compares, and changes nothing.")
 
 
-class DryRun(Input):
+class DryRun(Reason):
     """How a manifest is applied."""
 
     dry_run: bool = Field(False, description="Checks and compares, and changes nothing.")
@@ -129,7 +129,8 @@ def _apply(call: Call) -> Answer:
         }
         for number, one in enumerate(given)
     ]
-    return call.ask(AppliedManifests, {"manifests": manifests, "dry_run": call.body.dry_run})
+    how = call.body.model_dump(include={"dry_run", "reason"})
+    return call.ask(AppliedManifests, {"manifests": manifests, **how})
 
 
 def _apply_one(kind: str) -> Any:
@@ -141,7 +142,7 @@ def _apply_one(kind: str) -> Any:
             raise invalid("body.metadata.name", f"is not {name}, which the path names")
         document = {**given, "kind": kind, "metadata": {**given["metadata"], "name": name}}
         manifest = {**_document(document, "body"), "expect_version": call.expected}
-        [applied] = call.ask(AppliedManifests, {"manifests": [manifest], "dry_run": call.query.dry_run}).applied
+        [applied] = call.ask(AppliedManifests, {"manifests": [manifest], **call.query.model_dump()}).applied
         return applied, 201 if applied.action == "created" and not call.query.dry_run else 200
 
     return handle
