@@ -28,6 +28,8 @@ from toban_testing.site_messages import (
     cluster_message,
     executor_message,
     job_message,
+    limit_details,
+    limit_message,
     line,
     overview_message,
     run,
@@ -69,6 +71,8 @@ class Reader(
             "ListFires": pb.ListFiresResponse(
                 fires=[pb.Fire(first_slot=stamp(60), slots=1, outcome="fired", run_id=7)]
             ),
+            "ListLimits": pb.ListLimitsResponse(limits=[limit_message()]),
+            "GetLimit": limit_details(limit_message()),
             "ListExecutors": pb.ListExecutorsResponse(executors=[executor_message()]),
             "GetRun": run(),
             "ExplainRun": pb.RunExplanation(state="RUNNING", reasons=["it runs on executor-1"]),
@@ -331,6 +335,8 @@ class Web:
     job = staticmethod(job_message)
     schedule = staticmethod(schedule_message)
     executor = staticmethod(executor_message)
+    limit = staticmethod(limit_message)
+    limit_details = staticmethod(limit_details)
     audit_entry = staticmethod(audit_entry)
     whole = staticmethod(cluster_message)
     token = TOKEN

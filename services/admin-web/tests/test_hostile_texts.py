@@ -40,6 +40,17 @@ def say_everywhere(web: Any, text: str) -> None:
     evil_schedule = web.schedule(
         name=text, job=text, rule=text, timezone=text, spec_json=text, status=text, last_error=text
     )
+    evil_limit = web.limit(
+        name=text,
+        reason=text,
+        updated_by=text,
+        breaker=text,
+        breaker_by=text,
+        breaker_reason=text,
+        signal=text,
+        signal_by=text,
+        signal_reason=text,
+    )
     web.cluster.logs.lines[web.token] = [web.line(1, text), web.line(2, text, stream=2)]
     web.cluster.reader.responses |= {
         "GetRun": evil_run,
@@ -68,6 +79,12 @@ def say_everywhere(web: Any, text: str) -> None:
         "ListSchedules": pb.ListSchedulesResponse(schedules=[evil_schedule]),
         "ListExecutors": pb.ListExecutorsResponse(
             executors=[web.executor(node_id=text, labels={text: text}, off_reason=text)]
+        ),
+        "ListLimits": pb.ListLimitsResponse(limits=[evil_limit]),
+        "GetLimit": pb.GetLimitResponse(
+            limit=evil_limit,
+            holders=[pb.LimitRun(job=text, state=text, scope=text, scope_id=text, executor=text)],
+            waiting=[pb.LimitRun(job=text, state=text, scope=text, scope_id=text)],
         ),
         "GetCluster": web.whole(
             leader_address=text, health_json='{"status": "<b>", "checks": {"<b>": {"status": "<b>", "value": "<b>"}}}'

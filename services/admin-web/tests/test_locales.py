@@ -10,6 +10,8 @@ import pytest
 
 from toban_admin_web.decide.day_map import TONES
 from toban_admin_web.decide.languages import LANGUAGES, NAMES
+from toban_admin_web.decide.limit_state import ACTIONS as LIMIT_ACTIONS
+from toban_admin_web.decide.limit_state import LEVELS, WHYS
 from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.timeline import BY
@@ -51,6 +53,7 @@ REFUSED = (
     "invalid_priority",
     "no_epoch",
     "not_disabled",
+    "invalid_number",
 )
 
 
@@ -77,6 +80,8 @@ def used_keys() -> set[str]:
     names |= {
         f"executor_action.{verb}{part}" for verb in ("drain", "undrain", "detach") for part in ("", ".text", ".do")
     }
+    names |= {f"limit.{verb}{part}" for verb in LIMIT_ACTIONS for part in ("", ".text", ".do")}
+    names |= {f"limit.why.{why}" for why in WHYS} | {f"limit.level.{level}" for level in LEVELS}
     names |= {f"executor_action.detach.{mode}" for mode in MODES}
     names |= {f"job.delete.{option}" for option in DELETE_OPTIONS}
     names |= {f"theme.{one}" for one in THEMES} | {f"timeline.by.{one}" for one in BY}
@@ -111,6 +116,6 @@ def test_no_text_is_unused() -> None:
     # Their keys are made of values that the cluster reports.
     labels = {"leader", "role", "coordinator_status", "health", "check", "executor_state", "enabled", "schedule_status"}
     labels |= {"access_role", "outcome", "origin", "event", "value", "reason", "state", "duration", "step", "why"}
-    labels |= {"alert", "severity", "waiting"}
+    labels |= {"alert", "severity", "waiting", "breaker", "signal"}
     unused = {name for name in set(ENGLISH) - used_keys() if name.partition(".")[0] not in labels}
     assert sorted(unused) == []

@@ -25,6 +25,13 @@ PAGES = [
     "/cluster",
     "/runs/timeline",
     "/audit",
+    "/limits",
+    "/limits/one?name=pool:licences",
+    "/limits/set?name=pool:licences",
+    "/limits/reset?name=pool:licences",
+    "/limits/open?name=pool:licences",
+    "/limits/close?name=pool:licences",
+    "/limits/signal?name=pool:licences",
     "/runs/1/cancel",
     "/runs/1/kill",
     "/runs/1/declare-lost",
@@ -139,6 +146,33 @@ def overview_message(**given: Any) -> pb.Overview:
         "coming_schedules": 1,
     }
     return pb.Overview(**(values | given))
+
+
+def limit_message(**given: Any) -> pb.Limit:
+    """A full pool that runs wait for."""
+    values: dict[str, Any] = {
+        "name": "pool:licences",
+        "limit": 10,
+        "effective": 10,
+        "held": 10,
+        "waiting": 2,
+        "waiting_since": stamp(300),
+        "source": "operator",
+        "reason": "ten licences",
+        "updated_by": "user ada",
+        "updated_at": stamp(3600),
+    }
+    return pb.Limit(**(values | given))
+
+
+def limit_details(limit: pb.Limit) -> pb.GetLimitResponse:
+    """A limit with one run that holds it and one that waits for it."""
+    values: dict[str, Any] = {"job": "hello", "weight": 1, "scope": "account", "scope_id": "17"}
+    return pb.GetLimitResponse(
+        limit=limit,
+        holders=[pb.LimitRun(run_id=7, state="RUNNING", since=stamp(600), executor="executor-1", **values)],
+        waiting=[pb.LimitRun(run_id=8, state="DEFERRED", since=stamp(300), **values)],
+    )
 
 
 def executor_message(**given: Any) -> pb.Executor:

@@ -133,3 +133,28 @@ def test_versions_and_days_of_a_job_are_seen(page: Page, address: str, web: Any)
         assert lines == ['-   "priority": 1', '+   "priority": 3']
         assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert page.complaints == []
+
+
+def test_a_limit_is_lowered_from_the_queue(page: Page, address: str, web: Any) -> None:
+    web.cluster.reader.responses["SetLimit"] = pb.SetLimitResponse(limit=web.limit(limit=3, effective=3))
+    for width, dark in ((1280, False), (1280, True), (360, True)):
+        page.look(width=width, dark=dark)
+        page.open(address + "/limits/signal?name=pool:licences")
+        assert page.run("document.getElementById('level-hard').offsetWidth") < 40, "the text is beside its button"
+        page.open(address + "/limits")
+        page.run("document.querySelector('#limits a').click()")
+        page.until(f"location.pathname === '/limits/one' && {READY}")
+        assert page.run("document.documentElement.scrollWidth <= innerWidth")
+        page.run("document.querySelector('a[href^=\"/limits/set\"]').click()")
+        page.until(f"location.pathname === '/limits/set' && {READY}")
+        page.run("document.getElementById('value').value = '7.5'")
+        page.run("document.getElementById('reason').value = 'month end'")
+        page.run("document.querySelector('form.action button').click()")
+        assert page.run("location.pathname") == "/limits/set", "the browser asks for a whole number"
+        page.run("document.getElementById('value').value = '3'")
+        page.run("document.querySelector('form.action button').click()")
+        page.until(f"location.pathname === '/limits/one' && {READY}")
+        assert page.run("document.querySelector('main .message').textContent") == "The limit is set."
+    requests = [one for one in web.cluster.reader.requests if isinstance(one, pb.SetLimitRequest)]
+    assert {(one.name, one.limit, one.reason) for one in requests} == {("pool:licences", 3, "month end")}
+    assert page.complaints == []

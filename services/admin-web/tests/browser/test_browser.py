@@ -29,6 +29,9 @@ PAGES = [
     "/cluster",
     "/runs/timeline",
     "/api/docs",
+    "/limits",
+    "/limits/one?name=pool:licences",
+    "/limits/signal?name=pool:licences",
     "/runs/1/kill",
     "/runs/1/rerun",
     "/runs/cancel",
@@ -213,7 +216,8 @@ def test_the_page_about_the_api_sends_requests(page: Page, address: str, web: An
     page.run("document.querySelector('#get_jobs_name-name').value = 'hello'")
     page.run(send.format("get_jobs_name"))
     page.until(title.format("get_jobs_name") + ".startsWith('200')")
-    assert '"name": "hello"' in page.run("document.querySelector('#get_jobs_name pre').textContent")
+    # The status is shown first, then the text as it arrives, and at its end with indentation.
+    page.until("document.querySelector('#get_jobs_name pre').textContent.includes('\"name\": \"hello\"')")
     # A request that changes something carries the token of the session; a token that is typed in counts before it.
     page.run(send.format("post_account_password"))
     page.until(title.format("post_account_password") + ".startsWith('200')")

@@ -30,6 +30,7 @@ from toban_admin_web.views import (
     hooks,
     job_actions,
     jobs,
+    limits,
     log,
     oidc,
     run_actions,
@@ -72,6 +73,7 @@ _PAGES = (
     executors,
     job_actions,
     jobs,
+    limits,
     log,
 )
 VIEWS = tuple(module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, sign_in, timeline))

@@ -22,6 +22,7 @@ PAGE_KEYS = {
     "jobs.listed": "j",
     "schedules.listed": "s",
     "executors.show": "e",
+    "limits.listed": "l",
     "cluster.show": "c",
     "audit.listed": "a",
 }
