@@ -118,3 +118,18 @@ class TestLogs:
         code, _, err = toban("run", "logs", "7", "--step", "load")
         assert code != 0
         assert "the job of run 7 has one step: leave --step out" in err
+
+
+def test_the_time_that_a_run_was_in_each_state(cluster: Any, toban: Any) -> None:
+    run = pb.Run(id=7, job="x", state="FAILED")
+    for second, kind, before, after in (
+        (100, "created", "", "PENDING"),
+        (160, "assigned", "PENDING", "ASSIGNED"),
+        (170, "failed", "ASSIGNED", "FAILED"),
+    ):
+        run.events.add(type=kind, from_state=before, to_state=after).at.FromSeconds(second)
+    cluster.reader.runs = [run]
+    _, out, _ = toban("run", "get", "7")
+    assert re.search(r" created +PENDING +1m 00s\b", out)
+    assert re.search(r" assigned +PENDING → ASSIGNED +10\.0s\b", out)
+    assert re.search(r"^AT +EVENT +STATE +LASTED", out, re.MULTILINE)

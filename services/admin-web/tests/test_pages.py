@@ -99,6 +99,20 @@ def test_a_run_with_all_its_fields(web: Any) -> None:
     assert "data-final" in web.page("/runs/1?part=1")
 
 
+def test_the_time_that_a_run_was_in_each_state(web: Any) -> None:
+    events = [
+        pb.RunEvent(type="created", to_state="PENDING", at=web.stamp(100)),
+        pb.RunEvent(type="assigned", from_state="PENDING", to_state="ASSIGNED", at=web.stamp(40)),
+        pb.RunEvent(type="noted", at=web.stamp(35), message="a remark"),
+        pb.RunEvent(type="finished", from_state="ASSIGNED", to_state="FAILED", at=web.stamp(30)),
+    ]
+    web.cluster.reader.responses["GetRun"] = web.run(1, "FAILED", finished_at=web.stamp(30), events=events)
+    text = web.page("/runs/1")
+    assert re.search(r"Time in states</dt><dd>[^<·]+ 1 m 00 s · [^<·]+ 10\.0 s</dd>", text)
+    stays = re.findall(r"· ([^·<]+) in this state", text)
+    assert stays == ["1 m 00 s", "10.0 s"], "neither the remark nor the end begins a stay"
+
+
 def test_a_run_with_steps_and_output(web: Any) -> None:
     eta = web.stamp(10**9).ToDatetime().isoformat() + "+00:00"
     run = web.run(

@@ -10,6 +10,7 @@ from toban_cli.exit_status import format_exit
 from toban_cli.formatting import NOTHING, duration, given_key, local, moment, to_time, took
 from toban_cli.report import echo
 from toban_cli.tables import facts, table
+from toban_domain.state_times import state_spans
 
 _BAR = 20
 
@@ -184,8 +185,13 @@ def _events(run: Any, now: datetime) -> None:
     if not run.events:
         return
     echo("\nEvents")
-    rows = [[moment(event.at, now), event.type, _transition(event), event.actor, event.message] for event in run.events]
-    table(["AT", "EVENT", "STATE", "BY", "MESSAGE"], rows, loose=["MESSAGE", "BY"])
+    spans = state_spans(((to_time(event.at), event.to_state) for event in run.events), run.state)
+    lasted = {span.event: duration(span.lasted(now).total_seconds()) for span in spans}
+    rows = [
+        [moment(event.at, now), event.type, _transition(event), lasted.get(place, ""), event.actor, event.message]
+        for place, event in enumerate(run.events)
+    ]
+    table(["AT", "EVENT", "STATE", "LASTED", "BY", "MESSAGE"], rows, loose=["MESSAGE", "BY"])
 
 
 def _transition(event: Any) -> str:

@@ -17,6 +17,7 @@ from toban_admin_web.decide.view_models import LogLine, Run
 from toban_admin_web.views.view_context import context, page, reader
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import ORIGINS, RunState
+from toban_domain.state_times import state_spans, state_totals
 
 # Lines of output in a page before its script follows the log, and the time limit for reading them, seconds.
 TAIL_LINES = 500
@@ -43,6 +44,7 @@ def show(run_id: int) -> Response:
     run = reader().run(run_id)
     log = None if wants_part(request.args) else _LogTail(run)
     dispatch = shown_dispatch(run, request.args.get("dispatch", ""))
+    spans = state_spans(((event.at, event.to_state) for event in run.events), run.state)
     return page(
         "run",
         run=run,
@@ -53,6 +55,8 @@ def show(run_id: int) -> Response:
         actions=[name for name in run_actions(run) if may_try(g.person.role, ENDPOINTS[name])],
         killed=is_killed(run),
         dispatch=dispatch,
+        stays={span.event: span for span in spans},
+        state_totals=state_totals(spans, context().clock.wall()),
         # Lists of runs have the steps of the last attempt at the run.
         steps=() if dispatch is None else dispatch.steps or (run.steps if dispatch is run.attempts[-1] else ()),
         why=_why(run_id),

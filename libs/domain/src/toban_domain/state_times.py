@@ -1,0 +1,48 @@
+"""How long a run was in each of its states, by the events that changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from toban_domain.run import TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpan:
+    """One stay in a state. `event` is the place of the event that began it, from 0; `left_at` is None while the run is in it."""
+
+    event: int
+    state: str
+    entered_at: datetime
+    left_at: datetime | None
+
+    def lasted(self, now: datetime) -> timedelta:
+        """Until its end, or until now. Never negative: events of several processes may have times that differ a little."""
+        return max((self.left_at or now) - self.entered_at, timedelta())
+
+
+def state_spans(changes: Iterable[tuple[datetime | None, str]], state: str) -> tuple[StateSpan, ...]:
+    """The stays of a run that is in `state` now, in order; a terminal state is none.
+
+    `changes` are the times of its events and the states that they led to, "" = no change, oldest first. When the last of them is not
+    `state`, later events are missing: the end of the last stay is unknown, and it is left out.
+    """
+    entered = [(place, at, to) for place, (at, to) in enumerate(changes) if at is not None and to]
+    moves = [one for number, one in enumerate(entered) if number == 0 or one[2] != entered[number - 1][2]]
+    spans = [
+        StateSpan(place, to, at, moves[number + 1][1] if number + 1 < len(moves) else None)
+        for number, (place, at, to) in enumerate(moves)
+    ]
+    if spans and (spans[-1].state != state or state in TERMINAL):
+        spans.pop()
+    return tuple(spans)
+
+
+def state_totals(spans: Sequence[StateSpan], now: datetime) -> dict[str, timedelta]:
+    """The time in each state in all, in the order in which the run came into them first."""
+    totals: dict[str, timedelta] = {}
+    for span in spans:
+        totals[span.state] = totals.get(span.state, timedelta()) + span.lasted(now)
+    return totals
