@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTEST_ARGS ?=
 TEST_PROCESSES ?= 3
 
-.PHONY: help bootstrap up down status certs test chart-test alerts-test operations-test fault-test fuzz outage-long starved-long compose-test lint format types contracts deps
+.PHONY: help bootstrap up down status certs test chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
 .PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-failover bench-compare lock check all
 
 help: ## print this list
@@ -40,6 +40,9 @@ operations-test: bootstrap ## backup and restore, traces, upgrades; not part of 
 
 fault-test: bootstrap ## kills, restarts and stops under load; not part of `make test`
 	@python -m pytest tests/faults $(PYTEST_ARGS)
+
+attack-test: bootstrap ## attacks on a running stack, each of which must be refused; not part of `make test`
+	@python -m pytest tests/attack $(PYTEST_ARGS)
 
 fuzz: bootstrap ## nearly right input for all that reads input of others: files, jobs, guards, every gRPC method (CASES=2000, TARGETS='cron calls')
 	@python tests/fuzz/fuzz.py --cases $(or $(CASES),2000) $(TARGETS)
@@ -103,4 +106,4 @@ lock: bootstrap ## compile requirements/*.txt from *.in
 
 check: lint types contracts deps proto-check size ## everything but the tests
 
-all: check test chart-test alerts-test operations-test fault-test fuzz sbom compose-test ## everything
+all: check test chart-test alerts-test operations-test fault-test attack-test fuzz sbom compose-test ## everything

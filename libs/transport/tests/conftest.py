@@ -2,25 +2,21 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
+from toban_testing import forged_certificates
 from toban_testing.clock import FakeClock
 from toban_transport.channel import ChannelPool
 from toban_transport.server import GrpcServer, build_server
 from toban_transport.tls import TlsFiles
 
 DOMAIN = "toban.internal"
-START = datetime(2026, 1, 1, tzinfo=UTC)
 Forge = Callable[..., TlsFiles]
 
 
@@ -34,33 +30,10 @@ def forge(tls: Path, tmp_path: Path) -> Forge:
         *,
         own_ca: bool = False,
         common_name: str = "x",
-        valid: tuple[datetime, datetime] = (START, START + timedelta(days=9000)),
+        valid: tuple[datetime, datetime] = forged_certificates.VALID,
     ) -> TlsFiles:
         folder = tmp_path / f"forged{len(list(tmp_path.iterdir()))}"
-        folder.mkdir()
-        authority = x509.load_pem_x509_certificate((tls / "ca" / "ca.crt").read_bytes())
-        signer = serialization.load_pem_private_key((tls / "ca" / "ca.key").read_bytes(), password=None)
-        key = ec.generate_private_key(ec.SECP256R1())
-        assert isinstance(signer, ec.EllipticCurvePrivateKey)
-        names = [*map(x509.UniformResourceIdentifier, uris), *map(x509.DNSName, dns)]
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)]))
-            .issuer_name(authority.subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(valid[0])
-            .not_valid_after(valid[1])
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(ec.generate_private_key(ec.SECP256R1()) if own_ca else signer, hashes.SHA256())
-        )
-        pem = serialization.Encoding.PEM
-        (folder / "tls.key").touch(mode=0o600)
-        (folder / "tls.key").write_bytes(
-            key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        )
-        (folder / "tls.crt").write_bytes(certificate.public_bytes(pem))
-        (folder / "ca.crt").write_bytes((tls / "ca" / "ca.crt").read_bytes())
+        forged_certificates.forge(tls, folder, uris, dns, own_ca=own_ca, common_name=common_name, valid=valid)
         # As if it had just been issued: also what has expired by now can be presented to others.
         return TlsFiles(folder, clock=FakeClock(start=valid[0]))
 

@@ -1,9 +1,7 @@
 """Certificates that expire while their connection or their TLS session goes on, and connections that never finish a handshake."""
 
 import asyncio
-import socket
 import ssl
-import struct
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 from toban_proto.v1 import executor_pb2, executor_pb2_grpc
 from toban_runtime.clock import SystemClock
+from toban_testing.tls_session_client import TlsSessionClient
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
 from toban_transport.server import build_server
@@ -22,7 +21,6 @@ from toban_transport.tls import TlsFiles
 
 DOMAIN = "toban.internal"
 PATH = "/toban_proto.v1.WorkerService/Ping"
-HEADERS, SETTINGS, DATA, END_STREAM, END_HEADERS, ACK = 1, 4, 0, 1, 4, 1
 
 
 class Movable(SystemClock):
@@ -69,52 +67,18 @@ def refused() -> float:
     return found or 0.0
 
 
-class Http2:
-    """One call by hand, since the client of gRPC gives no say in the TLS version and its session."""
-
-    def __init__(self, tls: Path, version: ssl.TLSVersion, port: int) -> None:
-        self._context = ssl.create_default_context(cafile=str(tls / "ca" / "ca.crt"))
-        self._context.load_cert_chain(tls / "coordinator" / "tls.crt", tls / "coordinator" / "tls.key")
-        self._context.minimum_version = self._context.maximum_version = version
-        self._context.set_alpn_protocols(["h2"])
-        self._port = port
-        self._session: ssl.SSLSession | None = None
-
-    def ping(self) -> bool:
-        """Calls Ping on a connection of its own; True when the session of the last one was resumed."""
-        raw = socket.create_connection(("127.0.0.1", self._port), timeout=30)
-        with self._context.wrap_socket(raw, server_hostname=f"executor.{DOMAIN}", session=self._session) as sock:
-            sock.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(SETTINGS, 0, 0, b""))
-            fields = [(":method", "POST"), (":scheme", "https"), (":path", PATH), (":authority", "x")]
-            fields += [("te", "trailers"), ("content-type", "application/grpc"), ("grpc-timeout", "20S")]
-            sock.sendall(_frame(HEADERS, END_HEADERS, 1, b"".join(_field(*one) for one in fields)))
-            sock.sendall(_frame(DATA, END_STREAM, 1, struct.pack(">BI", 0, 0)))
-            with sock.makefile("rb") as stream:
-                while True:
-                    length, kind, flags, number = struct.unpack(">3sBBI", stream.read(9))
-                    stream.read(int.from_bytes(length, "big"))
-                    if kind == SETTINGS and not flags & ACK:
-                        sock.sendall(_frame(SETTINGS, ACK, 0, b""))
-                    if kind == HEADERS and number == 1 and flags & END_STREAM:
-                        break
-            self._session = sock.session
-            return bool(sock.session_reused)
-
-
-def _frame(kind: int, flags: int, stream: int, body: bytes) -> bytes:
-    return len(body).to_bytes(3, "big") + struct.pack(">BBI", kind, flags, stream) + body
-
-
-def _field(name: str, value: str) -> bytes:
-    """A header as a literal, without the table of names."""
-    return b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+def client_of(tls: Path, version: ssl.TLSVersion, port: int) -> TlsSessionClient:
+    """Calls Ping as a coordinator, each time on a connection of its own."""
+    return TlsSessionClient(
+        tls / "coordinator", version=version, port=port, server_name=f"executor.{DOMAIN}", path=PATH
+    )
 
 
 async def test_calls_over_tls_1_2_are_refused_in_new_and_in_resumed_sessions(served: Any, tls: Path) -> None:
     _, worker, port = served
-    client, before = Http2(tls, ssl.TLSVersion.TLSv1_2, port), refused()
-    assert not await asyncio.to_thread(client.ping)
-    assert await asyncio.to_thread(client.ping), "the session is resumed"
+    client, before = client_of(tls, ssl.TLSVersion.TLSv1_2, port), refused()
+    assert not await asyncio.to_thread(client.call)
+    assert await asyncio.to_thread(client.call), "the session is resumed"
     for _ in range(6000):  # they are counted after the answers have left
         if refused() == before + 2:
             break
@@ -124,12 +88,12 @@ async def test_calls_over_tls_1_2_are_refused_in_new_and_in_resumed_sessions(ser
 
 async def test_an_expired_certificate_does_not_go_on_in_a_resumed_session(served: Any, tls: Path) -> None:
     clock, worker, port = served
-    client = Http2(tls, ssl.TLSVersion.TLSv1_3, port)
-    assert not await asyncio.to_thread(client.ping)
-    assert await asyncio.to_thread(client.ping), "the session is resumed"
+    client = client_of(tls, ssl.TLSVersion.TLSv1_3, port)
+    assert not await asyncio.to_thread(client.call)
+    assert await asyncio.to_thread(client.call), "the session is resumed"
     assert worker.resumed == [False, True]
     before, clock.at = refused(), not_after(tls)
-    assert await asyncio.to_thread(client.ping), "TLS itself still takes it"
+    assert await asyncio.to_thread(client.call), "TLS itself still takes it"
     for _ in range(6000):  # it is counted after the answer has left
         if refused() > before:
             break
