@@ -28,9 +28,8 @@ from toban_testing.site_messages import (
     cluster_message,
     executor_message,
     job_message,
-    limit_details,
-    limit_message,
     line,
+    operations_responses,
     overview_message,
     run,
     schedule_message,
@@ -71,14 +70,11 @@ class Reader(
             "ListFires": pb.ListFiresResponse(
                 fires=[pb.Fire(first_slot=stamp(60), slots=1, outcome="fired", run_id=7)]
             ),
-            "ListLimits": pb.ListLimitsResponse(limits=[limit_message()]),
-            "GetLimit": limit_details(limit_message()),
-            "ListExecutors": pb.ListExecutorsResponse(executors=[executor_message()]),
+            **operations_responses(),
             "GetRun": run(),
             "ExplainRun": pb.RunExplanation(state="RUNNING", reasons=["it runs on executor-1"]),
             "RerunRun": pb.RerunRunResponse(run_id=12, created=True),
             "GetReadTicket": pb.GetReadTicketResponse(ticket=ReadTicket(body=b"a ticket"), valid_seconds=60),
-            "ListAudit": pb.ListAuditResponse(entries=[audit_entry()], next_cursor="3"),
         }
 
     async def _response(self, method: str, kind: type, request: Any, context: Any) -> Any:
@@ -335,8 +331,6 @@ class Web:
     job = staticmethod(job_message)
     schedule = staticmethod(schedule_message)
     executor = staticmethod(executor_message)
-    limit = staticmethod(limit_message)
-    limit_details = staticmethod(limit_details)
     audit_entry = staticmethod(audit_entry)
     whole = staticmethod(cluster_message)
     token = TOKEN

@@ -10,9 +10,20 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_testing.site_messages import PAGES
+from toban_testing.site_messages import PAGES, limit_message
 
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
+
+
+def evil_operations(text: str) -> dict[str, Any]:
+    """What a coordinator answers about limits, with `text` for each text."""
+    names = ("name", "reason", "updated_by", "breaker", "breaker_by", "breaker_reason", "signal", "signal_by")
+    limit = limit_message(**dict.fromkeys((*names, "signal_reason"), text))
+    run = {"job": text, "state": text, "scope": text, "scope_id": text, "executor": text}
+    return {
+        "ListLimits": pb.ListLimitsResponse(limits=[limit]),
+        "GetLimit": pb.GetLimitResponse(limit=limit, holders=[pb.LimitRun(**run)], waiting=[pb.LimitRun(**run)]),
+    }
 
 
 def say_everywhere(web: Any, text: str) -> None:
@@ -39,17 +50,6 @@ def say_everywhere(web: Any, text: str) -> None:
     )
     evil_schedule = web.schedule(
         name=text, job=text, rule=text, timezone=text, spec_json=text, status=text, last_error=text
-    )
-    evil_limit = web.limit(
-        name=text,
-        reason=text,
-        updated_by=text,
-        breaker=text,
-        breaker_by=text,
-        breaker_reason=text,
-        signal=text,
-        signal_by=text,
-        signal_reason=text,
     )
     web.cluster.logs.lines[web.token] = [web.line(1, text), web.line(2, text, stream=2)]
     web.cluster.reader.responses |= {
@@ -80,12 +80,7 @@ def say_everywhere(web: Any, text: str) -> None:
         "ListExecutors": pb.ListExecutorsResponse(
             executors=[web.executor(node_id=text, labels={text: text}, off_reason=text)]
         ),
-        "ListLimits": pb.ListLimitsResponse(limits=[evil_limit]),
-        "GetLimit": pb.GetLimitResponse(
-            limit=evil_limit,
-            holders=[pb.LimitRun(job=text, state=text, scope=text, scope_id=text, executor=text)],
-            waiting=[pb.LimitRun(job=text, state=text, scope=text, scope_id=text)],
-        ),
+        **evil_operations(text),
         "GetCluster": web.whole(
             leader_address=text, health_json='{"status": "<b>", "checks": {"<b>": {"status": "<b>", "value": "<b>"}}}'
         ),

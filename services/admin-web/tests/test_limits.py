@@ -10,6 +10,7 @@ import pytest
 from toban_admin_web.ports.people import SignedIn
 from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_testing.site_messages import limit_message
 
 POOL = "pool:licences"
 
@@ -21,9 +22,9 @@ def sent(web: Any, kind: type) -> list[Any]:
 
 def test_the_queue_comes_first_with_its_reason(web: Any) -> None:
     limits = [
-        web.limit(name="job:late", waiting=1, waiting_since=web.stamp(20), effective=-1, breaker="open"),
-        web.limit(name="job:free", waiting=0, held=1, signal="soft", effective=8),
-        web.limit(name='key:etl/"a/b"', waiting=3, waiting_since=web.stamp(900)),
+        limit_message(name="job:late", waiting=1, waiting_since=web.stamp(20), effective=-1, breaker="open"),
+        limit_message(name="job:free", waiting=0, held=1, signal="soft", effective=8),
+        limit_message(name='key:etl/"a/b"', waiting=3, waiting_since=web.stamp(900)),
     ]
     web.cluster.reader.responses["ListLimits"] = pb.ListLimitsResponse(limits=limits)
     queue, _, everything = web.page("/limits").partition('id="all-title"')
@@ -61,7 +62,7 @@ def test_a_limit_links_its_runs(web: Any) -> None:
 def test_an_action_names_limit_and_reason(
     web: Any, verb: str, fields: dict[str, str], kind: type, given: dict[str, Any], done: str
 ) -> None:
-    changed = {"limit": web.limit()}
+    changed = {"limit": limit_message()}
     web.cluster.reader.responses |= {
         "SetLimit": pb.SetLimitResponse(**changed),
         "SetBreaker": pb.SetBreakerResponse(**changed),

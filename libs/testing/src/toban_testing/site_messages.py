@@ -217,3 +217,13 @@ def job_message(**given: Any) -> pb.Job:
         "last_run": run(7, "SUCCEEDED"),
     }
     return pb.Job(**(values | given))
+
+
+def operations_responses() -> dict[str, Any]:
+    """What a coordinator answers about executors, limits and the audit, by method."""
+    return {
+        "ListExecutors": pb.ListExecutorsResponse(executors=[executor_message()]),
+        "ListLimits": pb.ListLimitsResponse(limits=[limit_message()]),
+        "GetLimit": limit_details(limit_message()),
+        "ListAudit": pb.ListAuditResponse(entries=[audit_entry()], next_cursor="3"),
+    }

@@ -9,6 +9,7 @@ import pytest
 
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.browser import Page, find_browser
+from toban_testing.site_messages import limit_message
 
 pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
@@ -136,7 +137,7 @@ def test_versions_and_days_of_a_job_are_seen(page: Page, address: str, web: Any)
 
 
 def test_a_limit_is_lowered_from_the_queue(page: Page, address: str, web: Any) -> None:
-    web.cluster.reader.responses["SetLimit"] = pb.SetLimitResponse(limit=web.limit(limit=3, effective=3))
+    web.cluster.reader.responses["SetLimit"] = pb.SetLimitResponse(limit=limit_message(limit=3, effective=3))
     for width, dark in ((1280, False), (1280, True), (360, True)):
         page.look(width=width, dark=dark)
         page.open(address + "/limits/signal?name=pool:licences")
