@@ -88,6 +88,23 @@ def test_a_token_is_the_first_line_and_its_name(accounts: Any, toban: Any) -> No
     assert "editor" in toban("user", "list")[1]
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_a_token_for_external_work(accounts: Any, toban: Any, own: bool) -> None:
+    made = pb.CreateTokenResponse(id=7, secret="toban_pat_abc", ends_at={"seconds": 2_000_000_000})
+    accounts.answers |= {"CreateToken": made, "CreateOwnToken": made}
+    command = ("token", "create-own", "gpu") if own else ("token", "create", "bob", "gpu")
+    code, out, _ = toban(*command, "--scope", "worker:transcode")
+    assert code == 0 and "operator for worker:transcode" in out
+    asked = accounts.requests[-1]
+    assert (asked.role, asked.selector.scope, asked.selector.scope_id) == ("operator", "worker", "transcode")
+    assert toban(*command)[0] == 0 and accounts.requests[-1].role == "viewer"
+    assert toban(*command, "--role", "editor", "--scope", "worker:transcode")[0] == 0
+    assert accounts.requests[-1].role == "editor", "a role that does not fit is refused, not replaced"
+    listed = pb.ApiToken(id=7, user="bob", name="gpu", role="operator", selector=asked.selector)
+    accounts.answers["ListTokens"] = pb.ListTokensResponse(tokens=[listed])
+    assert "worker:transcode" in toban("token", "list")[1]
+
+
 def test_the_own_password_comes_from_standard_input(accounts: Any, toban: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     accounts.answers["ChangeOwnPassword"] = pb.SignOutResponse(ended=2)
     monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery\nanother horse battery\n"))

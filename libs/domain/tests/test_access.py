@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from toban_domain.access import (
     MINIMUM,
     OF_CLUSTER,
+    WORKER,
     Action,
     Effect,
     Person,
@@ -18,11 +19,14 @@ from toban_domain.access import (
     Rule,
     Selector,
     Target,
+    as_worker,
     can_administer,
     check_change,
     highest_role,
     is_narrowed,
     may,
+    may_somewhere,
+    worker_type_of,
 )
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -169,3 +173,23 @@ def test_the_highest_role_and_what_narrows_a_token() -> None:
         assert is_narrowed(replace(bob, ceiling=narrow))
     assert highest_role(replace(bob, ceiling=rule(9, "allow", "operator"))) is Role.OPERATOR
     assert not is_narrowed(Person(name="new", ceiling=rule(9, "allow", "viewer")))
+
+
+TRANSCODE = rule(9, "allow", "operator", Selector(scope=WORKER, scope_id="transcode"))
+
+
+@given(PEOPLE, ACTIONS, TARGETS)
+def test_a_token_of_an_external_worker_allows_no_action(bob: Person, action: Action, target: Target | None) -> None:
+    token = replace(bob, ceiling=TRANSCODE)
+    assert worker_type_of(token) == "transcode" and is_narrowed(token)
+    assert not may(token, action, target).allowed and not may_somewhere(token, action).allowed
+
+
+def test_external_work_is_bounded_by_the_account_and_by_the_role_of_the_token() -> None:
+    bob = Person(name="bob", rules=(rule(1, "allow", "admin"),), ceiling=TRANSCODE)
+    assert may(as_worker(bob), Action.RUN).allowed and not may(as_worker(bob), Action.EDIT).allowed
+    assert "worker_type 'transcode' only" in may(bob, Action.RUN).reason
+    viewer = replace(bob, rules=(rule(1, "allow", "viewer"),))
+    assert may(as_worker(viewer), Action.RUN).reason == "no rule gives bob operator for this"
+    narrow = replace(bob, ceiling=rule(9, "allow", "operator", OPS))
+    assert as_worker(narrow) is narrow and worker_type_of(narrow) == "" == worker_type_of(replace(bob, ceiling=None))

@@ -23,8 +23,8 @@ EXPECTED = {
     "operator jobs": "JobControl.StartRuns JobControl.RerunRun JobControl.CancelRun JobControl.DeclareRunLost "
     "JobControl.NoteRun",
     "operator each": "JobControl.CancelRuns JobControl.RerunRuns",
-    "operator cluster": "JobControl.EmitEvent Operations.SignalLimit "
-    "ExternalWork.Claim ExternalWork.Heartbeat ExternalWork.UpdateProgress ExternalWork.Complete ExternalWork.Fail "
+    "operator cluster": "JobControl.EmitEvent Operations.SignalLimit",
+    "operator work": "ExternalWork.Claim ExternalWork.Heartbeat ExternalWork.UpdateProgress ExternalWork.Complete ExternalWork.Fail "
     "ExternalWork.AcknowledgeCancel",
     "editor jobs": "JobControl.Apply JobControl.DeleteJob JobControl.DisableJob JobControl.EnableJob "
     "JobControl.PauseSchedule JobControl.ResumeSchedule JobControl.DeleteSchedule "

@@ -102,7 +102,7 @@ class Accounts(coordinator_pb2_grpc.AccountsServicer):
     def __init__(self) -> None:
         self.administrator = True
         self.sessions = {SESSION: "ada"}
-        self.roles: dict[str, str] = {}
+        self.bounds: dict[str, dict[str, str]] = {}
         self.requests: list[Any] = []
         self.refusal: TobanError | None = None
         self.asked: list[tuple[str, str, Any]] = []  # of methods about the own account: (method, user, request)
@@ -117,7 +117,7 @@ class Accounts(coordinator_pb2_grpc.AccountsServicer):
         if request.token:
             if request.token not in self.sessions:
                 raise TobanError(ErrorCode.UNAUTHENTICATED, "the API token is unknown", detail={"sign_in": True})
-            return pb.AuthenticateResponse(user=self.sessions[request.token], role=self.roles[request.token])
+            return pb.AuthenticateResponse(user=self.sessions[request.token], **self.bounds[request.token])
         if request.session:
             if request.session not in self.sessions:
                 raise TobanError(ErrorCode.UNAUTHENTICATED, "the session has ended", detail={"sign_in": True})

@@ -122,6 +122,20 @@ def test_a_token_is_shown_once(web: Any) -> None:
     assert "toban_pat_once" not in web.page("/account")
 
 
+def test_a_token_for_external_work(web: Any, own: Any) -> None:
+    listed = own["ListOwnTokens"].tokens[0]
+    listed.selector.CopyFrom(pb.AccessSelector(scope="worker", scope_id="transcode"))
+    assert "worker:transcode" in web.page("/account")
+    given = {"name": "gpu", "role": "operator", "days": "30"}
+    assert post(web, "/account/tokens", **given, worker_type=" transcode ").status_code == 200
+    assert post(web, "/account/tokens", **given, worker_type="").status_code == 200
+    selectors = [request.selector for request in asked(web, "CreateOwnToken")]
+    assert [(one.scope, one.scope_id) for one in selectors] == [("worker", "transcode"), ("", "")]
+    own["CreateOwnToken"] = TobanError(ErrorCode.INVALID_ARGUMENT, "scope worker needs role operator")
+    response = post(web, "/account/tokens", **given | {"role": "viewer"}, worker_type="transcode")
+    assert response.status_code == 400 and "needs role operator" in response.get_data(as_text=True)
+
+
 @pytest.mark.parametrize("days", ["", "-1", "99999999999", "x"])
 def test_wrong_days_reach_the_coordinator_as_0_which_it_refuses(web: Any, own: Any, days: str) -> None:
     own["CreateOwnToken"] = TobanError(ErrorCode.INVALID_ARGUMENT, "a token for 0 days")

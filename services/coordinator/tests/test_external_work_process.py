@@ -13,6 +13,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.certs import issue
+from toban_transport.person_rules import CREDENTIAL
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "external-worker"
 JOB = {
@@ -198,3 +199,67 @@ async def test_the_example_of_a_worker_does_the_steps_of_its_job(process, tls, c
     for one in made.runs:
         run = await call("admin-cli", rpc.JobReaderStub, "GetRun", pb.GetRunRequest(id=one.run_id))
         assert (run.state, json.loads(run.result_json or "{}")) == ("SUCCEEDED", {"words": 3}), said
+
+
+@pytest.fixture
+def with_token(call):
+    """`await with_token(worker_type, method, request)` as the site, with an API token for that type."""
+    secrets = {}
+
+    async def make(worker_type):
+        if not secrets:
+            await call("admin-cli", rpc.AccountsStub, "AddUser", pb.AddUserRequest(name="gpu"))
+            rule = pb.AccessRule(user="gpu", effect="allow", role="operator")
+            await call("admin-cli", rpc.AccountsStub, "AddRule", pb.AddRuleRequest(rule=rule))
+        selector = pb.AccessSelector(scope="worker", scope_id=worker_type)
+        new = pb.CreateTokenRequest(user="gpu", name=worker_type, role="operator", selector=selector, days=1)
+        return (await call("admin-cli", rpc.AccountsStub, "CreateToken", new)).secret
+
+    async def one(worker_type, method, request, service="admin-web"):
+        if worker_type not in secrets:
+            secrets[worker_type] = await make(worker_type)
+        given = ((CREDENTIAL, secrets[worker_type]),)
+        return await call(service, rpc.ExternalWorkStub, method, request, given)
+
+    return one
+
+
+async def test_a_token_for_one_type_does_its_steps(work, start, get, with_token):
+    run_id = await start()
+    (step,) = (await with_token("transcode", "Claim", claim())).steps
+    beat = await with_token("transcode", "Heartbeat", pb.ExternalHeartbeatRequest(worker="w1", keys=[step.key]))
+    assert not beat.lost
+    await with_token("transcode", "UpdateProgress", pb.UpdateProgressRequest(worker="w1", key=step.key, percentage=1))
+    done = pb.CompleteRequest(worker="w1", steps=[pb.CompletedStep(key=step.key)])
+    assert (await with_token("transcode", "Complete", done)).answers[0].result == "accepted"
+    assert (await get(run_id)).state == "SUCCEEDED"
+
+
+async def test_a_token_for_another_type_does_nothing(work, start, get, with_token):
+    """Not even with the token and the name of the worker that has the claim."""
+    run_id = await start()
+    (step,) = (await work("Claim", claim())).steps
+    for method, request in (
+        ("Claim", claim(wait=0)),
+        ("Heartbeat", pb.ExternalHeartbeatRequest(worker="w1", keys=[step.key])),
+        ("UpdateProgress", pb.UpdateProgressRequest(worker="w1", key=step.key, percentage=1)),
+        ("Complete", pb.CompleteRequest(worker="w1", steps=[pb.CompletedStep(key=step.key)])),
+        ("Fail", pb.FailRequest(worker="w1", key=step.key, error="x")),
+        ("AcknowledgeCancel", pb.AcknowledgeCancelRequest(worker="w1", key=step.key)),
+    ):
+        with pytest.raises(TobanError, match="worker_type 'other'") as caught:
+            await with_token("other", method, request)
+        assert caught.value.code is ErrorCode.PERMISSION_DENIED
+    run = await get(run_id)
+    assert (run.state, run.progress_json) == ("WAITING_WORKER", "")
+
+
+async def test_a_certificate_and_a_token_of_different_types_do_nothing(work, with_token, tls):
+    folder = issue(tls / "ca", "external-worker/other", tls / "external-worker.other")
+    with pytest.raises(TobanError, match="the certificate is for worker_type 'other' and the token for 'transcode'"):
+        await with_token("transcode", "Claim", claim(wait=0), folder.name)
+    # A token bounds a certificate without a type too.
+    asked = pb.ClaimRequest(worker="w1", worker_type="transcode", wait_seconds=0)
+    assert (await with_token("transcode", "Claim", asked, "external-worker")).steps == []
+    with pytest.raises(TobanError, match="worker_type 'other' only"):
+        await with_token("other", "Claim", asked, "external-worker")

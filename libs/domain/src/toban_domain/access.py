@@ -14,6 +14,9 @@ from toban_domain.errors import ErrorCode, TobanError
 TOKEN_PREFIX = "toban_pat_"
 """API tokens begin with it; secrets of sessions do not."""
 
+WORKER = "worker"
+"""The scope of a token for external workers; its `scope_id` is the `worker_type` of the steps. No job, run or rule has it."""
+
 
 class Role(StrEnum):
     """Each role may do what those before it may."""
@@ -160,6 +163,11 @@ def may(person: Person, action: Action, target: Target | None = None) -> Verdict
         target = None
     if not person.enabled:
         return Verdict(False, f"the account {person.name} is disabled")
+    if worker_type := worker_type_of(person):
+        reason = (
+            f"the token of {person.name} is for external work of worker_type {worker_type!r} only; use another token"
+        )
+        return Verdict(False, reason)
     if person.ceiling is not None and not person.ceiling.covers(action, target):
         return Verdict(
             False, f"the token of {person.name} is limited to {person.ceiling.role} for {person.ceiling.selector}"
@@ -175,7 +183,7 @@ def may(person: Person, action: Action, target: Target | None = None) -> Verdict
 
 def may_somewhere(person: Person, action: Action) -> Verdict:
     """Whether there can be a target on which the action is allowed."""
-    if not is_restricted(person, action):
+    if not is_restricted(person, action) or worker_type_of(person):
         return may(person, action)
     allowed = [rule for rule in person.rules if rule.effect is Effect.ALLOW and rule.reaches(action)]
     denied = [rule for rule in person.rules if rule.effect is Effect.DENY and rule.covers(action, None)]
@@ -191,6 +199,20 @@ def is_restricted(person: Person, action: Action) -> bool:
         return False
     rules = [*person.rules, *([person.ceiling] if person.ceiling is not None else [])]
     return any(rule.reaches(action) and not rule.selector.everything for rule in rules)
+
+
+def worker_type_of(person: Person) -> str:
+    """The type of external steps that the token is for, and nothing else; "" = it is no token of an external worker."""
+    ceiling = person.ceiling
+    return ceiling.selector.scope_id if ceiling is not None and ceiling.selector.scope == WORKER else ""
+
+
+def as_worker(person: Person) -> Person:
+    """The person as one who does external work: a token for a type of steps is bounded by its role alone, as steps of every job have types."""
+    if not worker_type_of(person):
+        return person
+    assert person.ceiling is not None, "only a token has a worker type"
+    return replace(person, ceiling=replace(person.ceiling, selector=Selector()))
 
 
 def highest_role(person: Person) -> Role | None:

@@ -32,6 +32,8 @@ class About(StrEnum):
     """Many jobs: the answer leaves out what the person may not see."""
     EACH = "each"
     """Many runs that the call finds: each is checked by itself."""
+    WORK = "work"
+    """External work, whatever the job: as CLUSTER, and also with a token for one worker type, which the method checks."""
     OWN = "own"
     """The account of the person, whatever its role; a token must be as wide as the account."""
 
@@ -107,9 +109,7 @@ PERSON_RULES: Mapping[str, PersonRule] = {
     **_rules("Webhooks", Action.VIEW, About.CLUSTER, "ListWebhooks ListDeliveries"),
     **_rules("Webhooks", Action.OPERATE, About.CLUSTER, "SetWebhook RemoveWebhook TestWebhook Redeliver"),
     # Claims are of a type of worker, whatever the job. Workers with a certificate of their own have no person.
-    **_rules(
-        "ExternalWork", Action.RUN, About.CLUSTER, "Claim Heartbeat UpdateProgress Complete Fail AcknowledgeCancel"
-    ),
+    **_rules("ExternalWork", Action.RUN, About.WORK, "Claim Heartbeat UpdateProgress Complete Fail AcknowledgeCancel"),
     **_rules("Hooks", Action.VIEW, About.CLUSTER, "ListHooks"),
     **_rules("Hooks", Action.OPERATE, About.CLUSTER, "SetHook RemoveHook TestHook"),
 }

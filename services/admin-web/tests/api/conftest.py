@@ -26,7 +26,7 @@ def _applied(request: Any) -> Any:
     return pb.ApplyResponse(applied=applied)
 
 
-TOKENS = {role: f"toban_pat_{role:0>32}" for role in ("none", "viewer", "operator", "editor", "admin")}
+TOKENS = {role: f"toban_pat_{role:0>32}" for role in ("none", "viewer", "operator", "editor", "admin", "worker")}
 
 
 class Further:
@@ -43,7 +43,8 @@ class Further:
     def prepare(self, cluster: Any) -> None:
         """Completes the services of the site, and makes the others."""
         cluster.accounts.sessions |= {token: f"u-{role}" for role, token in TOKENS.items()}
-        cluster.accounts.roles |= {token: "" if role == "none" else role for role, token in TOKENS.items()}
+        cluster.accounts.bounds |= {token: {"role": role.replace("none", "")} for role, token in TOKENS.items()}
+        cluster.accounts.bounds[TOKENS["worker"]] = {"role": "operator", "worker_type": "transcode"}
         control, operations = rpc.JobControlServicer(), rpc.OperationsServicer()
         work = rpc.ExternalWorkServicer()
         hooks, webhooks = hooks_pb2_grpc.HooksServicer(), webhooks_pb2_grpc.WebhooksServicer()

@@ -259,3 +259,19 @@ def test_a_request_of_another_host_or_path_has_a_line_and_a_good_one_has_none(
     assert [level for level, _ in logged(caplog, "abc-2")] == ["INFO"]
     assert logged(caplog, "abc-3") == []
     assert [level for level, _ in logged(caplog, "abc-4")] == ["INFO"]
+
+
+@pytest.mark.parametrize("path", ["/tokens", "/account/tokens"])
+def test_a_token_can_be_for_external_work(api: Any, path: str) -> None:
+    user = {"user": "bob"} if path == "/tokens" else {}
+    selector = {"scope": "worker", "scope_id": "transcode"}
+    assert api.post(path, user | {"role": "operator", "selector": selector}).status_code == 201
+    [asked] = [one[1] for one in api.further.calls]
+    assert (asked.role, asked.selector.scope, asked.selector.scope_id) == ("operator", "worker", "transcode")
+
+
+def test_a_rule_cannot_be_for_external_work(api: Any) -> None:
+    rule = {"user": "bob", "role": "operator", "selector": {"scope": "worker", "scope_id": "transcode"}}
+    response = api.post("/rules", rule)
+    assert response.status_code == 400 and api.further.calls == []
+    assert response.json["errors"][0]["where"] == "body.selector.scope"

@@ -54,7 +54,8 @@ def test_an_unknown_token_is_refused(api: Any) -> None:
 
 def test_a_session_may_read(api: Any) -> None:
     response = as_session(api).get("/session", role="")
-    assert response.json == {"user": "ada", "role": "admin", "csrf_token": form_token(SESSION, "api")}
+    person = {"user": "ada", "role": "admin", "worker_type": ""}
+    assert response.json == person | {"csrf_token": form_token(SESSION, "api")}
     assert as_session(api).get("/jobs", role="").status_code == 200
 
 

@@ -18,7 +18,7 @@ from toban_domain.errors import TobanError
 from toban_transport.authz import ADMIN_CLI, ADMIN_WEB, METHOD_RULES
 from toban_transport.person_rules import PERSON_RULES
 
-ROLES = ["", "none", "viewer", "operator", "editor", "admin"]
+ROLES = ["", "none", "viewer", "operator", "editor", "admin", "worker"]
 VERDICTS = {401: "--", 403: "no"}
 LINES = Path(__file__).with_name("verdicts.txt").read_text(encoding="utf-8").splitlines()
 REVIEWED = {" ".join(cells[:2]): cells[2:] for line in LINES if (cells := line.split()) and not line.startswith("#")}
@@ -76,3 +76,10 @@ def test_a_route_beside_the_gate_stops_the_start() -> None:
     app.add_url_rule("/api/v2/jobs", "open", lambda: "")
     with pytest.raises(TobanError, match="not behind its gate"):
         routes.install(app, ENDPOINTS)
+
+
+def test_a_token_of_an_external_worker_is_told_what_it_is_for(api: Any) -> None:
+    refused = api.ask("GET", "/jobs", role="worker")
+    assert refused.status_code == 403 and "external work of worker_type 'transcode' only" in refused.json["detail"]
+    session = api.ask("GET", "/session", role="worker").json
+    assert (session["role"], session["worker_type"]) == ("operator", "transcode")

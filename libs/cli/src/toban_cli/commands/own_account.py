@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from toban_cli.access_options import ForJob, ForLabels, ForScope, format_selector, read_secret, selector
-from toban_cli.commands.tokens import Days, MostRole, TokenId, TokenName, token_columns
+from toban_cli.access_options import ForJob, ForLabels, format_selector, read_secret, selector
+from toban_cli.commands.tokens import Days, ForWhom, MostRole, TokenId, TokenName, default_role, token_columns
 from toban_cli.formatting import NOTHING, age, local, wall_now
 from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done
@@ -72,22 +72,24 @@ def end_session(session: SessionId, output: Output = Format.TABLE) -> None:
 
 def create_token(
     name: TokenName,
-    role: MostRole = "viewer",
+    role: MostRole = "",
     days: Days = 90,
     job: ForJob = "",
     label: ForLabels = None,
-    scope: ForScope = "",
+    scope: ForWhom = "",
     output: Output = Format.TABLE,
 ) -> None:
     """Make an API token for the own account, with at most its role. It is shown once and stored as a hash.
 
     Examples:
     toban token create-own ci --role operator --job deploy --days 30
+    toban token create-own gpu-1 --scope worker:transcode
     """
     from toban_cli.client import connect
     from toban_proto.v1.coordinator_pb2 import CreateOwnTokenRequest
 
     selected = selector(job, label or [], scope)
+    role = role or default_role(selected)
     with connect() as client:
         request = CreateOwnTokenRequest(name=name, role=role, selector=selected, days=days)
         answer = client.accounts("CreateOwnToken", request)

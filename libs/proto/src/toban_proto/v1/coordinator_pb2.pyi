@@ -5705,11 +5705,14 @@ class AuthenticateResponse(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     ENDS_AT_FIELD_NUMBER: _builtins.int
+    WORKER_TYPE_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     role: _builtins.str
     """The highest role of any rule that allows something; "" without one."""
     session: _builtins.str
     """Secret of a new session; only for a password."""
+    worker_type: _builtins.str
+    """Of a token with scope worker: the one type of external steps that it is for; it does nothing else."""
     @_builtins.property
     def ends_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -5719,10 +5722,11 @@ class AuthenticateResponse(_message.Message):
         role: _builtins.str = ...,
         session: _builtins.str = ...,
         ends_at: _timestamp_pb2.Timestamp | None = ...,
+        worker_type: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ends_at", b"ends_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_at", b"ends_at", "role", b"role", "session", b"session", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_at", b"ends_at", "role", b"role", "session", b"session", "user", b"user", "worker_type", b"worker_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -6231,7 +6235,7 @@ class AccessSelector(_message.Message):
     SCOPE_ID_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     scope: _builtins.str
-    """system | account | user"""
+    """system | account | user; of a token also worker: it does the external steps of the worker_type `scope_id`, and nothing else."""
     scope_id: _builtins.str
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...

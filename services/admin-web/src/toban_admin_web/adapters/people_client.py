@@ -12,7 +12,7 @@ from typing import Any
 from toban_admin_web.adapters.convert import from_proto
 from toban_admin_web.decide.view_models import ApiToken, UserSession
 from toban_admin_web.ports.people import Credential, NewToken, OidcStart, SignedIn, SignInWays
-from toban_domain.access import TOKEN_PREFIX
+from toban_domain.access import TOKEN_PREFIX, WORKER
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import AccountsStub
@@ -102,7 +102,7 @@ class PeopleClient:
             if error.code is ErrorCode.UNAUTHENTICATED and error.detail.get("sign_in"):
                 return None
             raise
-        return SignedIn(user=found.user, role=found.role)
+        return SignedIn(user=found.user, role=found.role, worker_type=found.worker_type)
 
     def sign_in(self, user: str, password: str, *, address: str, user_agent: str) -> str:
         """Authenticate with a password. A throttled sign-in is refused here until its time, so that guesses do not load the cluster."""
@@ -162,7 +162,8 @@ class PeopleClient:
 
     def create_token(self, credential: Credential, new: NewToken) -> str:
         """CreateOwnToken."""
-        selector = pb.AccessSelector(job=new.job)
+        scope = WORKER if new.worker_type else ""
+        selector = pb.AccessSelector(job=new.job, scope=scope, scope_id=new.worker_type)
         request = pb.CreateOwnTokenRequest(name=new.name, role=new.role, selector=selector, days=new.days)
         return str(self._write("CreateOwnToken", request, CALL_SECONDS, credential).secret)
 

@@ -249,6 +249,13 @@ def may_try(role: str, needs: Action | Open) -> bool:
     return role in set(Role) and Role(role).rank >= MINIMUM[needs].rank
 
 
+def check_worker(rule: RouteRule, worker_type: str) -> None:
+    """Raises PERMISSION_DENIED for a token that is for external steps of one type, at a route that is for something else."""
+    if worker_type and rule.method != AUTHENTICATE and not rule.method.startswith("ExternalWork."):
+        message = f"the token is for external work of worker_type {worker_type!r} only; use another token"
+        raise TobanError(ErrorCode.PERMISSION_DENIED, message)
+
+
 def check_routes(served: Collection[str]) -> None:
     """Raises CONFIG_INVALID when a served route has no rule, or a rule has no route."""
     missing, stale = sorted(set(served) - set(ROUTE_RULES)), sorted(set(ROUTE_RULES) - set(served))

@@ -24,15 +24,19 @@ class SignedIn:
 
     user: str
     role: str
+    worker_type: str = ""
+    """Of a token: the one type of external steps that it is for; "" = it is no token of an external worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """An API token to make: the most that it may do, for one job or ("") all, and for how many days."""
+    """An API token to make: the most that it may do, for one job or ("") all, and for how many days. With a `worker_type` it is for external steps
+    of that type, and nothing else."""
 
     name: str
     role: str
     job: str
+    worker_type: str
     days: int
 
 

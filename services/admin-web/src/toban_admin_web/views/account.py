@@ -74,6 +74,7 @@ def create_token() -> Response:
         name=request.form.get("name", "").strip(),
         role=request.form.get("role", ""),
         job=request.form.get("job", "").strip(),
+        worker_type=request.form.get("worker_type", "").strip(),
         days=int(days) if days.isascii() and days.isdigit() and len(days) < 5 else 0,
     )
     try:

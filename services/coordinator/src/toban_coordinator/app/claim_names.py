@@ -46,7 +46,7 @@ def check_claim(worker_type: str, *, only: str) -> None:
     if only and worker_type != only:
         raise TobanError(
             ErrorCode.PERMISSION_DENIED,
-            f"this worker may claim steps of worker_type {only!r} only, not {worker_type[:60]!r}; use the certificate for that type",
+            f"this worker may claim steps of worker_type {only!r} only, not {worker_type[:60]!r}; use the certificate or token for that type",
         )
 
 
@@ -66,5 +66,8 @@ class ClaimTypes:
             foreign = await external_claims.of_other_types(t, keys, only)
         if foreign:
             runs = ", ".join(str(run) for run in foreign[:10])
-            message = f"run {runs}: the step is not of worker_type {only!r}, and this worker may do nothing with it; use the certificate for its type"
+            message = (
+                f"run {runs}: the step is not of worker_type {only!r}, and this worker may do nothing with it; "
+                "use the certificate or token for its type"
+            )
             raise TobanError(ErrorCode.PERMISSION_DENIED, message)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from toban_coordinator.app.accounts import SECRET_BYTES, hash_secret
 from toban_coordinator.app.audit_log import clean_reason
+from toban_coordinator.app.claim_names import check_worker_type
 from toban_coordinator.app.passwords import LONGEST as LONGEST_PASSWORD
 from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.sign_in_throttle import count_failure, forgive
@@ -18,7 +19,7 @@ from toban_coordinator.decide.sign_in import (
 )
 from toban_coordinator.store import accounts, audit, sessions
 from toban_coordinator.store.audit import AdminAction
-from toban_domain.access import TOKEN_PREFIX, Effect, Person, Role, Rule, Selector
+from toban_domain.access import TOKEN_PREFIX, WORKER, Effect, Person, Role, Rule, Selector
 from toban_domain.client_address import network_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
@@ -183,6 +184,7 @@ class SignIn:
         if not 1 <= len(new.name) <= _MAX_NAME or not new.name.isprintable():
             message = f"a token needs a name of 1 to {_MAX_NAME} printable characters, such as its use"
             raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+        _check_work(new)
         secret = TOKEN_PREFIX + self.ids.token_hex(SECRET_BYTES)
         async with tx(self.pool) as t:
             if await sessions.count_tokens(t, new.user) >= MOST_TOKENS:
@@ -255,3 +257,19 @@ class SignIn:
             )
             [person] = await accounts.people(t, user)
         return SignedIn(person, secret, ends_at)
+
+
+def _check_work(new: NewToken) -> None:
+    """Raises INVALID_ARGUMENT for a token for external work that is also for something else, or that could not do it."""
+    selector = new.selector
+    if selector.scope != WORKER:
+        return
+    check_worker_type(selector.scope_id)
+    if selector.job or selector.labels:
+        message = (
+            "a token with scope worker is for every step of its worker_type, whatever the job; leave out job and labels"
+        )
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+    if new.role is not Role.OPERATOR:
+        message = f"a token with scope worker needs role operator, not {new.role}: no lower one allows external work, and no higher one is needed"
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)

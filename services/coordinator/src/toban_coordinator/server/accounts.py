@@ -14,7 +14,7 @@ from toban_coordinator.app.own_account import OwnAccount
 from toban_coordinator.app.sign_in import NewToken, SignedIn, SignIn
 from toban_coordinator.server.from_proto import page_from_pb
 from toban_coordinator.server.person_check import own_call
-from toban_domain.access import Action, Effect, Person, Role, Selector, highest_role
+from toban_domain.access import WORKER, Action, Effect, Person, Role, Selector, highest_role, worker_type_of
 from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -61,7 +61,7 @@ class AccountsService(AccountsServicer):
             person = await self._credentials.read(request.session, address=request.address)
         else:
             person = await self._sign_in.with_token(request.token, address=request.address)
-        return pb.AuthenticateResponse(user=person.name, role=_role(person))
+        return pb.AuthenticateResponse(user=person.name, role=_role(person), worker_type=worker_type_of(person))
 
     async def SignOut(self, request: pb.SignOutRequest, _context: Context) -> pb.SignOutResponse:
         """Ends a session, or all of its person."""
@@ -226,7 +226,7 @@ class AccountsService(AccountsServicer):
             user=request.user,
             name=request.name,
             role=_choice(Role, "role", request.role),
-            selector=_selector_from_pb(request.selector),
+            selector=_selector_from_pb(request.selector, tokens=True),
             days=request.days,
         )
         secret, number, ends_at = await self._sign_in.create_token(new, actor=actor_of(context))
@@ -266,7 +266,7 @@ class AccountsService(AccountsServicer):
             user=call.person.name,
             name=request.name,
             role=_choice(Role, "role", request.role),
-            selector=_selector_from_pb(request.selector),
+            selector=_selector_from_pb(request.selector, tokens=True),
             days=request.days,
         )
         secret, number, ends_at = await self._own.create_token(call, new)
@@ -301,11 +301,13 @@ def _choice(kind: type[E], name: str, given: str) -> E:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, message) from None
 
 
-def _selector_from_pb(message: pb.AccessSelector) -> Selector:
-    if message.scope not in ("", *SCOPES) or (message.scope_id and not message.scope):
-        raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, "a selector has a scope of system, account or user before its scope_id"
-        )
+def _selector_from_pb(message: pb.AccessSelector, *, tokens: bool = False) -> Selector:
+    """Raises INVALID_ARGUMENT. `tokens`: of a token, which can be for the steps of a type of external workers."""
+    scopes = (*SCOPES, WORKER) if tokens else SCOPES
+    if message.scope not in ("", *scopes) or (message.scope_id and not message.scope):
+        known = f"{', '.join(scopes[:-1])} or {scopes[-1]}"
+        remedy = "; only tokens can have scope worker" if message.scope == WORKER else ""
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"a selector has a scope of {known} before its scope_id{remedy}")
     return Selector(job=message.job, labels=dict(message.labels), scope=message.scope, scope_id=message.scope_id)
 
 

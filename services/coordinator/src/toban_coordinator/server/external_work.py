@@ -10,6 +10,7 @@ from toban_coordinator.app.claim_heartbeats import ClaimHeartbeats
 from toban_coordinator.app.claim_names import ClaimTypes, check_claim
 from toban_coordinator.app.external_claims import ClaimedStep, ExternalClaims
 from toban_coordinator.decide.external import Answer
+from toban_coordinator.server.person_check import granted_worker_type
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import OutcomeKind
 from toban_fencing.executor_lease import HOLD_MARGIN
@@ -35,7 +36,7 @@ class ExternalWorkDeps:
 
 
 class ExternalWork(ExternalWorkServicer):
-    """Any coordinator answers every call. A certificate that is for one worker type may do nothing with steps of another one."""
+    """Any coordinator answers every call. A certificate or token that is for one worker type may do nothing with steps of another one."""
 
     def __init__(self, *, deps: ExternalWorkDeps) -> None:
         self._deps = deps
@@ -103,8 +104,14 @@ class ExternalWork(ExternalWorkServicer):
 
 
 def _only(context: Context) -> str:
-    """The one worker type of the caller; "" = any."""
-    return worker_type_of(peer_name(context))
+    """The one worker type of the caller, by its certificate or its token; "" = any. Raises PERMISSION_DENIED when these differ."""
+    certificate, token = worker_type_of(peer_name(context)), granted_worker_type()
+    if certificate and token and certificate != token:
+        message = (
+            f"the certificate is for worker_type {certificate!r} and the token for {token!r}; use those of one type"
+        )
+        raise TobanError(ErrorCode.PERMISSION_DENIED, message)
+    return certificate or token
 
 
 def _step_to_pb(step: ClaimedStep) -> pb.ClaimedStep:

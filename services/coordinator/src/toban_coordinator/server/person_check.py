@@ -11,7 +11,18 @@ from toban_coordinator.app.credentials import Credentials, actor_name
 from toban_coordinator.app.own_account import OwnCall
 from toban_coordinator.app.targets import find_by_key, find_targets
 from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
-from toban_domain.access import Action, Person, Target, Verdict, is_narrowed, is_restricted, may, may_somewhere
+from toban_domain.access import (
+    Action,
+    Person,
+    Target,
+    Verdict,
+    as_worker,
+    is_narrowed,
+    is_restricted,
+    may,
+    may_somewhere,
+    worker_type_of,
+)
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.context import Caller
 from toban_store.pool import Pool
@@ -97,7 +108,8 @@ class PersonAdmission:
                 raise TobanError(ErrorCode.PERMISSION_DENIED, message, detail={"user": self._person.name})
 
     def _verdicts(self, rule: PersonRule) -> Sequence[Verdict]:
-        person, action = self._person, rule.action
+        person = as_worker(self._person) if rule.about is About.WORK else self._person
+        action = rule.action
         if rule.about is About.OWN:
             return [
                 Verdict(not is_narrowed(person), "the token is narrower than the account; use a wider one, or the site")
@@ -109,6 +121,11 @@ class PersonAdmission:
             seen = (may(person, Action.VIEW, target) for target in self._shown)
             return [somewhere, *(may(person, action, target) for target in self._targets), *seen]
         return [may(person, action), Verdict(False, "this concerns every job, and a rule leaves some of them out")]
+
+    @property
+    def worker_type(self) -> str:
+        """The one type of external steps that the person's token is for; "" = it is not restricted to one."""
+        return worker_type_of(self._person)
 
     def own(self) -> OwnCall:
         """For methods about the person's account."""
@@ -146,6 +163,12 @@ def own_call() -> OwnCall:
         message = "a certificate has no account of its own; give an API token (TOBAN_TOKEN), or name an account as an administrator"
         raise TobanError(ErrorCode.UNAUTHENTICATED, message)
     return admission.own()
+
+
+def granted_worker_type() -> str:
+    """The type of external steps that the token of the call that the current task serves is for; "" = every one."""
+    admission = _admission.get()
+    return "" if admission is None else admission.worker_type
 
 
 class PeopleCheck:

@@ -15,13 +15,26 @@ _NAME = Field(min_length=1, max_length=MAX_NAME)
 _OF_USER, _OF_GROUP = "Only those of this user.", "Only those of this group."
 
 
-class Selector(Input):
+class JobSelector(Input):
     """Which jobs; empty = everything."""
 
     job: str = Field(default="", max_length=MAX_NAME)
     labels: dict[str, str] = Field(default_factory=dict)
-    scope: Literal["", "system", "account", "user"] = ""
     scope_id: str = Field(default="", max_length=200)
+
+
+class Selector(JobSelector):
+    """Which jobs; empty = everything."""
+
+    scope: Literal["", "system", "account", "user"] = ""
+
+
+class TokenSelector(JobSelector):
+    """What a token is for; empty = everything."""
+
+    scope: Literal["", "system", "account", "user", "worker"] = Field(
+        default="", description="worker: for the external steps of the worker_type `scope_id`, and nothing else."
+    )
 
 
 class AddUser(Reason):
@@ -86,8 +99,8 @@ class CreateOwnToken(Input):
     """A new API token. It may do what its user may and what it is bounded to, whichever is less."""
 
     name: str = Field("", max_length=MAX_NAME, description="What it is for.")
-    role: Role = Field(description="The most that it may do.")
-    selector: Selector = Selector()
+    role: Role = Field(description="The most that it may do; operator for scope worker.")
+    selector: TokenSelector = TokenSelector()
     days: int = Field(90, ge=1, le=366, description="How long it is good.")
 
 

@@ -46,7 +46,7 @@ class AccessSelector(Answer):
 
     job: str
     labels: dict[str, str]
-    scope: str = Field(description="system | account | user")
+    scope: str = Field(description="system | account | user; of a token also worker")
     scope_id: str
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, g, request
 
-from toban_admin_web.decide.api_rules import PREFIX, ROUTE_RULES, Open, check_routes, is_api
+from toban_admin_web.decide.api_rules import PREFIX, ROUTE_RULES, Open, check_routes, check_worker, is_api
 from toban_admin_web.ports.people import Credential, SignedIn
 from toban_admin_web.views.api import gate, inputs
 from toban_admin_web.views.api.endpoint import Call, Endpoint
@@ -64,6 +64,7 @@ def _admitted(endpoint: Endpoint, path: dict[str, Any]) -> Call:
     else:
         shown = gate.credential()
         person = gate.admit(rule, shown)
+        check_worker(rule, person.worker_type)
     g.credential, g.person = shown, person
     return Call(
         endpoint=endpoint,

@@ -18,13 +18,17 @@ class Session(Answer):
 
     user: str
     role: str = Field(description="The highest of any rule of theirs, bounded by the token; empty without one.")
+    worker_type: str = Field(
+        description="Of a token with scope worker: the external steps that it is for; it does nothing else."
+    )
     csrf_token: str = Field(
         description="With the cookie of a session: requests that change something carry it as X-CSRF-Token."
     )
 
 
 def _session(call: Call) -> Answer:
-    return Session(user=call.person.user, role=call.person.role, csrf_token=gate.csrf_token())
+    person = call.person
+    return Session(user=person.user, role=person.role, worker_type=person.worker_type, csrf_token=gate.csrf_token())
 
 
 def _openapi(_call: Call) -> Response:
