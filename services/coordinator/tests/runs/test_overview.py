@@ -9,10 +9,12 @@ import pytest
 
 from toban_coordinator.app.overview import KEPT_SECONDS, Overviews
 from toban_coordinator.server.person_check import PeopleCheck
+from toban_coordinator.store import health_facts
 from toban_coordinator.store import overview as store
 from toban_domain.access import Effect, Person, Role, Rule, Selector
 from toban_observability.context import Caller
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_store.tx import tx
 from toban_testing.clock import FakeClock
 
 INSERT = """
@@ -237,3 +239,26 @@ async def test_it_leaves_out_what_the_person_may_not_see(
     await world.sql("UPDATE scheduler.schedules SET next_run_at = now() + interval '1 minute' * id")
     seen = await admission.visible(await overview(world))
     assert sorted(one.schedule for one in seen.coming) == sorted(scheduled) and seen.coming_schedules == 2
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [pytest.param(store._sql.alert_facts, id="dashboard"), pytest.param(health_facts._sql.work, id="health")],
+)
+async def test_failed_schedules_are_counted_without_a_read_of_the_others(world: Any, make: Any, statement: str) -> None:
+    await world.apply(make.job("a"), make.schedule("often", "a"))
+    async with tx(world.administrator) as t:
+        await t._run(
+            "INSERT INTO scheduler.schedules OVERRIDING SYSTEM VALUE SELECT n.* FROM scheduler.schedules s CROSS JOIN generate_series(1, 2000) i"
+            " CROSS JOIN LATERAL jsonb_populate_record(s, jsonb_build_object('id', s.id + i, 'name', 'other-' || i)) n",
+            {},
+        )
+        await t._run("ANALYZE scheduler.schedules", {})
+    async with tx(world.pool) as t:
+        [row] = await t.fetch_all(f"EXPLAIN (FORMAT JSON) {statement.rstrip().rstrip(';')}", prepare=False)
+    scans = [node for node in _nodes(row["QUERY PLAN"][0]["Plan"]) if node.get("Relation Name") == "schedules"]
+    assert scans and {scan.get("Index Name") for scan in scans} == {"schedules_failed"}, scans
+
+
+def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(inner for part in node.get("Plans", []) for inner in _nodes(part))]
