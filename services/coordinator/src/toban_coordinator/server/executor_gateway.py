@@ -115,7 +115,7 @@ class Gateway(ExecutorGatewayServicer):
     async def RenewLogTickets(self, request: pb.RenewLogTicketsRequest, context: Context) -> pb.RenewLogTicketsResponse:
         """Tickets of earlier incarnations of the caller's instance, for its present key."""
         caller = await self._deps.keys.verified(metadata(context), request.incarnation, group=peer_group(context))
-        return pb.RenewLogTicketsResponse(tickets=self._deps.tickets.renew(caller, request.tickets))
+        return pb.RenewLogTicketsResponse(tickets=await self._deps.tickets.renew(caller, request.tickets))
 
     async def _proven(self, context: Context, claimed: str) -> str:
         """The caller's incarnation, proven by its key and by the group of its certificate."""
