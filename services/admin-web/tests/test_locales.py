@@ -54,6 +54,8 @@ REFUSED = (
     "no_epoch",
     "not_disabled",
     "invalid_number",
+    "not_a_number",
+    "no_version",
 )
 
 

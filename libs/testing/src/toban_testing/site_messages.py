@@ -32,6 +32,8 @@ PAGES = [
     "/limits/open?name=pool:licences",
     "/limits/close?name=pool:licences",
     "/limits/signal?name=pool:licences",
+    "/settings",
+    "/settings/leader_tick_seconds/change",
     "/runs/1/cancel",
     "/runs/1/kill",
     "/runs/1/declare-lost",
@@ -175,6 +177,24 @@ def limit_details(limit: pb.Limit) -> pb.GetLimitResponse:
     )
 
 
+def setting_message(**given: Any) -> pb.Setting:
+    """A setting that a person has changed."""
+    values: dict[str, Any] = {
+        "name": "leader_tick_seconds",
+        "value_json": "2",
+        "default_json": "1.0",
+        "unit": "seconds",
+        "description": "how often the leader looks for due work",
+        "version": 4,
+        "minimum": 0.2,
+        "maximum": 10,
+        "updated_at": stamp(3600),
+        "updated_by": "user ada",
+        "takes_effect": "within 2 seconds, in every service",
+    }
+    return pb.Setting(**(values | given))
+
+
 def executor_message(**given: Any) -> pb.Executor:
     """An executor that accepts runs."""
     values: dict[str, Any] = {
@@ -225,5 +245,6 @@ def operations_responses() -> dict[str, Any]:
         "ListExecutors": pb.ListExecutorsResponse(executors=[executor_message()]),
         "ListLimits": pb.ListLimitsResponse(limits=[limit_message()]),
         "GetLimit": limit_details(limit_message()),
+        "ListSettings": pb.ListSettingsResponse(settings=[setting_message()]),
         "ListAudit": pb.ListAuditResponse(entries=[audit_entry()], next_cursor="3"),
     }

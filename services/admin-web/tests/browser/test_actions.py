@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.browser import Page, find_browser
-from toban_testing.site_messages import limit_message
+from toban_testing.site_messages import limit_message, setting_message
 
 pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
@@ -159,3 +160,32 @@ def test_a_limit_is_lowered_from_the_queue(page: Page, address: str, web: Any) -
     requests = [one for one in web.cluster.reader.requests if isinstance(one, pb.SetLimitRequest)]
     assert {(one.name, one.limit, one.reason) for one in requests} == {("pool:licences", 3, "month end")}
     assert page.complaints == []
+
+
+def test_a_setting_is_changed_and_a_refusal_is_at_its_field(page: Page, address: str, web: Any) -> None:
+    def update(request: Any) -> Any:
+        if request.value_json == "9.5":
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, "leader_tick_seconds stays 2: 9.5 s exceed the lease")
+        return setting_message(value_json=request.value_json)
+
+    web.cluster.reader.responses["UpdateSetting"] = update
+    for width, dark in ((1280, False), (1280, True), (360, True)):
+        page.look(width=width, dark=dark)
+        page.open(address + "/settings")
+        page.run("document.querySelector('a[href$=\"/change\"]').click()")
+        page.until(f"location.pathname === '/settings/leader_tick_seconds/change' && {READY}")
+        page.run("document.getElementById('value').value = '9.5'")
+        page.run("document.getElementById('reason').value = 'fewer queries'")
+        page.run("document.querySelector('form.action button').click()")
+        page.until(f"{READY} && document.getElementById('value-problem')?.textContent.includes('exceed the lease')")
+        assert page.run("document.getElementById('value').value") == "9.5"
+        assert page.run("document.documentElement.scrollWidth <= innerWidth")
+        page.run("document.getElementById('value').value = '3'")
+        page.run("document.querySelector('form.action button').click()")
+        page.until(f"location.pathname === '/settings' && {READY}")
+        assert page.run("document.querySelector('main .message').textContent") == "The setting is changed."
+    requests = [one for one in web.cluster.reader.requests if isinstance(one, pb.UpdateSettingRequest)]
+    assert {(one.version, one.reason) for one in requests} == {(4, "fewer queries")}
+    assert [one.value_json for one in requests] == ["9.5", "3"] * 3
+    # The browser reports an answer with status 400 itself.
+    assert [one for one in page.complaints if "400" not in one] == []

@@ -29,6 +29,8 @@ PAGES = [
     "/cluster",
     "/runs/timeline",
     "/api/docs",
+    "/settings",
+    "/settings/leader_tick_seconds/change",
     "/limits",
     "/limits/one?name=pool:licences",
     "/limits/signal?name=pool:licences",

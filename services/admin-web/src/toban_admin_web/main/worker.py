@@ -36,6 +36,7 @@ from toban_admin_web.views import (
     run_actions,
     runs,
     schedules,
+    settings,
     sign_in,
     timeline,
 )
@@ -76,7 +77,9 @@ _PAGES = (
     limits,
     log,
 )
-VIEWS = tuple(module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, sign_in, timeline))
+VIEWS = tuple(
+    module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, settings, sign_in, timeline)
+)
 
 
 class SiteWorker:

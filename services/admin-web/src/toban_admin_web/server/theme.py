@@ -24,6 +24,7 @@ PAGE_KEYS = {
     "executors.show": "e",
     "limits.listed": "l",
     "cluster.show": "c",
+    "settings.listed": "t",
     "audit.listed": "a",
 }
 

@@ -41,6 +41,7 @@ DONE = (
     "breaker_opened",
     "breaker_closed",
     "signaled",
+    "setting_changed",
     "drained",
     "undrained",
     "detached",
