@@ -51,6 +51,8 @@ REFUSED = (
     "invalid_priority",
     "no_epoch",
     "not_disabled",
+    "wrong_manifest",
+    "read_change",
 )
 
 
@@ -82,6 +84,7 @@ def used_keys() -> set[str]:
     names |= {f"theme.{one}" for one in THEMES} | {f"timeline.by.{one}" for one in BY}
     names |= {f"job.{verb}{part}" for verb in ("disable", "enable") for part in ("", ".text", ".do")}
     names |= {f"job.day.{tone}" for tone in TONES}
+    names |= {f"{kind}.{verb}" for kind in ("job", "schedule") for verb in ("edit", "new")}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 
