@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from toban_cli.manifest_files import MAX_VALUES, read_documents
+from toban_cli.manifest_files import read_documents
 from toban_domain.errors import ErrorCode, TobanError
+from toban_manifests.yaml_text import MAX_VALUES
 
 
 def read(folder: Path, text: str) -> list[object]:

@@ -56,6 +56,8 @@ REFUSED = (
     "invalid_number",
     "not_a_number",
     "no_version",
+    "wrong_manifest",
+    "read_change",
 )
 
 
@@ -89,6 +91,7 @@ def used_keys() -> set[str]:
     names |= {f"theme.{one}" for one in THEMES} | {f"timeline.by.{one}" for one in BY}
     names |= {f"job.{verb}{part}" for verb in ("disable", "enable") for part in ("", ".text", ".do")}
     names |= {f"job.day.{tone}" for tone in TONES}
+    names |= {f"{kind}.{verb}" for kind in ("job", "schedule") for verb in ("edit", "new")}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 

@@ -1,4 +1,4 @@
-"""Manifests from files: YAML to documents, with file, line and column for what YAML itself refuses."""
+"""Manifests from files: documents with their source, and with paths that count from the folder of their file."""
 
 from __future__ import annotations
 
@@ -8,54 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from toban_domain.errors import ErrorCode, TobanError
 from toban_manifests.read import Document
+from toban_manifests.yaml_text import MAX_BYTES, parse_yaml
 
 _SUFFIXES = (".yaml", ".yml")
-# Of one file.
-MAX_BYTES = 1024 * 1024
-# Of one document, those counted again that an alias stands for: a few hundred bytes of aliases of aliases stand for billions.
-MAX_VALUES = 100_000
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML's safe types, but times stay text, a key given twice is an error, and aliases are bounded by what they stand for."""
-
-    def construct_document(self, node: yaml.Node) -> Any:
-        if _values(node, {}) > MAX_VALUES:
-            text = f"the document has more than {MAX_VALUES} values once its aliases are written out; use fewer aliases (*), or split it"
-            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
-        return super().construct_document(node)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key != "<<" and key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is given twice", key_node.start_mark
-                )
-            if isinstance(key, str):
-                seen.add(key)
-        return super().construct_mapping(node, deep=deep)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _values(node: yaml.Node, counted: dict[yaml.Node, int]) -> int:
-    """How many values a document has once each alias is replaced by what it stands for; one in itself counts as none there."""
-    if node not in counted:
-        counted[node] = 0
-        below = node.value if isinstance(node, yaml.CollectionNode) else ()
-        parts = [one for part in below for one in (part if isinstance(part, tuple) else (part,))]
-        counted[node] = 1 + sum(_values(one, counted) for one in parts)
-    return counted[node]
 
 
 def read_documents(names: Sequence[str]) -> list[Document]:
@@ -96,29 +53,9 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse(source: str, content: bytes, folder: Path) -> Iterator[Document]:
-    if len(content) > MAX_BYTES:
-        raise TobanError(ErrorCode.MANIFEST_INVALID, f"{source}: is larger than {MAX_BYTES} bytes; split it")
-    try:
-        bodies = [body for body in yaml.load_all(content, Loader=_Loader) if body is not None]
-    except yaml.MarkedYAMLError as error:
-        raise _refused(source, error) from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise TobanError(
-            ErrorCode.MANIFEST_INVALID, f"{source}: is not YAML in UTF-8 ({' '.join(str(error).split())})"
-        ) from None
+    bodies = parse_yaml(source, content)
     for number, body in enumerate(bodies, start=1):
         yield Document(source if len(bodies) == 1 else f"{source}, document {number}", _resolved(body, folder))
-
-
-def _refused(source: str, error: yaml.MarkedYAMLError) -> TobanError:
-    mark = error.problem_mark or error.context_mark
-    where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark is not None else source
-    what = error.problem or error.context or "is not YAML"
-    return TobanError(
-        ErrorCode.MANIFEST_INVALID,
-        f"{where}: {what}; check indentation, colons and quotes there",
-        detail={"source": source},
-    )
 
 
 def _resolved(body: Any, folder: Path) -> Any:

@@ -39,7 +39,7 @@ def report_lines(done: Imported, *, source: str, zone: str) -> list[str]:
 
 def yaml_texts(done: Imported) -> list[str]:
     """All documents, each job below a comment with its line, in as many texts as `toban apply` needs; each is one file for it."""
-    from toban_cli.manifest_files import MAX_BYTES
+    from toban_manifests.yaml_text import MAX_BYTES
 
     pieces = [(entry, _yaml(entry)) for entry in done.entries if entry.documents]
     split = parts(

@@ -24,7 +24,12 @@ class DiffLine:
 
 def spec_diff(before_json: str, after_json: str) -> list[DiffLine] | None:
     """The lines around each change, [] when nothing changed; None when the definitions are too long to be compared."""
-    before, after = indent(before_json).splitlines(), indent(after_json).splitlines()
+    return text_diff(indent(before_json), indent(after_json))
+
+
+def text_diff(before_text: str, after_text: str) -> list[DiffLine] | None:
+    """The same of two texts."""
+    before, after = before_text.splitlines(), after_text.splitlines()
     if max(len(before), len(after)) > MOST_LINES:
         return None
     return list(_lines(before, after))

@@ -33,6 +33,8 @@ DONE = (
     "paused",
     "resumed",
     "job_deleted",
+    "applied",
+    "applied_unchanged",
     "job_disabled",
     "job_enabled",
     "job_stays_disabled",

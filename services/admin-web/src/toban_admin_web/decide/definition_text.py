@@ -1,0 +1,81 @@
+"""Definitions as people edit them: a manifest as YAML made of what is stored, the example of a new one, and the document that a text holds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from toban_admin_web.decide.json_fields import parse_object
+from toban_admin_web.decide.log_text import printable_json
+from toban_domain.errors import ErrorCode, TobanError
+from toban_manifests.yaml_text import dump_yaml, parse_yaml
+
+API_VERSION = "toban/v1"
+# Where an error of the text is: "manifest:3:5".
+SOURCE = "manifest"
+# Keys of a stored definition that a manifest has under `metadata`.
+_METADATA = ("name", "description", "labels")
+_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "Job": {"steps": [{"argv": ["echo", "hello"]}], "timeout_seconds": 600},
+    "Schedule": {"job": "", "daily_at": "03:00", "timezone": "UTC"},
+}
+
+
+def stored_text(kind: str, spec_json: str) -> str:
+    """The manifest of a stored definition; keys with their default are left out, as they are stored."""
+    stored = parse_object(spec_json)
+    metadata = {key: stored[key] for key in _METADATA if key in stored}
+    return _text(kind, metadata, {key: value for key, value in stored.items() if key not in _METADATA})
+
+
+def example_text(kind: str, job: str = "") -> str:
+    """A manifest to begin with; `job` is the one that a schedule starts."""
+    spec = {**_EXAMPLES[kind], "job": job or "hello"} if kind == "Schedule" else dict(_EXAMPLES[kind])
+    name = f"{job or 'hello'}-daily" if kind == "Schedule" else "hello"
+    return _text(kind, {"name": name}, spec)
+
+
+def document_of(text: str, kind: str, name: str = "") -> dict[str, Any]:
+    """The one document in a text. With a name it must be of that definition: a page for one does not change another.
+
+    Raises MANIFEST_INVALID, whose message names the line or the key, and the remedy.
+    """
+    found = parse_yaml(SOURCE, text.encode())
+    if len(found) != 1:
+        raise _wrong("", f"{len(found)} documents", "write one; `toban apply` takes several")
+    body = found[0]
+    if not isinstance(body, dict):
+        raise _wrong("", "is not a mapping", "begin with `apiVersion:`, `kind:`, `metadata:` and `spec:`")
+    if body.get("kind") != kind:
+        raise _wrong("kind", "is another one than this page is for", f"write {kind}")
+    metadata = body.get("metadata")
+    if name and isinstance(metadata, dict) and metadata.get("name") != name:
+        raise _wrong("metadata.name", "is another one than this page is for", f"write {name}, or make a new one")
+    return body
+
+
+def shown_text(document: Mapping[str, Any]) -> str:
+    """A document as a stored one is shown, so that two can be compared by lines."""
+    keys = ("apiVersion", "kind", "metadata", "spec")
+    order = sorted(document, key=lambda key: (keys.index(key) if key in keys else len(keys), str(key)))
+    whole = {key: document[key] for key in order}
+    for part in ("metadata", "spec"):
+        if isinstance(whole.get(part), dict):
+            whole[part] = dict(sorted(whole[part].items(), key=lambda item: str(item[0])))
+    return printable_json(dump_yaml(whole))
+
+
+def text_digest(text: str) -> str:
+    """What tells one text from another; line ends, which browsers change, do not count."""
+    return hashlib.sha256("\n".join(text.splitlines()).encode()).hexdigest()
+
+
+def _text(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    whole = {"apiVersion": API_VERSION, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}
+    return printable_json(dump_yaml(whole))
+
+
+def _wrong(path: str, message: str, hint: str) -> TobanError:
+    where = f"{SOURCE}: {path}" if path else SOURCE
+    return TobanError(ErrorCode.MANIFEST_INVALID, f"{where}: {message}; {hint}")

@@ -1,0 +1,79 @@
+"""A job is edited in a real browser: checked while it is typed, compared, applied with a reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_testing.browser import Page, find_browser
+
+pytestmark = [
+    pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
+    pytest.mark.timeout(180),
+]
+READY = "document.readyState === 'complete'"
+STORED = {"name": "hello", "steps": [{"id": "main", "argv": ["echo", "a"]}], "timeout_seconds": 60}
+TYPE = """(() => {
+  const text = document.getElementById("manifest");
+  text.value = text.value.replace(%s, %s);
+  text.dispatchEvent(new InputEvent("input", {bubbles: true}));
+})()"""
+
+
+def type_over(page: Page, old: str, new: str) -> None:
+    """As a person who changes a part of the text."""
+    page.run(TYPE % (json.dumps(old), json.dumps(new)))
+
+
+def test_a_job_is_edited_while_it_is_checked(page: Page, address: str, web: Any) -> None:
+    def apply(request: Any) -> Any:
+        seconds = json.loads(request.manifests[0].json)["spec"]["timeout_seconds"]
+        if seconds == "ninety":
+            mistakes = [{"path": "spec.timeout_seconds", "message": "is <b>text</b>", "hint": "write a number"}]
+            raise TobanError(ErrorCode.MANIFEST_INVALID, "one mistake", detail={"errors": mistakes})
+        action = "unchanged" if seconds == 60 else "updated"
+        return pb.ApplyResponse(applied=[pb.Applied(kind="Job", name="hello", action=action, version=4)])
+
+    web.cluster.reader.responses |= {"GetJob": web.job(spec_json=json.dumps(STORED), version=3), "Apply": apply}
+    for width, dark in ((1280, True), (360, False)):
+        page.look(width=width, dark=dark)
+        page.open(address + "/jobs/hello")
+        page.run("document.querySelector('a[href$=\"/edit\"]').click()")
+        page.until(f"location.pathname === '/jobs/hello/edit' && {READY}")
+        page.until("!!document.querySelector('#checked .empty')")
+        type_over(page, "60", "ninety")
+        page.until("!!document.querySelector('#checked .mistakes')")
+        assert page.run("document.querySelector('#checked li').textContent") == (
+            "spec.timeout_seconds: is <b>text</b>; write a number"
+        )
+        type_over(page, "ninety", "90")
+        page.until("!!document.querySelector('#checked [name=seen]')")
+        lines = page.run("[...document.querySelectorAll('.went, .came')].map((one) => one.innerText.trim())")
+        assert lines == ["-   timeout_seconds: 60", "+   timeout_seconds: 90"]
+        assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    page.run("document.getElementById('reason').value = 'slow disk'")
+    page.run("document.querySelector('form.action button.primary').click()")
+    page.until(f"location.search === '?done=applied' && {READY}")
+    done = [one for one in web.cluster.reader.requests if isinstance(one, pb.ApplyRequest) and not one.dry_run]
+    assert [(one.reason, one.manifests[0].expect_version) for one in done] == [("slow disk", 3)]
+    assert page.complaints == []
+
+
+def test_a_check_that_does_not_come_is_told(page: Page, address: str, web: Any) -> None:
+    web.cluster.reader.responses |= {
+        "GetJob": web.job(spec_json=json.dumps(STORED)),
+        "Apply": pb.ApplyResponse(applied=[pb.Applied(kind="Job", name="hello", action="unchanged")]),
+    }
+    page.open(address + "/jobs/hello/edit")
+    page.until("!!document.querySelector('#checked .empty')")
+    # No answer of the site at all, as when it is away.
+    page.run("window.fetch = () => Promise.reject(new TypeError('away'))")
+    type_over(page, "60", "61")
+    page.until("!!document.querySelector('#checked .advice')")
+    assert "could not be checked" in page.run("document.getElementById('checked').textContent")
+    assert not page.run("!!document.querySelector('[name=seen]')"), "what was checked before does not count"
+    assert page.complaints == []
