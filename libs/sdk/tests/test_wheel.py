@@ -57,7 +57,9 @@ def test_it_holds_the_package_whole_and_nothing_else(wheel: Path) -> None:
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    wanted = {f"toban/{path.relative_to(SOURCES)}" for path in SOURCES.rglob("*") if path.suffix in (".py", ".typed")}
+    wanted = {
+        f"toban/{path.relative_to(SOURCES)}" for path in SOURCES.rglob("*") if path.suffix in (".py", ".typed", ".html")
+    }
     assert packed == wanted
     assert "toban/py.typed" in packed
 

@@ -1,0 +1,122 @@
+"""What `command_job` declares, as manifests; and the commands that track items."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from toban.django import TobanCommandMixin, command_job, declarations
+from toban.django.declarations import Place, declared
+
+PLACE = Place(folder="/srv/shop", interpreter="/srv/shop/.venv/bin/python", settings="shop.settings", project="shop")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(declarations, "_declared", {})
+
+
+def test_a_command_is_a_job_of_its_project_with_a_schedule() -> None:
+    made = command_job(
+        "send_mail", cron="0 7 * * *", timezone="Asia/Tokyo", payload={"days": 2}, job={"priority": 3}, warm=True
+    )
+    job, schedule = made.manifests(PLACE)
+    assert job["metadata"] == {"name": "send-mail", "labels": {"toban-django": "shop"}}
+    step = {
+        "type": "django",
+        "command": "send_mail",
+        "project": "/srv/shop",
+        "interpreter": "/srv/shop/.venv/bin/python",
+        "settings": "shop.settings",
+        "warm": True,
+    }
+    assert job["spec"] == {"default_payload": {"days": 2}, "priority": 3, "steps": [step]}
+    assert (schedule["kind"], schedule["spec"]) == (
+        "Schedule",
+        {"job": "send-mail", "cron": "0 7 * * *", "timezone": "Asia/Tokyo"},
+    )
+
+
+def test_without_a_rule_there_is_no_schedule() -> None:
+    assert [one["kind"] for one in command_job("a", args=["-v", "2"]).manifests(PLACE)] == ["Job"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cron": "@daily", "interval_seconds": 5}, "give one of the two"),
+        ({"timezone": "Asia/Tokyo"}, "without a rule"),
+        ({"schedule": {"enabled": False}}, "without a rule"),
+        ({"job": {"steps": []}}, "`job` has steps"),
+        ({"cron": "@daily", "schedule": {"job": "x"}}, "`schedule` has job"),
+    ],
+)
+def test_a_declaration_that_cannot_be_is_an_error(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        command_job("a", **given)
+    assert not declared()
+
+
+def test_one_name_twice_is_an_error_unless_it_is_the_same() -> None:
+    command_job("b", interval_seconds=5)
+    command_job("b", interval_seconds=5)
+    command_job("a")
+    assert [one.name for one in declared()] == ["a", "b"]
+    with pytest.raises(ValueError, match="declared twice"):
+        command_job("b", interval_seconds=6)
+
+
+class Recorder(TobanCommandMixin):
+    """A run that is cancelled after some requests."""
+
+    def __init__(self, cancel_at: int = 100) -> None:
+        self.shown: list[Any] = []
+        self.asked, self._cancel_at = 0, cancel_at
+
+    @property
+    def job(self) -> Any:
+        return self
+
+    def stop_if_cancelled(self) -> None:
+        self.asked += 1
+        if self.asked >= self._cancel_at:
+            raise SystemExit(143)
+
+    def progress(self, done: int, total: int, summary: str = "") -> None:
+        self.shown.append((done, total))
+
+    def heartbeat(self) -> None:
+        self.shown.append("alive")
+
+
+def unsized() -> Iterator[int]:
+    yield from range(2)
+
+
+def test_items_are_passed_on_with_progress() -> None:
+    one = Recorder()
+    assert list(one.track(["a", "b"], seconds=0)) == ["a", "b"]
+    assert one.shown == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_progress_is_shown_no_more_often_than_wanted() -> None:
+    one = Recorder()
+    assert len(list(one.track(range(1000), seconds=3600))) == 1000
+    assert one.shown == [(0, 1000), (1000, 1000)] and one.asked == 1
+
+
+def test_items_without_a_number_are_a_heartbeat_and_more_items_than_counted_are_all_of_them() -> None:
+    one = Recorder()
+    assert list(one.track(unsized(), seconds=0)) == [0, 1]
+    assert one.shown == ["alive"] * 3
+    two = Recorder()
+    assert list(two.track(unsized(), total=1, seconds=0)) == [0, 1]
+    assert two.shown == [(0, 1), (1, 1), (1, 1)]
+
+
+def test_a_cancelled_run_ends_before_its_next_item() -> None:
+    one, done = Recorder(cancel_at=2), []
+    with pytest.raises(SystemExit) as ended:
+        for item in one.track(range(9), seconds=0):
+            done.append(item)
+    assert (ended.value.code, done) == (143, [0])

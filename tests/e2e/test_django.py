@@ -1,0 +1,231 @@
+"""The project examples/django-project before a whole stack: what it declares is on the site, runs, and is shown; its events arrive."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toban.client import Client, Target
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_testing.stack_fixtures import admin_of, running_stack
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "django-project"
+PAGES = """
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+root = User.objects.create_superuser("root", password="x")
+staff = User.objects.create_user("staff", is_staff=True)
+client = Client()
+assert client.get("/admin/toban/run/").status_code == 302
+client.force_login(staff)
+assert client.get("/admin/toban/run/").status_code == 403
+staff.user_permissions.add(Permission.objects.get(content_type__app_label="toban", codename="view_run"))
+assert client.get("/admin/toban/run/").status_code == 200
+assert client.get("/admin/toban/job/").status_code == 403
+client.force_login(root)
+for path, text in (
+    ("job/", "send-reminders"),
+    ("job/count-books/change/", "It has no schedule."),
+    ("job/send-reminders/change/", "Asia/Tokyo"),
+    ("run/", "SUCCEEDED"),
+    ("run/?state=SUCCEEDED", "count-books"),
+    ("run/RUN/change/", "120 books on 3 shelves"),
+    ("", "toban/job/"),
+):
+    page = client.get("/admin/toban/" + path if path else "/admin/")
+    assert page.status_code == 200 and text in page.content.decode(), (path, page.status_code, page.content.decode())
+for path in ("run/99999/change/", "run/x/change/", "job/none/change/", "run/RUN/delete/", "run/RUN/history/", "job/add/"):
+    assert client.get("/admin/toban/" + path).status_code in (403, 404), path
+assert client.post("/admin/toban/run/RUN/change/", {}).status_code == 403
+print("pages are right")
+"""
+ORDERS = """
+from django.db import transaction
+from books.models import Order, place_order
+
+place_order("Botchan")
+try:
+    with transaction.atomic():
+        place_order("Kokoro")
+        raise ZeroDivisionError
+except ZeroDivisionError:
+    pass
+print(list(Order.objects.values_list("title", flat=True)))
+"""
+
+
+class Project:
+    """A copy of the example, with a database of its own."""
+
+    def __init__(self, folder: Path, target: Target) -> None:
+        self.folder = folder / "project"
+        shutil.copytree(EXAMPLE, self.folder, ignore=shutil.ignore_patterns("__pycache__", "db.sqlite3"))
+        self.jobs = self.folder / "books/toban_jobs.py"
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
+        # Files of bytecode would hide a change of the same size in the same second.
+        own = {"TOBAN_URL": target.url, "TOBAN_TOKEN": target.token, "PYTHONDONTWRITEBYTECODE": "1"}
+        self.environment = {**clean, **own}
+
+    def manage(self, *words: str, code: int = 0, **environment: str) -> list[str]:
+        """The lines that a command prints; of the error when `code` is not 0."""
+        argv = [sys.executable, str(self.folder / "manage.py"), *words]
+        given = {**self.environment, **environment}
+        done = subprocess.run(argv, env=given, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return (done.stderr if code else done.stdout).splitlines()
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Client]]:
+    folder = tmp_path_factory.mktemp("django")
+    with (
+        running_stack(folder / "home", coordinators=1, executors=1, admin_webs=1) as stack,
+        admin_of(stack) as admin,
+    ):
+        admin.call(rpc.AccountsStub, "AddUser", pb.AddUserRequest(name="bookshop"))
+        rule = pb.AccessRule(user="bookshop", effect="allow", role="editor")
+        admin.call(rpc.AccountsStub, "AddRule", pb.AddRuleRequest(rule=rule))
+        asked = pb.CreateTokenRequest(user="bookshop", name="t", role="editor", days=1)
+        made = admin.call(rpc.AccountsStub, "CreateToken", asked)
+        target = Target(url=f"http://{stack.sites[0]}", token=made.secret)
+        one = Project(folder, target)
+        one.manage("migrate", "-v", "0")
+        with Client(target) as client:
+            yield one, client
+
+
+def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Project, Client]) -> None:
+    shop, client = project
+    shown = shop.manage("toban_sync", "--dry-run")
+    assert [line for line in shown if not line.startswith("  ")] == [
+        "Job count-books: would be created",
+        "Job send-reminders: would be created",
+        "Schedule send-reminders: would be created",
+    ]
+    assert any('"command": "send_reminders"' in line and line.startswith("  +") for line in shown)
+    assert list(client.jobs.list()) == [], "a dry run has changed something"
+    assert "Schedule send-reminders: created" in shop.manage("toban_sync")
+    schedule = client.schedules.get("send-reminders")
+    assert (schedule.job, schedule.timezone, schedule.status) == ("send-reminders", "Asia/Tokyo", "active")
+    assert shop.manage("toban_sync")[-1] == "nothing to change"
+
+
+def test_a_change_is_shown_as_lines_and_a_mistake_changes_nothing(project: tuple[Project, Client]) -> None:
+    shop, client = project
+    shop.manage("toban_sync")
+    before = shop.jobs.read_text()
+    try:
+        shop.jobs.write_text(
+            before.replace("0 7 *", "30 8 *").replace('"timeout_seconds": 600', '"timeout_seconds": 60')
+        )
+        shown = shop.manage("toban_sync", "--dry-run")
+        assert [line.strip() for line in shown if line.startswith(("  -", "  +"))] == [
+            '-  "timeout_seconds": 600',
+            '+  "timeout_seconds": 60',
+            '-  "cron": "0 7 * * MON-FRI",',
+            '+  "cron": "30 8 * * MON-FRI",',
+        ]
+        shop.jobs.write_text(before.replace("0 7 *", "99 8 *"))
+        [error] = shop.manage("toban_sync", code=1)
+        assert error.startswith("CommandError: ") and "cron" in error
+        assert client.schedules.get("send-reminders").spec["cron"].startswith("0 7")
+    finally:
+        shop.jobs.write_text(before)
+
+
+def test_a_schedule_that_is_declared_no_more_is_paused_and_resumed(project: tuple[Project, Client]) -> None:
+    shop, client = project
+    shop.manage("toban_sync")
+    before = shop.jobs.read_text()
+    try:
+        shop.jobs.write_text(before.replace("    cron=", "    #").replace("    timezone=", "    #"))
+        assert "Schedule send-reminders: is declared no more and stays active; --prune pauses it" in shop.manage(
+            "toban_sync"
+        )
+        assert client.schedules.get("send-reminders").status == "active"
+        assert "Schedule send-reminders: paused, it is declared no more" in shop.manage("toban_sync", "--prune")
+        assert client.schedules.get("send-reminders").status == "paused"
+    finally:
+        shop.jobs.write_text(before)
+    assert "Schedule send-reminders: resumed, it is declared again" in shop.manage("toban_sync")
+    assert client.schedules.get("send-reminders").status == "active"
+
+
+def test_a_command_reports_its_progress_and_the_pages_show_it(project: tuple[Project, Client]) -> None:
+    shop, client = project
+    shop.manage("toban_sync")
+    started = client.runs.start("count-books")
+    run = client.runs.wait(started.run_id, timeout=60).check()
+    assert run.result == {"books": 120}
+    assert run.progress["percentage"] == 100
+    # The lines arrive at the site a moment after the end of the run; following it waits for them.
+    assert [line.text for line in client.runs.follow(run.id)][-1] == "120 books on 3 shelves"
+    assert shop.manage("shell", "-v", "0", "-c", PAGES.replace("RUN", str(run.id)))[-1] == "pages are right"
+
+
+def test_an_event_exists_when_its_transaction_has_committed(project: tuple[Project, Client]) -> None:
+    shop, client = project
+    assert shop.manage("shell", "-v", "0", "-c", ORDERS)[-1] == "['Botchan']"
+    events = [(one.payload, one.dedupe_key) for one in client.events.list(event_type="order.placed")]
+    assert events == [({"order": 1}, "order-1")]
+
+
+def test_a_site_that_cannot_be_reached_is_a_line_and_a_page_with_the_reason(project: tuple[Project, Client]) -> None:
+    shop, _ = project
+    # Nothing listens on this port, which only root could take.
+    away = {"TOBAN_URL": "http://127.0.0.1:1"}
+    settings = shop.folder / "bookshop/settings.py"
+    before = settings.read_text()
+    try:
+        settings.write_text(before.replace('"PROJECT_DIR"', '"RETRY_SECONDS": 0, "PROJECT_DIR"'))
+        [error] = shop.manage("toban_sync", code=1, **away)
+        assert error.startswith("CommandError: UNAVAILABLE")
+        code = (
+            "from django.test import Client; from django.contrib.auth.models import User; c = Client();"
+            "c.force_login(User.objects.create_superuser('away')); page = c.get('/admin/toban/job/');"
+            "print(page.status_code, 'Toban cannot be read' in page.content.decode())"
+        )
+        assert shop.manage("shell", "-v", "0", "-c", code, **away)[-1] == "503 True"
+    finally:
+        settings.write_text(before)
+
+
+def test_the_setting_is_checked(project: tuple[Project, Client]) -> None:
+    shop, _ = project
+    settings = shop.folder / "bookshop/settings.py"
+    before = settings.read_text()
+    try:
+        settings.write_text(before.replace('"PROJECT":', '"PROJEKT":'))
+        assert any("the setting TOBAN has PROJEKT; its keys are" in line for line in shop.manage("check", code=1))
+    finally:
+        settings.write_text(before)
+
+
+def test_the_executor_is_a_fresh_process_without_django(project: tuple[Project, Client], tmp_path: Path) -> None:
+    """A package of that name in place of the executor shows what it is given."""
+    shop, _ = project
+    stand_in = tmp_path / "toban_executor"
+    stand_in.mkdir()
+    (stand_in / "__init__.py").touch()
+    (stand_in / "__main__.py").write_text(
+        "import os, sys\nprint(os.getpid(), sys.argv[1:], os.environ.get('DJANGO_SETTINGS_MODULE'), 'django' in sys.modules,"
+        " os.environ['SCHEDULER_SLOTS'])\n"
+    )
+    given = {**shop.environment, "PYTHONPATH": str(tmp_path), "SCHEDULER_SLOTS": "3"}
+    argv = [sys.executable, str(shop.folder / "manage.py"), "toban_executor", "drain"]
+    process = subprocess.Popen(argv, env=given, stdout=subprocess.PIPE, text=True)
+    try:
+        printed, _ = process.communicate(timeout=60)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+    assert printed.split(maxsplit=1) == [str(process.pid), "['drain'] None False 3\n"]
