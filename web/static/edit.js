@@ -28,7 +28,10 @@ class Checker {
     const limit = setTimeout(() => request.abort("late"), TIMEOUT_MS);
     try {
       const body = new URLSearchParams(new FormData(this.form));
-      const response = await fetch(`${this.form.getAttribute("action")}?part=1`, { method: "POST", body, signal: request.signal });
+      // The address of the form has a query of its own when the page was opened with one, such as `?lang=ja`.
+      const url = new URL(this.form.action);
+      url.searchParams.set("part", "1");
+      const response = await fetch(url, { method: "POST", body, signal: request.signal });
       const text = await response.text();
       if (this.request !== request || request.signal.aborted) return;
       if (!response.ok) throw new Error(String(response.status));

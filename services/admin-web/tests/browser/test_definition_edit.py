@@ -77,3 +77,23 @@ def test_a_check_that_does_not_come_is_told(page: Page, address: str, web: Any) 
     assert "could not be checked" in page.run("document.getElementById('checked').textContent")
     assert not page.run("!!document.querySelector('[name=seen]')"), "what was checked before does not count"
     assert page.complaints == []
+
+
+def test_a_job_is_edited_in_a_language_that_the_address_names(page: Page, address: str, web: Any) -> None:
+    answer = pb.ApplyResponse(applied=[pb.Applied(kind="Job", name="hello", action="updated", version=4)])
+    web.cluster.reader.responses |= {
+        "GetJob": web.job(spec_json=json.dumps(STORED), version=3),
+        "Apply": answer,
+    }
+    page.open(address + "/jobs/hello/edit?lang=ja")
+    page.until("!!document.querySelector('#checked [name=seen]')")
+    type_over(page, "60", "90")
+    page.until("document.querySelector('#checked .came')?.innerText.includes('timeout_seconds: 90')")
+    assert page.run("document.querySelectorAll('#checked form, #checked header').length") == 0, "the result alone"
+    page.run("document.getElementById('reason').value = 'slow disk'")
+    page.run("document.querySelector('form.action button.primary').click()")
+    page.until(f"location.pathname === '/jobs/hello' && {READY}")
+    assert page.run("document.documentElement.lang") == "ja"
+    done = [one for one in web.cluster.reader.requests if isinstance(one, pb.ApplyRequest) and not one.dry_run]
+    assert [one.reason for one in done] == ["slow disk"]
+    assert page.complaints == []
