@@ -1,6 +1,9 @@
 """Stays of runs in their states."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
 
 from toban_domain.state_times import state_spans, state_totals
 
@@ -11,7 +14,7 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def stays(*changes: tuple[float | None, str], state: str, now: float = 100) -> list[tuple[int, str, float]]:
+def stays(*changes: tuple[float | None, str], state: str, now: float = 100) -> list[tuple[int | None, str, float]]:
     spans = state_spans([(None if when is None else at(when), to) for when, to in changes], state)
     return [(span.event, span.state, span.lasted(at(now)).total_seconds()) for span in spans]
 
@@ -50,3 +53,18 @@ def test_the_stays_of_a_run_that_was_retried_are_added_up() -> None:
         "PENDING": timedelta(seconds=11),
         "RUNNING": timedelta(seconds=9),
     }
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([(0, "ASSIGNED"), (60, "SUCCEEDED")], [(0, "ASSIGNED", 5), (None, "RUNNING", 55)]),
+        ([(0, "ASSIGNED"), (60, "RUNNING"), (60, "SUCCEEDED")], [(0, "ASSIGNED", 5), (1, "RUNNING", 55)]),
+        ([(6, "ASSIGNED"), (60, "SUCCEEDED")], [(0, "ASSIGNED", 54)]),
+        ([(0, "ASSIGNED"), (4, "PENDING"), (60, "SKIPPED")], [(0, "ASSIGNED", 4), (1, "PENDING", 56)]),
+    ],
+)
+def test_a_run_runs_from_the_start_at_its_executor(changes: list[Any], expected: list[Any]) -> None:
+    """Reports of the start and of the end may come together, and the first one never."""
+    spans = state_spans([(at(when), to) for when, to in changes], changes[-1][1], [None, at(5)])
+    assert [(span.event, span.state, span.lasted(at(60)).total_seconds()) for span in spans] == expected

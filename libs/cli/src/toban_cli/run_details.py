@@ -185,7 +185,8 @@ def _events(run: Any, now: datetime) -> None:
     if not run.events:
         return
     echo("\nEvents")
-    spans = state_spans(((to_time(event.at), event.to_state) for event in run.events), run.state)
+    begun = [to_time(attempt.started_at) for attempt in run.attempts]
+    spans = state_spans(((to_time(event.at), event.to_state) for event in run.events), run.state, begun)
     lasted = {span.event: duration(span.lasted(now).total_seconds()) for span in spans}
     rows = [
         [moment(event.at, now), event.type, _transition(event), lasted.get(place, ""), event.actor, event.message]

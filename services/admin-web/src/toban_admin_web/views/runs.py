@@ -44,7 +44,8 @@ def show(run_id: int) -> Response:
     run = reader().run(run_id)
     log = None if wants_part(request.args) else _LogTail(run)
     dispatch = shown_dispatch(run, request.args.get("dispatch", ""))
-    spans = state_spans(((event.at, event.to_state) for event in run.events), run.state)
+    begun = [attempt.started_at for attempt in run.attempts]
+    spans = state_spans(((event.at, event.to_state) for event in run.events), run.state, begun)
     return page(
         "run",
         run=run,
