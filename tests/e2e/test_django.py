@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "django-project"
 PAGES = """
 from django.contrib.auth.models import Permission, User
-from django.test import Client
+from django.core.checks import run_checks
+from django.test import Client, override_settings
 
 root = User.objects.create_superuser("root", password="x")
 staff = User.objects.create_user("staff", is_staff=True)
@@ -45,7 +46,10 @@ for path, text in (
     assert page.status_code == 200 and text in page.content.decode(), (path, page.status_code, page.content.decode())
 for path in ("run/99999/change/", "run/x/change/", "job/none/change/", "run/RUN/delete/", "run/RUN/history/", "job/add/"):
     assert client.get("/admin/toban/" + path).status_code in (403, 404), path
+assert client.get("/admin/toban/job/%2E%2E/change/").status_code == 404
 assert client.post("/admin/toban/run/RUN/change/", {}).status_code == 403
+with override_settings(TOBAN={"NO_SUCH_KEY": 1}):
+    assert [one.id for one in run_checks(tags=["toban"])] == ["toban.E001"]
 print("pages are right")
 """
 ORDERS = """
@@ -152,8 +156,12 @@ def test_a_schedule_that_is_declared_no_more_is_paused_and_resumed(project: tupl
             "toban_sync"
         )
         assert client.schedules.get("send-reminders").status == "active"
+        spec = {"job": "send-reminders", "interval_seconds": 86_400}
+        metadata = {"name": "reminders-by-hand"}
+        client.apply([{"apiVersion": "toban/v1", "kind": "Schedule", "metadata": metadata, "spec": spec}])
         assert "Schedule send-reminders: paused, it is declared no more" in shop.manage("toban_sync", "--prune")
         assert client.schedules.get("send-reminders").status == "paused"
+        assert client.schedules.get("reminders-by-hand").status == "active", "a person has made it"
     finally:
         shop.jobs.write_text(before)
     assert "Schedule send-reminders: resumed, it is declared again" in shop.manage("toban_sync")

@@ -46,7 +46,8 @@ class _ReadOnly(admin.ModelAdmin):
         status = 200
         try:
             context |= read()
-        except (NotFoundError, InvalidRequestError) as error:
+        except (NotFoundError, InvalidRequestError, ValueError) as error:
+            # ValueError: a name that cannot be, such as "..".
             raise Http404(str(error)) from None
         except TobanError as error:
             context["problem"], status = str(error), 503

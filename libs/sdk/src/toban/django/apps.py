@@ -16,7 +16,7 @@ class TobanConfig(AppConfig):
 
     def ready(self) -> None:
         """Checks the setting TOBAN with `manage.py check`."""
-        register(_check_settings)
+        register(_check_settings, "toban")
 
 
 def _check_settings(**_: Any) -> list[Any]:

@@ -19,7 +19,8 @@ def emit(
     """Emits an event when the transaction of the database `using` commits, at once outside of one, and never when it rolls back.
 
     With TOBAN['EMIT'] = "rest" it is sent after the commit, and repeated for `RETRY_SECONDS`; it is lost when the process ends in between. A failure
-    then raises UnavailableError, AccessError or another TobanError out of the `atomic` block, whose data stays. With "database" it is a row of the
+    then raises UnavailableError, AccessError or another TobanError out of the `atomic` block, whose data stays; Django then
+    calls no later hook of this commit, so events and hooks after it are lost too. With "database" it is a row of the
     same transaction, which needs `atomic`, and the schema of Toban in that database. The payload is what it is now, not at the commit.
 
     Raises InvalidRequestError at once for a type, payload or key that cannot be, and OutsideTransactionError with "database".

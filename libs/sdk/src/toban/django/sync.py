@@ -42,7 +42,10 @@ def plan(client: Client, manifests: Sequence[Mapping[str, Any]], project: str) -
     return Plan(
         changes=changes,
         diffs={key: _diff(_current(client, *key), _flat(wanted[key])) for key in touched},
-        orphans=[one.name for one in present if one.name not in scheduled and one.status != "paused"],
+        # A declared schedule has the name of its job; one with another name was made by a person.
+        orphans=[
+            one.name for one in present if one.name == one.job and one.name not in scheduled and one.status != "paused"
+        ],
         resumed=[one.name for one in present if one.name in scheduled and one.status_reason == REASON],
     )
 
