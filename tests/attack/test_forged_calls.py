@@ -16,6 +16,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import AttemptKey, LogTicket
+from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_stack import certs
 from toban_stack.stack import Stack
@@ -131,6 +132,12 @@ def test_a_wrong_key_speaks_for_no_incarnation(attacks: Any, admin: AdminClient,
             ):
                 call = lambda m=method, r=request, p=proof: m(r, timeout=SECONDS, metadata=p)  # noqa: E731
                 attacks.call(f"{type(request).__name__} with {what} by {folder}", call, *REFUSALS)
+    # It sends no heartbeat: until it counts as lost, runs of other tests could be placed there.
+    admin.until(lambda: not _takes_work(admin, "attacker"), seconds=60, of="the attacker's executor is off")
+
+
+def _takes_work(admin: AdminClient, node_id: str) -> bool:
+    return any(one.node_id == node_id and one.state == "on" for one in admin.cluster().executors)
 
 
 def append(stub: Any, ticket: LogTicket, run: pb.Run, metadata: Any = ()) -> list[str]:
@@ -145,7 +152,12 @@ def test_no_ticket_writes_into_the_log_of_another_run(
     attacks: Any, stack: Stack, admin: AdminClient, channel: Callable[..., grpc.Channel], live: pb.Run, tmp_path: Path
 ) -> None:
     mine = victim(admin).incarnation
-    facts = {"run_id": live.id, "token": live.token, "incarnation": mine, "log_day": "2026-11-23"}
+    facts = {
+        "run_id": live.id,
+        "token": live.token,
+        "incarnation": mine,
+        "log_day": SystemClock().wall().date().isoformat(),
+    }
     strangers = certs.make_all(tmp_path / "strangers")
     tickets = {
         f"a ticket that {name} has signed": TicketSigner(TlsFiles(folder)).sign(**facts)

@@ -152,14 +152,14 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
     "an expression with a back-reference": pattern(r"(?=(a+))\1+b"),
     "an expression that looks ahead": pattern(r"(?!a)b"),
     "an expression that is none": pattern("(("),
-    "a schedule of the year 1": schedule(interval="1d", start="0001-01-01T00:00:00Z"),
-    "a schedule of the year 9999": schedule(interval="1d", start="9999-12-31T23:59:59Z"),
+    "a schedule of the year 1": schedule(interval_seconds=86_400, start="0001-01-01T00:00:00Z"),
+    "a schedule of the year 9999": schedule(interval_seconds=86_400, start="9999-12-31T23:59:59Z"),
     "a cron of 9 fields": schedule(cron="* * * * * * * * *"),
     "a cron with a command": schedule(cron="* * * * * ; id"),
     "a cron of 100 kB": schedule(cron="1," * 50_000 + "1 * * * *"),
     "a cron with a step of nothing": schedule(cron="*/0 * * * *"),
     "a zone with a path": schedule(cron="0 0 * * *", timezone="../../../etc/passwd"),
-    "an interval of nothing": schedule(interval="0s"),
+    "an interval of nothing": schedule(interval_seconds=0),
 }
 
 

@@ -5,6 +5,7 @@ In that class a job runs as the user of its executor: what that leaves open is i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -86,7 +87,8 @@ def mark() -> Iterator[str]:
     made = f"31{os.getpid()}{os.urandom(3).hex().translate(str.maketrans('abcdef', '012345'))}"
     yield made
     for pid in marked(made):
-        os.kill(pid, 9)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
 
 
 def marked(mark: str) -> list[int]:
@@ -136,11 +138,23 @@ def gone(admin: AdminClient, mark: str) -> bool:
 
 def test_a_job_is_given_nothing_of_the_services(attacks: Any, admin: AdminClient, stack: Any, mark: str) -> None:
     """Its environment, descriptors and arguments, and those of the guards above it, have no credential."""
-    script = "cat /proc/self/environ /proc/$PPID/environ | tr '\\0' '\\n'; echo --; ls -l /proc/$$/fd | sed 's/.* //'; echo --; ps -eo args"
+    script = "; echo --; ".join(
+        (
+            "cat /proc/self/environ /proc/$PPID/environ | tr '\\0' '\\n'",
+            "ls -l /proc/$$/fd | sed 's/.* //'",
+            "ps -eo args",
+            "echo end",
+        )
+    )
     run_id = run(admin, ["sh", "-c", script], mark)
     assert admin.until_ended(run_id).state == "SUCCEEDED"
-    text = admin.until(lambda: "\n".join(admin.log(run_id)), seconds=30, of="the output of the job")
-    environment, descriptors, arguments = text.split("\n--\n")
+
+    def whole() -> str:
+        lines = admin.log(run_id)
+        return "\n".join(lines) if lines[-1:] == ["end"] else ""
+
+    text = admin.until(whole, seconds=30, of="the output of the job")
+    environment, descriptors, arguments, _ = text.split("\n--\n")
     for name in ("DATABASE_URL", "REDIS_URL", "S3_", "SECRETS_KEY", "PASSWORD"):
         attacks.expect(f"{name} in an environment", refused=f"SCHEDULER_{name}" not in environment)
     for word in ("journal", "tls.key", "instance-secret", "sqlite"):
