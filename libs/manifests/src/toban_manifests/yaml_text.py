@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -13,6 +14,8 @@ from toban_domain.errors import ErrorCode, TobanError
 MAX_BYTES = 1024 * 1024
 # Of one document, those counted again that an alias stands for: a few hundred bytes of aliases of aliases stand for billions.
 MAX_VALUES = 100_000
+# Collections in each other, likewise: far more than a manifest has, and less than what Python's stack allows to those who read the document.
+MAX_DEPTH = 100
 # Longer lines than any terminal: values are never folded, so that they can be grepped.
 _ENDLESS = 1_000_000
 # Texts that a reader of YAML 1.2 takes for numbers although PyYAML, which follows 1.1, does not quote them.
@@ -41,14 +44,50 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """Of a value whose aliases are written out: values, characters of its scalars, and collections in each other."""
+
+    values: int = 0
+    characters: int = 0
+    depth: int = 0
+
+
 class _Loader(yaml.SafeLoader):
     """YAML's safe types, but times stay text, a key given twice is an error, and aliases are bounded by what they stand for."""
 
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.depth > MAX_DEPTH:
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, f"values are nested more than {MAX_DEPTH} levels deep", mark)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
     def construct_document(self, node: yaml.Node) -> Any:
-        if _values(node, {}) > MAX_VALUES:
-            text = f"the document has more than {MAX_VALUES} values once its aliases are written out; use fewer aliases (*), or split it"
-            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+        size = _size(node, {})
+        bounds = (
+            (size.values, MAX_VALUES, "values"),
+            (size.characters, MAX_BYTES, "characters"),
+            (size.depth, MAX_DEPTH, "levels"),
+        )
+        for found, most, what in bounds:
+            if found > most:
+                text = f"the document has more than {most} {what} once its aliases are written out; use fewer aliases (*), or split it"
+                raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
         return super().construct_document(node)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except (AttributeError, LookupError, ArithmeticError, ValueError):
+            # What PyYAML's constructors raise for a text that is not of the type of its tag.
+            text = f"the value is not of the type {node.tag.rpartition(':')[2]}"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -69,14 +108,21 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _values(node: yaml.Node, counted: dict[yaml.Node, int]) -> int:
-    """How many values a document has once each alias is replaced by what it stands for; one in itself counts as none there."""
-    if node not in counted:
-        counted[node] = 0
-        below = node.value if isinstance(node, yaml.CollectionNode) else ()
-        parts = [one for part in below for one in (part if isinstance(part, tuple) else (part,))]
-        counted[node] = 1 + sum(_values(one, counted) for one in parts)
-    return counted[node]
+def _size(node: yaml.Node, known: dict[yaml.Node, _Size]) -> _Size:
+    """The size of a document once each alias is replaced by what it stands for; one in itself counts as nothing there."""
+    if node not in known:
+        known[node] = _Size()
+        if isinstance(node, yaml.CollectionNode):
+            parts = [one for part in node.value for one in (part if isinstance(part, tuple) else (part,))]
+            sizes = [_size(one, known) for one in parts]
+            known[node] = _Size(
+                1 + sum(one.values for one in sizes),
+                sum(one.characters for one in sizes),
+                1 + max((one.depth for one in sizes), default=0),
+            )
+        else:
+            known[node] = _Size(1, len(node.value))
+    return known[node]
 
 
 def parse_yaml(source: str, content: bytes) -> list[object]:
@@ -87,7 +133,7 @@ def parse_yaml(source: str, content: bytes) -> list[object]:
         return [body for body in yaml.load_all(content, Loader=_Loader) if body is not None]
     except yaml.MarkedYAMLError as error:
         raise _refused(source, error) from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, OverflowError, ValueError) as error:
         raise TobanError(
             ErrorCode.MANIFEST_INVALID, f"{source}: is not YAML in UTF-8 ({' '.join(str(error).split())})"
         ) from None
