@@ -58,6 +58,7 @@ REFUSED = (
     "no_version",
     "wrong_manifest",
     "read_change",
+    "long_change",
 )
 
 

@@ -85,6 +85,19 @@ def test_a_refusal_is_shown_at_the_field(web: Any, code: ErrorCode, status: int,
     assert 'aria-describedby="value-problem"' in field and "slower</textarea>" in text
 
 
+@pytest.mark.parametrize(("value", "reason"), [("3", ""), ("soon", "x"), ("9", "x")])
+def test_a_refused_form_keeps_its_version_when_another_change_came(web: Any, value: str, reason: str) -> None:
+    web.refuse("UpdateSetting", ErrorCode.INVALID_ARGUMENT)
+    newer = pb.ListSettingsResponse(settings=[setting_message(version=9)])
+    web.page(PATH)
+    web.cluster.reader.responses["ListSettings"] = newer
+    text = web.post(PATH, value=value, reason=reason, version="4").get_data(as_text=True)
+    assert 'name="version" value="4"' in text, "sent again, it is refused for the newer change"
+    web.refuse("UpdateSetting", ErrorCode.CONFLICT)
+    text = web.post(PATH, value="3", reason="x", version="4").get_data(as_text=True)
+    assert 'name="version" value="9"' in text, "now that the change is shown"
+
+
 def test_the_default_can_be_filled_in(web: Any) -> None:
     assert f'href="{PATH}?value=1"' in web.page(PATH)
     assert 'name="value" inputmode="decimal" required maxlength="26" autocomplete="off" value="1"' in web.page(

@@ -60,7 +60,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.depth > MAX_DEPTH:
-            mark = self.peek_event().start_mark
+            mark = parent.start_mark if parent is not None else None
             raise yaml.composer.ComposerError(None, None, f"values are nested more than {MAX_DEPTH} levels deep", mark)
         self.depth += 1
         try:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
-from toban_admin_web.decide.definition_text import document_of, example_text, shown_text, stored_text, text_digest
+from toban_admin_web.decide.definition_text import (
+    document_of,
+    example_text,
+    form_bytes,
+    shown_text,
+    stored_document,
+    stored_text,
+    text_digest,
+)
 from toban_domain.errors import ErrorCode, TobanError
 from toban_manifests.read import Document, read_manifests
 from toban_schedule import problems
@@ -71,3 +80,14 @@ def test_a_document_of_another_order_is_shown_alike() -> None:
 
 def test_line_ends_do_not_change_the_digest() -> None:
     assert text_digest("a\r\nb") == text_digest("a\nb\n") != text_digest("a\nc")
+
+
+def test_what_is_stored_is_shown_as_its_text_is() -> None:
+    stored = stored_document("Job", json.dumps(JOB))
+    assert shown_text(stored) == shown_text(document_of(stored_text("Job", json.dumps(JOB)), "Job"))
+
+
+def test_the_size_of_a_form_counts_what_a_browser_escapes() -> None:
+    text = "a: 1\nb: 長い\n"
+    sent = urlencode({"manifest": text.replace("\n", "\r\n")})
+    assert form_bytes(text) == len(sent) - len("manifest=")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote_plus
 
 from toban_admin_web.decide.json_fields import parse_object
 from toban_admin_web.decide.log_text import printable_json
@@ -22,18 +23,23 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def stored_text(kind: str, spec_json: str) -> str:
+def stored_document(kind: str, spec_json: str) -> dict[str, Any]:
     """The manifest of a stored definition; keys with their default are left out, as they are stored."""
     stored = parse_object(spec_json)
     metadata = {key: stored[key] for key in _METADATA if key in stored}
-    return _text(kind, metadata, {key: value for key, value in stored.items() if key not in _METADATA})
+    return _document(kind, metadata, {key: value for key, value in stored.items() if key not in _METADATA})
+
+
+def stored_text(kind: str, spec_json: str) -> str:
+    """The same as YAML."""
+    return printable_json(dump_yaml(stored_document(kind, spec_json)))
 
 
 def example_text(kind: str, job: str = "") -> str:
     """A manifest to begin with; `job` is the one that a schedule starts."""
     spec = {**_EXAMPLES[kind], "job": job or "hello"} if kind == "Schedule" else dict(_EXAMPLES[kind])
     name = f"{job or 'hello'}-daily" if kind == "Schedule" else "hello"
-    return _text(kind, {"name": name}, spec)
+    return printable_json(dump_yaml(_document(kind, {"name": name}, spec)))
 
 
 def document_of(text: str, kind: str, name: str = "") -> dict[str, Any]:
@@ -71,9 +77,13 @@ def text_digest(text: str) -> str:
     return hashlib.sha256("\n".join(text.splitlines()).encode()).hexdigest()
 
 
-def _text(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
-    whole = {"apiVersion": API_VERSION, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}
-    return printable_json(dump_yaml(whole))
+def form_bytes(text: str) -> int:
+    """The bytes of a text in a form that a browser sends: it escapes most characters, and ends lines with two."""
+    return len(quote_plus("\r\n".join(text.split("\n"))))
+
+
+def _document(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": dict(metadata), "spec": dict(spec)}
 
 
 def _wrong(path: str, message: str, hint: str) -> TobanError:

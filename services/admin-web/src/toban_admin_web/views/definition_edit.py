@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from flask import Blueprint, Response, render_template, request, url_for
+from flask import Blueprint, Response, current_app, render_template, request, url_for
 
 from toban_admin_web.decide.definition_text import (
     SOURCE,
     document_of,
     example_text,
+    form_bytes,
     shown_text,
+    stored_document,
     stored_text,
     text_digest,
 )
@@ -26,6 +29,8 @@ from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
 NEXT_SLOTS = 10
+# Bytes of a form besides its text: the reason, the version and what else is hidden in it.
+FORM_REST = 4096
 _REFUSALS = (ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED)
 
 views = Blueprint("definition_edit", __name__)
@@ -38,7 +43,7 @@ class _Subject:
     kind: str
     name: str
     version: int
-    stored: str
+    spec_json: str
 
     @property
     def path(self) -> str:
@@ -49,13 +54,39 @@ class _Subject:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What a dry run says about a text: its mistakes, or what it would change. `digest` is that of a text without mistakes."""
+    """What a dry run says about a text: its mistakes, or what it would change.
+
+    `digest` is that of a text without mistakes whose changes are shown, so that it may be applied. `conflict`: a newer version is stored.
+    """
 
     mistakes: Sequence[str] = ()
     lines: Sequence[DiffLine] | None = ()
     applied: Applied | None = None
     slots: NextSlots | None = None
     digest: str = ""
+    conflict: bool = False
+
+
+class _Draft:
+    """A text that a form holds, parsed and checked once each, and only when that is needed."""
+
+    def __init__(self, subject: _Subject, text: str, seen: int) -> None:
+        self.subject = subject
+        self.text = text
+        self.seen = seen
+
+    @cached_property
+    def document(self) -> dict[str, Any] | TobanError:
+        """What the text says, or why it cannot be read."""
+        try:
+            return document_of(self.text, self.subject.kind, self.subject.name)
+        except TobanError as error:
+            return error
+
+    @cached_property
+    def checked(self) -> _Checked:
+        """What a dry run says."""
+        return _check(self)
 
 
 @views.route("/jobs/<name>/edit", methods=["GET", "POST"])
@@ -63,7 +94,7 @@ def job(name: str) -> Response:
     """Changes the definition of a job."""
     require(Action.EDIT)
     found = reader().job(name)
-    return _page(_Subject("Job", name, found.version, stored_text("Job", found.spec_json)))
+    return _page(_Subject("Job", name, found.version, found.spec_json))
 
 
 @views.route("/schedules/<name>/edit", methods=["GET", "POST"])
@@ -71,7 +102,7 @@ def schedule(name: str) -> Response:
     """Changes the definition of a schedule."""
     require(Action.EDIT)
     found = reader().schedule(name)
-    return _page(_Subject("Schedule", name, found.version, stored_text("Schedule", found.spec_json)))
+    return _page(_Subject("Schedule", name, found.version, found.spec_json))
 
 
 @views.route("/new/job", methods=["GET", "POST"])
@@ -90,41 +121,53 @@ def new_schedule() -> Response:
 
 def _page(subject: _Subject) -> Response:
     if request.method == "GET":
-        text = subject.stored or example_text(subject.kind, request.args.get("job", ""))
-        return _show(subject, text, _Checked(), subject.version)
-    text = request.form.get("manifest", "")
-    seen = _seen_version()
-    checked = _check(subject, text, seen)
+        stored = stored_text(subject.kind, subject.spec_json) if subject.name else ""
+        text = stored or example_text(subject.kind, request.args.get("job", ""))
+        return _show(_Draft(subject, text, subject.version), _Checked())
+    draft = _Draft(subject, request.form.get("manifest", ""), _seen_version())
     if wants_part(request.args):
-        return Response(render_template("definition_edit_part.html", checked=checked, now=context().clock.wall()))
+        values = {"checked": draft.checked, "subject": subject, "endpoint": request.endpoint}
+        return Response(render_template("definition_edit_part.html", **values, now=context().clock.wall()))
     if "check" in request.form:
-        return _show(subject, text, checked, seen)
+        return _show(draft, draft.checked)
 
     def work() -> str:
-        if checked.mistakes:
-            raise Refused("wrong_manifest")
-        if request.form.get("seen") != checked.digest:
-            raise Refused("read_change")
-        [applied] = _apply(subject, text, seen, dry_run=False, reason=given_reason()).applied
+        # A text whose changes were seen needs no dry run: applying it checks it again.
+        if request.form.get("seen") != text_digest(draft.text):
+            raise _not_seen(draft.checked)
+        [applied] = _apply(draft, dry_run=False, reason=given_reason()).applied
         page = "jobs" if subject.kind == "Job" else "schedules"
         done = "applied_unchanged" if applied.action == "unchanged" else "applied"
         return url_for(f"{page}.show", name=applied.name, done=done)
 
-    return confirmed(work, lambda status, **why: _show(subject, text, checked, seen, status, **why))
+    return confirmed(work, lambda status, **why: _show(draft, draft.checked, status, **why))
 
 
-def _show(subject: _Subject, text: str, checked: _Checked, seen: int, status: int = 200, **why: Any) -> Response:
+def _not_seen(checked: _Checked) -> Refused:
+    """Why a text that was not checked before is not applied."""
+    if checked.mistakes:
+        return Refused("wrong_manifest")
+    return Refused("read_change") if checked.digest else Refused("long_change")
+
+
+def _show(draft: _Draft, checked: _Checked, status: int = 200, **why: Any) -> Response:
     return form(
         "definition_edit",
         status,
-        subject=subject,
-        text=text,
+        subject=draft.subject,
+        text=draft.text,
         checked=checked,
-        seen=seen,
+        seen=draft.seen,
         endpoint=request.endpoint,
+        too_large=request.method == "GET" and _is_too_large(draft.text),
         now=context().clock.wall(),
         **why,
     )
+
+
+def _is_too_large(text: str) -> bool:
+    most: int = current_app.config["MAX_CONTENT_LENGTH"]
+    return form_bytes(text) + FORM_REST > most
 
 
 def _seen_version() -> int:
@@ -133,22 +176,29 @@ def _seen_version() -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else 0
 
 
-def _check(subject: _Subject, text: str, seen: int) -> _Checked:
+def _check(draft: _Draft) -> _Checked:
+    subject = draft.subject
     try:
-        document = document_of(text, subject.kind, subject.name)
-        [applied] = _apply(subject, text, seen, dry_run=True).applied
+        [applied] = _apply(draft, dry_run=True).applied
+        document = _document(draft)
         slots = _next_slots(document) if subject.kind == "Schedule" else None
     except TobanError as error:
         if error.code in _REFUSALS:
             raise
-        return _Checked(mistakes=_mistakes(error))
-    before = shown_text(document_of(subject.stored, subject.kind)) if subject.stored else ""
+        return _Checked(mistakes=_mistakes(error), conflict=error.code is ErrorCode.CONFLICT)
+    before = shown_text(stored_document(subject.kind, subject.spec_json)) if subject.name else ""
     lines = text_diff(before, shown_text(document)) if applied.action != "unchanged" else ()
-    return _Checked((), lines, applied, slots, text_digest(text))
+    return _Checked((), lines, applied, slots, text_digest(draft.text) if lines is not None else "")
 
 
-def _apply(subject: _Subject, text: str, seen: int, *, dry_run: bool, reason: str = "") -> AppliedManifests:
-    manifest = {**_manifest(document_of(text, subject.kind, subject.name)), "expect_version": seen}
+def _document(draft: _Draft) -> dict[str, Any]:
+    if isinstance(draft.document, TobanError):
+        raise draft.document
+    return draft.document
+
+
+def _apply(draft: _Draft, *, dry_run: bool, reason: str = "") -> AppliedManifests:
+    manifest = {**_manifest(_document(draft)), "expect_version": draft.seen}
     fields = {"manifests": [manifest], "dry_run": dry_run, "reason": reason}
     return caller().write("JobControl.Apply", AppliedManifests, fields)
 

@@ -16,7 +16,6 @@ from toban_domain.errors import ErrorCode, TobanError
 
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
 _VERSION = re.compile(r"[0-9]{1,15}", re.ASCII)
-
 views = Blueprint("settings", __name__)
 
 
@@ -36,22 +35,37 @@ def ask_change(name: str) -> Response:
 def change(name: str) -> Response:
     """Stores the value when the setting still has the version that the form was made for."""
 
+    newer = False
+
     def work() -> str:
+        nonlocal newer
         fields = {"name": name, "value": _given_value(), "version": _given_version(), "reason": given_reason()}
-        caller().write("Operations.UpdateSetting", Setting, fields)
+        try:
+            caller().write("Operations.UpdateSetting", Setting, fields)
+        except TobanError as error:
+            newer = error.code is ErrorCode.CONFLICT
+            raise
         return url_for("settings.listed", done="setting_changed") + f"#{name}"
 
-    return confirmed(work, lambda status, **why: _form(name, status, **why))
+    def refused(status: int, **why: Any) -> Response:
+        return _form(name, status, version=None if newer else request.form.get("version", ""), **why)
+
+    return confirmed(work, refused)
 
 
-def _form(name: str, status: int = 200, **why: Any) -> Response:
-    """A form that was refused has the version of now, and shows the value of now beside the one that was filled in."""
+def _form(name: str, status: int = 200, version: str | None = None, **why: Any) -> Response:
+    """Shows the value of now beside the one that was filled in.
+
+    A form that was refused keeps its version, so that it cannot overwrite a newer change when it is sent again. It has the version of now when that
+    change is what it was refused for.
+    """
     require(Action.OPERATE)
     setting = next((one for one in _settings() if one.name == name), None)
     if setting is None:
         raise TobanError(ErrorCode.NOT_FOUND, f"there is no setting {name!r}")
     value = request.form.get("value", request.args.get("value", _plain(setting.value)))
-    return form("setting_change", status, setting=setting, value=value, plain=_plain, **why)
+    known = setting.version if version is None else version
+    return form("setting_change", status, setting=setting, value=value, version=known, plain=_plain, **why)
 
 
 def _settings() -> list[Setting]:
