@@ -13,15 +13,18 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 from google.protobuf.message_factory import GetMessageClass
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
 
 from toban_admin_web.config import AdminWebConfig
 from toban_admin_web.main.worker import SiteWorker
 from toban_domain.errors import ErrorCode, TobanError
-from toban_observability.context import Caller
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import ReadTicket
-from toban_runtime.clock import SystemClock
+from toban_testing.kept_state import KeptState
+from toban_testing.served_cluster import ServedCluster
+from toban_testing.site_accounts import SESSION, Accounts
 from toban_testing.site_messages import (
     TOKEN,
     audit_entry,
@@ -35,12 +38,8 @@ from toban_testing.site_messages import (
     schedule_message,
     stamp,
 )
-from toban_transport.server import build_server, metadata
-from toban_transport.tls import TlsFiles
-
-SESSION = "5e" * 32
-PASSWORD = "correct horse battery"
-LINK = "11" * 32
+from toban_transport.replica_client import Fleet
+from toban_transport.server import metadata
 
 
 class Reader(
@@ -96,101 +95,6 @@ def _method(name: str, kind: type) -> Any:
     return response
 
 
-class Accounts(coordinator_pb2_grpc.AccountsServicer):
-    """One person, ada, with a password; sessions by secret. Everything that was asked is in `requests`."""
-
-    def __init__(self) -> None:
-        self.administrator = True
-        self.sessions = {SESSION: "ada"}
-        self.bounds: dict[str, dict[str, str]] = {}
-        self.requests: list[Any] = []
-        self.refusal: TobanError | None = None
-        self.asked: list[tuple[str, str, Any]] = []  # of methods about the own account: (method, user, request)
-        self.own: dict[str, Any] = {}
-        self.provider: Any = None  # of toban_testing.oidc_provider
-        self.passwords_off = False
-
-    async def Authenticate(self, request: Any, context: Any) -> Any:
-        self.requests.append(request)
-        if self.refusal is not None:
-            raise self.refusal
-        if request.token:
-            if request.token not in self.sessions:
-                raise TobanError(ErrorCode.UNAUTHENTICATED, "the API token is unknown", detail={"sign_in": True})
-            return pb.AuthenticateResponse(user=self.sessions[request.token], **self.bounds[request.token])
-        if request.session:
-            if request.session not in self.sessions:
-                raise TobanError(ErrorCode.UNAUTHENTICATED, "the session has ended", detail={"sign_in": True})
-            return pb.AuthenticateResponse(user=self.sessions[request.session], role="admin")
-        if (request.user, request.password) != ("ada", PASSWORD):
-            raise TobanError(ErrorCode.UNAUTHENTICATED, "user or password is wrong")
-        secret = f"{len(self.requests):064x}"
-        self.sessions[secret] = request.user
-        return pb.AuthenticateResponse(user=request.user, role="admin", session=secret)
-
-    async def SignOut(self, request: Any, context: Any) -> Any:
-        self.requests.append(request)
-        user = self.sessions.pop(request.session, "")
-        if request.everywhere:
-            self.sessions = {secret: name for secret, name in self.sessions.items() if name != user}
-        return pb.SignOutResponse(ended=1)
-
-    async def GetAccountsState(self, request: Any, context: Any) -> Any:
-        return pb.GetAccountsStateResponse(
-            has_administrator=self.administrator,
-            oidc_name="" if self.provider is None else "Example",
-            passwords_off=self.passwords_off,
-        )
-
-    async def StartOidcSignIn(self, request: Any, context: Any) -> Any:
-        if self.provider is None:
-            raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, "no OpenID provider is configured")
-        if self.provider.down:
-            raise TobanError(ErrorCode.PROVIDER_UNAVAILABLE, "the OpenID provider is not available")
-        self.requests.append(request)
-        return pb.StartOidcSignInResponse(
-            authorization_endpoint=f"{self.provider.issuer}/authorize",
-            token_endpoint=f"{self.provider.issuer}/token",
-            client_id="toban",
-            scope="openid profile",
-            nonce=f"nonce-{len(self.requests)}",
-            issuer=self.provider.issuer,
-        )
-
-    async def SignInWithOidc(self, request: Any, context: Any) -> Any:
-        self.requests.append(request)
-        if self.refusal is not None:
-            raise self.refusal
-        secret = f"{len(self.requests):064x}"
-        self.sessions[secret] = "ada"
-        return pb.AuthenticateResponse(user="ada", role="admin", session=secret)
-
-    async def RedeemBootstrapLink(self, request: Any, context: Any) -> Any:
-        self.requests.append(request)
-        if self.refusal is not None:
-            raise self.refusal
-        if request.secret != LINK:
-            raise TobanError(ErrorCode.UNAUTHENTICATED, "the one-time link is not good")
-        self.administrator = True
-        return pb.RedeemBootstrapLinkResponse()
-
-
-def _own(method: Any) -> Any:
-    async def response(self: Accounts, request: Any, context: Any) -> Any:
-        self.asked.append((method.name, self.sessions[metadata(context)["toban-credential"]], request))
-        answer = self.own.get(method.name) or getattr(pb, method.output_type.name)()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    return response
-
-
-for _one in pb.DESCRIPTOR.services_by_name["Accounts"].methods:
-    if "Own" in _one.name:
-        setattr(Accounts, _one.name, _own(_one))
-
-
 class Logs(logs_pb2_grpc.LogReaderServicer):
     """Lines by token; a call with follow waits for more lines until the token is sealed."""
 
@@ -239,25 +143,37 @@ for _service in ("JobReader", "Operations", "JobControl"):
         setattr(Reader, _one.name, _method(_one.name, GetMessageClass(_one.output_type)))
 
 
-class Everybody:
-    """A coordinator's check of people: what they may is the matter of its own tests."""
-
-    async def admit(self, method: str, *, caller: Caller, about: Any, given: Mapping[str, str]) -> None:
-        """Allows every call."""
-
-
-class FakeCluster:
-    """One coordinator and one log-archiver in a thread with an event loop."""
+class FakeCluster(ServedCluster):
+    """A coordinator with the services of the site, and those of `further`; and a log-archiver."""
 
     def __init__(self, tls: Path, further: Any = None) -> None:
+        self.reader, self.logs, self.accounts = Reader(), Logs(), Accounts()
+        self.site: KeptSite | None = None
         self._further = further
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self.do(self._start(tls))
+        more = [
+            (coordinator_pb2_grpc.add_OperationsServicer_to_server, self.reader),
+            (coordinator_pb2_grpc.add_JobControlServicer_to_server, self.reader),
+        ]
+        if further is not None:
+            further.prepare(self)
+            more = further.services
+        coordinator = [
+            (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
+            (coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts),
+            *more,
+        ]
+        log_archiver = [(logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs)]
+        super().__init__(tls, coordinator=coordinator, log_archiver=log_archiver, people=further)
 
-    def do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+    def renew(self, further: Any) -> None:
+        """As when it was made, for another test with its own `further`."""
+        for one in (self.reader, self.logs, self.accounts):
+            vars(one).clear()
+            vars(one).update(vars(type(one)()))
+        if further is not None:
+            # What is served is a method of the first one: it is the same object as this one from now on.
+            self._further.__dict__ = further.__dict__
+            further.prepare(self)
 
     def write(self, *lines: logs_pb2.LogLine, token: int = TOKEN, sealed: bool = False) -> None:
         """Appends output, which calls with follow receive at once."""
@@ -271,50 +187,26 @@ class FakeCluster:
 
         self.do(add())
 
-    async def _start(self, tls: Path) -> None:
-        self.reader, self.logs, self.accounts = Reader(), Logs(), Accounts()
-        self._servers = []
-        parts = {
-            "coordinator": (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
-            "log-archiver": (logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs),
-        }
-        addresses = []
-        if self._further is not None:
-            self._further.prepare(self)
-        for name, (adder, servicer) in parts.items():
-            people = (self._further or Everybody()) if name == "coordinator" else None
-            server = build_server(
-                tls=TlsFiles(tls / name), trust_domain="toban.internal", clock=SystemClock(), people=people
-            )
-            server.add(adder, servicer)
-            if name == "coordinator":
-                server.add(coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts)
-                if self._further is None:
-                    server.add(coordinator_pb2_grpc.add_OperationsServicer_to_server, self.reader)
-                    server.add(coordinator_pb2_grpc.add_JobControlServicer_to_server, self.reader)
-                else:
-                    for further_adder, further in self._further.services:
-                        server.add(further_adder, further)
-            addresses.append(f"127.0.0.1:{await server.start('127.0.0.1', 0)}")
-            await server.set_serving(True)
-            self._servers.append(server)
-        self.coordinator, self.archiver = addresses
-
-    async def _stop(self, which: slice) -> None:
-        for server in self._servers[which]:
-            await server.stop(0)
-
-    def stop_coordinator(self) -> None:
-        self.do(self._stop(slice(0, 1)))
-
-    def stop_archiver(self) -> None:
-        self.do(self._stop(slice(1, 2)))
-
     def close(self) -> None:
-        self.do(self._stop(slice(0, 2)))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """With its site."""
+        if self.site is not None:
+            self.site.worker.close()
+        super().close()
+
+
+class KeptSite:
+    """A site that several tests use, one after the other."""
+
+    def __init__(self, worker: SiteWorker) -> None:
+        self.worker = worker
+        self._state = KeptState(worker.context, worker.app.extensions, without=(Fleet,))
+
+    def renew(self) -> bool:
+        """As when it was made; False while a stream of another test is open."""
+        if self.worker.context.stream_slots.in_use:
+            return False
+        self._state.restore()
+        return True
 
 
 @dataclass
@@ -369,27 +261,77 @@ def further() -> Any:
     return None
 
 
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[dict[type, FakeCluster]]:
+    """The clusters of this process that no test uses now, by the class of `further`."""
+    kept: dict[type, FakeCluster] = {}
+    yield kept
+    for one in kept.values():
+        one.close()
+
+
 @pytest.fixture
-def cluster(tls: Path, further: Any) -> Iterator[FakeCluster]:
-    """A running cluster."""
-    fake = FakeCluster(tls, further)
+def cluster(tls: Path, further: Any, clusters: dict[type, FakeCluster]) -> Iterator[FakeCluster]:
+    """A running cluster as a new one is. After a test that stopped a server the next one gets another."""
+    fake = clusters.pop(type(further), None)
+    if fake is None:
+        fake = FakeCluster(tls, further)
+    else:
+        fake.renew(further)
     yield fake
-    fake.close()
+    if fake.stopped:
+        fake.close()
+    else:
+        clusters[type(further)] = fake
+
+
+class Templates(BytecodeCache):
+    """The compiled templates of all sites of this process."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self._compiled:
+            bucket.bytecode_from_string(self._compiled[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._compiled[bucket.key] = bucket.bytecode_to_string()
+
+
+TEMPLATES = Templates()
 
 
 @pytest.fixture
 def new_web(cluster: FakeCluster, tls: Path) -> Iterator[Callable[..., Web]]:
-    """Makes sites over the cluster, with any settings."""
+    """Makes sites over the cluster, with any settings. The first one without any is kept for later tests."""
     made: list[SiteWorker] = []
+    lent: list[KeptSite] = []
 
-    def make(**given: Any) -> Web:
+    def start(**given: Any) -> SiteWorker:
         # Tests make more requests than a person.
         values = {"coordinators": (cluster.coordinator,), "log_archivers": (cluster.archiver,), "api_rate": 0}
         config = AdminWebConfig(tls_dir=tls / "admin-web", **(values | given))
-        made.append(SiteWorker(config=config, http_port=0, stopping=threading.Event()))
+        worker = SiteWorker(config=config, http_port=0, stopping=threading.Event())
+        worker.app.jinja_env.bytecode_cache = TEMPLATES
+        return worker
+
+    def lend() -> SiteWorker:
+        if cluster.site is None or not cluster.site.renew():
+            cluster.site = KeptSite(start())
+        lent.append(cluster.site)
+        return cluster.site.worker
+
+    def make(**given: Any) -> Web:
+        if not given and not lent:
+            return Web(cluster, lend())
+        made.append(start(**given))
         return Web(cluster, made[-1])
 
     yield make
+    for site in lent:
+        # Its streams end.
+        site.worker.context.stopping.set()
     for worker in made:
         worker.close()
 
