@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,6 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 from google.protobuf.message_factory import GetMessageClass
-from jinja2 import BytecodeCache
-from jinja2.bccache import Bucket
 
 from toban_admin_web.config import AdminWebConfig
 from toban_admin_web.main.worker import SiteWorker
@@ -22,7 +19,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import ReadTicket
-from toban_testing.kept_state import KeptState
+from toban_testing.new_site import new_site
 from toban_testing.served_cluster import ServedCluster
 from toban_testing.site_accounts import SESSION, Accounts
 from toban_testing.site_messages import (
@@ -38,7 +35,6 @@ from toban_testing.site_messages import (
     schedule_message,
     stamp,
 )
-from toban_transport.replica_client import Fleet
 from toban_transport.server import metadata
 
 
@@ -148,7 +144,6 @@ class FakeCluster(ServedCluster):
 
     def __init__(self, tls: Path, further: Any = None) -> None:
         self.reader, self.logs, self.accounts = Reader(), Logs(), Accounts()
-        self.site: KeptSite | None = None
         self._further = further
         more = [
             (coordinator_pb2_grpc.add_OperationsServicer_to_server, self.reader),
@@ -186,27 +181,6 @@ class FakeCluster(ServedCluster):
                 self.logs.changed.notify_all()
 
         self.do(add())
-
-    def close(self) -> None:
-        """With its site."""
-        if self.site is not None:
-            self.site.worker.close()
-        super().close()
-
-
-class KeptSite:
-    """A site that several tests use, one after the other."""
-
-    def __init__(self, worker: SiteWorker) -> None:
-        self.worker = worker
-        self._state = KeptState(worker.context, worker.app.extensions, without=(Fleet,))
-
-    def renew(self) -> bool:
-        """As when it was made; False while a stream of another test is open."""
-        if self.worker.context.stream_slots.in_use:
-            return False
-        self._state.restore()
-        return True
 
 
 @dataclass
@@ -285,53 +259,18 @@ def cluster(tls: Path, further: Any, clusters: dict[type, FakeCluster]) -> Itera
         clusters[type(further)] = fake
 
 
-class Templates(BytecodeCache):
-    """The compiled templates of all sites of this process."""
-
-    def __init__(self) -> None:
-        self._compiled: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self._compiled:
-            bucket.bytecode_from_string(self._compiled[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self._compiled[bucket.key] = bucket.bytecode_to_string()
-
-
-TEMPLATES = Templates()
-
-
 @pytest.fixture
 def new_web(cluster: FakeCluster, tls: Path) -> Iterator[Callable[..., Web]]:
-    """Makes sites over the cluster, with any settings. The first one without any is kept for later tests."""
+    """Makes sites over the cluster, with any settings."""
     made: list[SiteWorker] = []
-    lent: list[KeptSite] = []
-
-    def start(**given: Any) -> SiteWorker:
-        # Tests make more requests than a person.
-        values = {"coordinators": (cluster.coordinator,), "log_archivers": (cluster.archiver,), "api_rate": 0}
-        config = AdminWebConfig(tls_dir=tls / "admin-web", **(values | given))
-        worker = SiteWorker(config=config, http_port=0, stopping=threading.Event())
-        worker.app.jinja_env.bytecode_cache = TEMPLATES
-        return worker
-
-    def lend() -> SiteWorker:
-        if cluster.site is None or not cluster.site.renew():
-            cluster.site = KeptSite(start())
-        lent.append(cluster.site)
-        return cluster.site.worker
 
     def make(**given: Any) -> Web:
-        if not given and not lent:
-            return Web(cluster, lend())
-        made.append(start(**given))
+        # Tests make more requests than a person.
+        values = {"coordinators": (cluster.coordinator,), "log_archivers": (cluster.archiver,), "api_rate": 0}
+        made.append(new_site(AdminWebConfig(tls_dir=tls / "admin-web", **(values | given))))
         return Web(cluster, made[-1])
 
     yield make
-    for site in lent:
-        # Its streams end.
-        site.worker.context.stopping.set()
     for worker in made:
         worker.close()
 
