@@ -27,10 +27,10 @@ from toban_proto.v1 import (
     webhooks_pb2_grpc,
 )
 from toban_proto.v1.common_pb2 import ReadTicket
-from toban_runtime.clock import SystemClock
-from toban_testing.http_server import serving
-from toban_transport.server import build_server
-from toban_transport.tls import TlsFiles
+from toban_testing.http_server import RequestCount, serving
+from toban_testing.kept_state import KeptState
+from toban_testing.served_cluster import ServedCluster
+from toban_transport.replica_client import Fleet
 
 # Modules whose tests run twice: with calls of the coordinators, and over REST through a real site.
 BOTH_WAYS = frozenset(
@@ -188,91 +188,90 @@ for _module, _servicer in _OF_PEOPLE:
         setattr(_servicer, _name, _answered(_name))
 
 
-class Everybody:
-    """A coordinator's check of people: what they may is the matter of its own tests."""
-
-    async def admit(self, method: str, **_: Any) -> None:
-        """Allows every call."""
-
-
-class FakeCluster:
-    """One coordinator and one log-archiver in a thread with an event loop."""
+class FakeCluster(ServedCluster):
+    """A coordinator and a log-archiver with every service that the command line calls."""
 
     def __init__(self, tls: Path) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self._thread.start()
-        self._tls = tls
-        self._ports = [0, 0]
         self.control, self.reader, self.logs = Control(), Reader(), Logs()
         self.operations = Operations()
         self.accounts, self.webhooks, self.hooks = Accounts(), Webhooks(), Hooks()
         self.archive = Archive()
         self.logs.reader = self.reader
-        self.do(self._start())
-        self.coordinator, self.archiver = (f"127.0.0.1:{port}" for port in self._ports)
-
-    def do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
-
-    async def _start(self) -> None:
-        """At the ports of before."""
-        self._servers = []
-        services: list[tuple[str, list[Any]]] = [
-            (
-                "coordinator",
-                [
-                    (coordinator_pb2_grpc.add_JobControlServicer_to_server, self.control),
-                    (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
-                    (coordinator_pb2_grpc.add_OperationsServicer_to_server, self.operations),
-                    (coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts),
-                    (webhooks_pb2_grpc.add_WebhooksServicer_to_server, self.webhooks),
-                    (hooks_pb2_grpc.add_HooksServicer_to_server, self.hooks),
-                ],
-            ),
-            (
-                "log-archiver",
-                [
-                    (logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs),
-                    (logs_pb2_grpc.add_LogArchiveServicer_to_server, self.archive),
-                ],
-            ),
+        self.site: KeptSite | None = None
+        coordinator = [
+            (coordinator_pb2_grpc.add_JobControlServicer_to_server, self.control),
+            (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
+            (coordinator_pb2_grpc.add_OperationsServicer_to_server, self.operations),
+            (coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts),
+            (webhooks_pb2_grpc.add_WebhooksServicer_to_server, self.webhooks),
+            (hooks_pb2_grpc.add_HooksServicer_to_server, self.hooks),
         ]
-        for index, (name, servicers) in enumerate(services):
-            people = Everybody() if name == "coordinator" else None
-            server = build_server(
-                tls=TlsFiles(self._tls / name), trust_domain="toban.internal", clock=SystemClock(), people=people
-            )
-            for adder, servicer in servicers:
-                server.add(adder, servicer)
-            self._ports[index] = await server.start("127.0.0.1", self._ports[index])
-            self._servers.append(server)
+        log_archiver = [
+            (logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs),
+            (logs_pb2_grpc.add_LogArchiveServicer_to_server, self.archive),
+        ]
+        self._servicers = [servicer for _, servicer in (*coordinator, *log_archiver)]
+        super().__init__(tls, coordinator=coordinator, log_archiver=log_archiver)
 
-    def go_away(self) -> None:
-        """No process listens at the addresses any more."""
-        self.do(self._stop())
-
-    def come_back(self) -> None:
-        """As before, at the same addresses."""
-        self.do(self._start())
-
-    async def _stop(self) -> None:
-        for server in self._servers:
-            await server.stop(0)
+    def renew(self) -> None:
+        """As when it was made."""
+        for one in self._servicers:
+            vars(one).clear()
+            vars(one).update(vars(type(one)()))
+        self.logs.reader = self.reader
 
     def close(self) -> None:
-        self.do(self._stop())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+        """With its site."""
+        if self.site is not None:
+            self.site.close()
+        super().close()
+
+
+class KeptSite:
+    """The real site before a cluster, for several tests one after the other."""
+
+    def __init__(self, fake: FakeCluster, tls: Path) -> None:
+        config = AdminWebConfig(
+            coordinators=(fake.coordinator,), log_archivers=(fake.archiver,), tls_dir=tls / "admin-web", api_rate=0
+        )
+        self.worker = SiteWorker(config=config, http_port=0, stopping=threading.Event())
+        self._state = KeptState(self.worker.context, self.worker.app.extensions, without=(Fleet,))
+        self._requests = RequestCount(self.worker.app)
+        self._served = serving(self._requests, self.worker.context.stopping.set)
+        self.url = self._served.__enter__()
+
+    def end_test(self) -> bool:
+        """Ends streams. As when it was made; False when a request of the test does not end."""
+        self.worker.context.stopping.set()
+        if not self._requests.wait_for_none(SECONDS_TO_END):
+            return False
+        self._state.restore()
+        return True
+
+    def close(self) -> None:
+        """Its address is free."""
+        self._served.__exit__(None, None, None)
+        self.worker.close()
+
+
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[list[FakeCluster]]:
+    """The cluster of this process, while no test uses it."""
+    kept: list[FakeCluster] = []
+    yield kept
+    for one in kept:
+        one.close()
 
 
 @pytest.fixture
-def cluster(tls: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[FakeCluster]:
+def cluster(
+    tls: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, clusters: list[FakeCluster]
+) -> Iterator[FakeCluster]:
     """A running cluster that the environment names: its coordinators, or with parameter `rest` a site before them."""
-    fake = FakeCluster(tls)
+    fake = clusters.pop() if clusters else FakeCluster(tls)
+    fake.renew()
     if getattr(request, "param", "direct") == "rest":
-        with site_of(fake, tls) as url:
+        with _site_of(fake, tls, keep=True) as url:
             monkeypatch.setenv("TOBAN_URL", url)
             monkeypatch.setenv("TOBAN_TOKEN", TOKEN)
             yield fake
@@ -281,29 +280,42 @@ def cluster(tls: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureR
         monkeypatch.setenv("SCHEDULER_LOG_ARCHIVERS", fake.archiver)
         monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
         yield fake
-    fake.close()
+    if fake.stopped:
+        fake.close()
+    else:
+        clusters.append(fake)
 
 
 TOKEN = "toban_pat_" + "0" * 64
+SECONDS_TO_END = 1.0
 
 
 @pytest.fixture
 def site_before(tls: Path) -> Callable[[FakeCluster], AbstractContextManager[str]]:
-    """Starts the real site before a cluster; the address is that of its plain HTTP."""
-    return lambda fake: site_of(fake, tls)
+    """Starts the real site before a cluster, and stops it; the address is that of its plain HTTP."""
+    return lambda fake: _site_of(fake, tls, keep=False)
+
+
+@pytest.fixture
+def kept_site_before(tls: Path) -> Callable[[FakeCluster], AbstractContextManager[str]]:
+    """As `site_before`, for tests that do not mind that the site goes on for later ones."""
+    return lambda fake: _site_of(fake, tls, keep=True)
 
 
 @contextmanager
-def site_of(fake: FakeCluster, tls: Path) -> Iterator[str]:
+def _site_of(fake: FakeCluster, tls: Path, *, keep: bool) -> Iterator[str]:
     """The real site before a cluster; its address. TOKEN is of an administrator."""
     fake.accounts.people[TOKEN] = pb.AuthenticateResponse(user="ada", role="admin")
-    config = AdminWebConfig(
-        coordinators=(fake.coordinator,), log_archivers=(fake.archiver,), tls_dir=tls / "admin-web", api_rate=0
-    )
-    worker = SiteWorker(config=config, http_port=0, stopping=threading.Event())
-    with serving(worker.app, worker.context.stopping.set) as url:
-        yield url
-    worker.close()
+    site = fake.site if keep and fake.site is not None else KeptSite(fake, tls)
+    if site is fake.site:
+        fake.site = None
+    try:
+        yield site.url
+    finally:
+        if keep and not fake.stopped and fake.site is None and site.end_test():
+            fake.site = site
+        else:
+            site.close()
 
 
 @pytest.fixture

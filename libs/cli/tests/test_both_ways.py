@@ -130,7 +130,7 @@ def _value(field: Any) -> Any:
 
 
 @pytest.fixture
-def both(cluster: Any, site_before: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> Any:
+def both(cluster: Any, kept_site_before: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a command with calls of the coordinators, then over REST: what each has printed."""
 
     def run(*argv: str) -> tuple[tuple[int, str, str], tuple[int, str, str]]:
@@ -141,7 +141,7 @@ def both(cluster: Any, site_before: Any, toban: Toban, monkeypatch: pytest.Monke
         monkeypatch.setenv("TOBAN_URL", url)
         return direct, toban(*argv)
 
-    with site_before(cluster) as url:
+    with kept_site_before(cluster) as url:
         yield run
 
 

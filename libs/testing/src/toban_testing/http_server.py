@@ -10,6 +10,8 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from werkzeug.wsgi import ClosingIterator
+
 
 class _Threads(WSGIServer):
     """A thread a connection."""
@@ -39,6 +41,35 @@ class ScriptServer(ThreadingHTTPServer):
         """Prints what is one."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
+
+
+class RequestCount:
+    """The WSGI application `app`, which counts the requests that are under way."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._count = 0
+        self._changed = threading.Condition()
+
+    def __call__(self, environ: Any, start_response: Any) -> Iterator[bytes]:
+        """The answer of the application; the request ends when it is sent, or its client is gone."""
+        self._add(1)
+        try:
+            answer = self._app(environ, start_response)
+        except BaseException:
+            self._add(-1)
+            raise
+        return ClosingIterator(answer, lambda: self._add(-1))
+
+    def wait_for_none(self, seconds: float) -> bool:
+        """False when one is under way for longer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._count == 0, seconds)
+
+    def _add(self, change: int) -> None:
+        with self._changed:
+            self._count += change
+            self._changed.notify_all()
 
 
 @contextmanager
