@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 
 from libs.cli.tests.fake_log_archiver import Archive, Logs
 from toban_admin_web.config import AdminWebConfig
-from toban_admin_web.main.worker import SiteWorker
 from toban_cli.main import run
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -27,10 +25,9 @@ from toban_proto.v1 import (
     webhooks_pb2_grpc,
 )
 from toban_proto.v1.common_pb2 import ReadTicket
-from toban_testing.http_server import RequestCount, serving
-from toban_testing.kept_state import KeptState
+from toban_testing.http_server import serving
+from toban_testing.new_site import new_site
 from toban_testing.served_cluster import ServedCluster
-from toban_transport.replica_client import Fleet
 
 # Modules whose tests run twice: with calls of the coordinators, and over REST through a real site.
 BOTH_WAYS = frozenset(
@@ -197,7 +194,6 @@ class FakeCluster(ServedCluster):
         self.accounts, self.webhooks, self.hooks = Accounts(), Webhooks(), Hooks()
         self.archive = Archive()
         self.logs.reader = self.reader
-        self.site: KeptSite | None = None
         coordinator = [
             (coordinator_pb2_grpc.add_JobControlServicer_to_server, self.control),
             (coordinator_pb2_grpc.add_JobReaderServicer_to_server, self.reader),
@@ -220,39 +216,6 @@ class FakeCluster(ServedCluster):
             vars(one).update(vars(type(one)()))
         self.logs.reader = self.reader
 
-    def close(self) -> None:
-        """With its site."""
-        if self.site is not None:
-            self.site.close()
-        super().close()
-
-
-class KeptSite:
-    """The real site before a cluster, for several tests one after the other."""
-
-    def __init__(self, fake: FakeCluster, tls: Path) -> None:
-        config = AdminWebConfig(
-            coordinators=(fake.coordinator,), log_archivers=(fake.archiver,), tls_dir=tls / "admin-web", api_rate=0
-        )
-        self.worker = SiteWorker(config=config, http_port=0, stopping=threading.Event())
-        self._state = KeptState(self.worker.context, self.worker.app.extensions, without=(Fleet,))
-        self._requests = RequestCount(self.worker.app)
-        self._served = serving(self._requests, self.worker.context.stopping.set)
-        self.url = self._served.__enter__()
-
-    def end_test(self) -> bool:
-        """Ends streams. As when it was made; False when a request of the test does not end."""
-        self.worker.context.stopping.set()
-        if not self._requests.wait_for_none(SECONDS_TO_END):
-            return False
-        self._state.restore()
-        return True
-
-    def close(self) -> None:
-        """Its address is free."""
-        self._served.__exit__(None, None, None)
-        self.worker.close()
-
 
 @pytest.fixture(scope="session")
 def clusters() -> Iterator[list[FakeCluster]]:
@@ -271,7 +234,7 @@ def cluster(
     fake = clusters.pop() if clusters else FakeCluster(tls)
     fake.renew()
     if getattr(request, "param", "direct") == "rest":
-        with _site_of(fake, tls, keep=True) as url:
+        with site_of(fake, tls) as url:
             monkeypatch.setenv("TOBAN_URL", url)
             monkeypatch.setenv("TOBAN_TOKEN", TOKEN)
             yield fake
@@ -287,35 +250,26 @@ def cluster(
 
 
 TOKEN = "toban_pat_" + "0" * 64
-SECONDS_TO_END = 1.0
 
 
 @pytest.fixture
 def site_before(tls: Path) -> Callable[[FakeCluster], AbstractContextManager[str]]:
-    """Starts the real site before a cluster, and stops it; the address is that of its plain HTTP."""
-    return lambda fake: _site_of(fake, tls, keep=False)
-
-
-@pytest.fixture
-def kept_site_before(tls: Path) -> Callable[[FakeCluster], AbstractContextManager[str]]:
-    """As `site_before`, for tests that do not mind that the site goes on for later ones."""
-    return lambda fake: _site_of(fake, tls, keep=True)
+    """Starts the real site before a cluster; the address is that of its plain HTTP."""
+    return lambda fake: site_of(fake, tls)
 
 
 @contextmanager
-def _site_of(fake: FakeCluster, tls: Path, *, keep: bool) -> Iterator[str]:
+def site_of(fake: FakeCluster, tls: Path) -> Iterator[str]:
     """The real site before a cluster; its address. TOKEN is of an administrator."""
     fake.accounts.people[TOKEN] = pb.AuthenticateResponse(user="ada", role="admin")
-    site = fake.site if keep and fake.site is not None else KeptSite(fake, tls)
-    if site is fake.site:
-        fake.site = None
-    try:
-        yield site.url
-    finally:
-        if keep and not fake.stopped and fake.site is None and site.end_test():
-            fake.site = site
-        else:
-            site.close()
+    worker = new_site(
+        AdminWebConfig(
+            coordinators=(fake.coordinator,), log_archivers=(fake.archiver,), tls_dir=tls / "admin-web", api_rate=0
+        )
+    )
+    with serving(worker.app, worker.context.stopping.set) as url:
+        yield url
+    worker.close()
 
 
 @pytest.fixture

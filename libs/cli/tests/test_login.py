@@ -21,7 +21,7 @@ SESSION = "5e" * 32
 
 
 @pytest.fixture
-def site(cluster: Any, kept_site_before: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+def site(cluster: Any, site_before: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """The address of a site where ada has a password; commands have no setting but an own folder for contexts."""
     for name in ("SCHEDULER_COORDINATORS", "SCHEDULER_LOG_ARCHIVERS", "SCHEDULER_TLS_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -36,7 +36,7 @@ def site(cluster: Any, kept_site_before: Any, monkeypatch: pytest.MonkeyPatch, t
         "EndOwnSession": pb.AccountsChange(),
         "RevokeOwnToken": pb.AccountsChange(),
     }
-    with kept_site_before(cluster) as url:
+    with site_before(cluster) as url:
         yield url
 
 

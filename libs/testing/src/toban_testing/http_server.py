@@ -10,15 +10,25 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from werkzeug.wsgi import ClosingIterator
+SECONDS = 10.0
 
 
 class _Threads(WSGIServer):
     """A thread a connection."""
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._requests: list[threading.Thread] = []
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread."""
-        threading.Thread(target=self._serve, args=(request, client_address), daemon=True).start()
+        self._requests.append(threading.Thread(target=self._serve, args=(request, client_address), daemon=True))
+        self._requests[-1].start()
+
+    def wait_for_requests(self) -> None:
+        """Until every request has ended, or is taken to hang."""
+        for one in self._requests:
+            one.join(SECONDS)
 
     def _serve(self, request: Any, client_address: Any) -> None:
         try:
@@ -43,35 +53,6 @@ class ScriptServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class RequestCount:
-    """The WSGI application `app`, which counts the requests that are under way."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._count = 0
-        self._changed = threading.Condition()
-
-    def __call__(self, environ: Any, start_response: Any) -> Iterator[bytes]:
-        """The answer of the application; the request ends when it is sent, or its client is gone."""
-        self._add(1)
-        try:
-            answer = self._app(environ, start_response)
-        except BaseException:
-            self._add(-1)
-            raise
-        return ClosingIterator(answer, lambda: self._add(-1))
-
-    def wait_for_none(self, seconds: float) -> bool:
-        """False when one is under way for longer."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._count == 0, seconds)
-
-    def _add(self, change: int) -> None:
-        with self._changed:
-            self._count += change
-            self._changed.notify_all()
-
-
 @contextmanager
 def serving(app: Any, on_stop: Callable[[], None]) -> Iterator[str]:
     """The address of `app` within the block; `on_stop` ends its streams."""
@@ -84,3 +65,5 @@ def serving(app: Any, on_stop: Callable[[], None]) -> Iterator[str]:
             on_stop()
             server.shutdown()
             thread.join()
+            # None reaches what the application is before, when the next test uses that.
+            server.wait_for_requests()
