@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Without bytecode every process of a stack compiles the source again: a third of the time that it takes to start.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 TEST_PROCESSES ?= 3
 

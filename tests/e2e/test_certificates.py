@@ -37,7 +37,7 @@ from toban_transport.errors import from_rpc_error
 from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 ROLES = ("coordinator", "executor", "log-archiver")
 QUICK = {
     "apiVersion": "toban/v1",

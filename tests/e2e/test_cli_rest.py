@@ -17,7 +17,7 @@ from toban_stack.wait import wait_until
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 LINES = 120
 WRITER = f"import time\nfor n in range({LINES}):\n    print('out', n, flush=True)\n    time.sleep(0.1)\n"

@@ -29,7 +29,7 @@ from toban_transport.client_calls import unary_sync
 from toban_transport.convert import timestamp_to_pb
 from toban_transport.tls import TlsFiles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
 
 

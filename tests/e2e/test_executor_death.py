@@ -9,7 +9,7 @@ import pytest
 from toban_testing.run_recorder import by_run, marks, recorder_job
 from toban_testing.stack_fixtures import admin_of, executor_name, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 RUNS = 12
 
 

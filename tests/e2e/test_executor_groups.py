@@ -26,7 +26,7 @@ from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import duplex, unary
 from toban_transport.tls import TlsFiles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 GROUPS = ("pci", "web")
 
 

@@ -13,7 +13,7 @@ from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, interval_schedule, recorder_job
 from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 SCHEDULES = 20
 
 

@@ -9,7 +9,7 @@ from toban_stack.stack import Stack
 from toban_testing.run_recorder import by_run, recorder_job
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 HISTORY = (
     "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = 'scheduler.runs_history'::regclass"
 )

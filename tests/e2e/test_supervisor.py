@@ -18,7 +18,7 @@ from toban_stack.wait import wait_until
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 BACKOFF = Backoff(first_seconds=1.0, longest_seconds=3600.0)
 SECONDS = 60.0
 # Ends at once when the file exists; else it runs until it is killed.

@@ -15,7 +15,7 @@ from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, recorder_job
 from toban_testing.stack_fixtures import admin_of, executor_name, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 ATTESTED = "attested: its witness found its processes gone"
 SUCCESSOR = "attested: its successor found its processes gone"
 CLOCK = SystemClock()

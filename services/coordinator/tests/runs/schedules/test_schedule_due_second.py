@@ -158,7 +158,6 @@ async def beat(world: Any) -> None:
         await asyncio.sleep(0.5)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("ahead", [0, 2])
 async def test_edits_at_the_due_second_lose_and_double_nothing(
     world: Any, make: Any, desk: Any, monkeypatch: pytest.MonkeyPatch, ahead: int
