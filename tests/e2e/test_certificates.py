@@ -283,6 +283,7 @@ def _all_on(admin: AdminClient) -> bool:
     return bool(cluster.leader_address) and len(fresh) == 2 and not late
 
 
+@pytest.mark.long
 def test_a_stack_that_was_off_for_a_month(tmp_path: Path) -> None:
     """All certificates have expired; each is renewed before anything connects, and a revoked one makes no further call."""
     home = tmp_path / "home"
@@ -309,6 +310,7 @@ def test_a_stack_that_was_off_for_a_month(tmp_path: Path) -> None:
         works(stack)
 
 
+@pytest.mark.long
 def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
     """A pair that does not fit, a file that is gone, an expired certificate: the last good ones stay in use, and it is said."""
     with running_stack(tmp_path / "home", coordinators=1, executors=1) as stack, admin_of(stack) as admin:

@@ -87,6 +87,7 @@ def test_output_and_waits_outlive_restarts_of_the_site(tmp_path: Path) -> None:
         assert (code, out.splitlines()) == (0, found)
 
 
+@pytest.mark.long
 def test_names_and_wrong_values_are_answered_alike_both_ways(tmp_path: Path) -> None:
     with running_stack(tmp_path / "home", coordinators=1, admin_webs=1) as stack, admin_of(stack) as admin:
         direct, rest = environment(stack), environment(stack, token_of(admin))

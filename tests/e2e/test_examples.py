@@ -121,6 +121,7 @@ def ends_as(admin: AdminClient, started: Mapping[int, tuple[str, Expected]]) -> 
             log_of(admin, run_id, expected.words)
 
 
+@pytest.mark.long
 @pytest.mark.seed(45)
 def test_every_example_does_what_it_says(tmp_path: Path) -> None:
     allow = {"SCHEDULER_HTTP_STEP_ALLOW": "127.0.0.1"}

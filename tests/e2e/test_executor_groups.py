@@ -155,6 +155,7 @@ def test_a_ticket_out_of_the_journal_writes_no_line(stack: Stack, admin: AdminCl
     assert admin.until_ended(run).state == "CANCELED"
 
 
+@pytest.mark.long
 def test_lines_of_a_dead_incarnation_reach_the_log_with_renewed_tickets(stack: Stack, admin: AdminClient) -> None:
     admin.apply(job("chatty", "seq 1 2000; exec sleep 600", "pci"))
     victim = groups_of(admin)["pci"]

@@ -89,6 +89,7 @@ def test_kill_of_the_leader_loses_and_doubles_nothing(stack: Stack, admin: Admin
     assert [row["e"] for row in epochs] == [before.epoch, after.epoch]
 
 
+@pytest.mark.long
 @pytest.mark.seed(16)
 def test_a_stopped_leader_that_wakes_writes_nothing(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
     record = tmp_path / "record"

@@ -76,6 +76,7 @@ def test_redis_emptied_under_load(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.long
 @pytest.mark.seed(23, 179)
 def test_redis_stopped_for_thirty_seconds_under_load(tmp_path: Path) -> None:
     record = tmp_path / "record"

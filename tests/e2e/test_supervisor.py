@@ -122,6 +122,7 @@ def test_a_killed_leader_comes_back_as_a_coordinator(stack: Stack, admin: AdminC
     admin.until(all_there, seconds=SECONDS, of="two coordinators, one of them leads")
 
 
+@pytest.mark.long
 def test_an_executor_that_ends_while_the_servers_are_down_comes_back(stack: Stack, admin: AdminClient) -> None:
     """Whatever the services do meanwhile, the supervisor continues to try."""
     [before] = [one.incarnation for one in admin.cluster().executors if one.state == "on"]

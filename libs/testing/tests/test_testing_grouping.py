@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+# Its options switch off plugins that other packages bring.
+SETTINGS = Path(__file__).resolve().parents[3] / "pyproject.toml"
 TESTS = """
 import pytest
 
@@ -28,7 +30,7 @@ def test_a_module_fixture_is_made_once_with_several_processes(tmp_path: Path) ->
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     words = ["-p", "toban_testing.plugin", "-n", "2", "--import-mode=importlib", "-q", "--no-loadscope-reorder"]
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", os.devnull, f"--rootdir={tmp_path}", *words, *files],
+        [sys.executable, "-m", "pytest", "-c", str(SETTINGS), f"--rootdir={tmp_path}", *words, *files],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

@@ -62,13 +62,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
+            if path.startswith("tests/attack/"):  # They attack one stack.
+                return "stacks-0"
             return f"stacks-{zlib.crc32(path.encode()) % 2}" if _of_stacks(nodeid) else path
 
     return ByFile(config, log)
 
 
 def _of_stacks(nodeid: str) -> bool:
-    return nodeid.startswith("tests/e2e/")
+    return nodeid.startswith(("tests/e2e/", "tests/attack/"))
 
 
 @pytest.fixture(scope="session")
