@@ -4,8 +4,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 # A path in backquotes or as a link's target: below a folder of the repository, with nothing to fill in.
 FOLDERS = "proto|services|libs|web|deploy|scripts|tests|docs|examples|requirements"
@@ -62,32 +60,3 @@ def test_a_path_of_the_machine_is_found(tmp_path: Path) -> None:
     assert machine_lines(path, tmp_path) == ["notes.txt:2: see /ro" + "ot/notes"]
     path.write_bytes(b"\xff /ro" + b"ot/notes")
     assert machine_lines(path, tmp_path) == []
-
-
-# toban-proto is generated; the README of the command describes its modules by group.
-LIBRARIES = sorted(path.name for path in (ROOT / "libs").iterdir() if path.name not in ("proto", "cli"))
-
-
-def unnamed_modules(library: Path) -> list[str]:
-    """The modules and packages at the top of a library that its README does not name in backquotes."""
-    (package,) = (path.parent for path in library.glob("src/*/__init__.py"))
-    modules = {path.stem for path in package.glob("*.py")} | {
-        path.parent.name for path in package.glob("*/__init__.py")
-    }
-    text = (library / "README.md").read_text(encoding="utf-8")
-    named = {name.removeprefix(f"{package.name}.").partition(".")[0] for name in re.findall(r"`([a-z_0-9.]+)", text)}
-    return sorted(name for name in modules - named if not name.startswith("_"))
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_the_readme_of_a_library_names_its_modules(library: str) -> None:
-    assert unnamed_modules(ROOT / "libs" / library) == []
-
-
-def test_a_module_that_a_readme_lacks_is_found(tmp_path: Path) -> None:
-    package = tmp_path / "src/toban_x"
-    (package / "inner").mkdir(parents=True)
-    for name in ("__init__", "clock", "loop", "tx", "inner/__init__"):
-        (package / f"{name}.py").touch()
-    (tmp_path / "README.md").write_text("`toban_x.clock`, `tx(pool)` and a loop.\n")
-    assert unnamed_modules(tmp_path) == ["inner", "loop"]
