@@ -40,6 +40,14 @@ def test_every_path_in_a_document_exists() -> None:
     assert [f"{one.relative_to(ROOT)}: {name}" for one in documents for name in missing_paths(one)] == []
 
 
+def test_every_feature_is_named_once_with_the_files_of_its_tests() -> None:
+    here, later = (ROOT / "docs/features.md").read_text(encoding="utf-8").split("## What comes later")
+    rows = re.findall(r"^\| (?!feature|-)(.+?) \| (.*) \|$", here, re.MULTILINE)
+    names = [name for name, _ in rows] + re.findall(r"^\| (?!capability)(.+?) \|$", later, re.MULTILINE)
+    assert len(rows) > 80 and len(names) == len(set(names))
+    assert [name for name, files in rows if not re.match(r"`[\w/.-]+/test_\w+\.py`", files)] == []
+
+
 def test_no_file_names_the_machine_it_was_written_on() -> None:
     assert [line for path in tracked() for line in machine_lines(path)] == []
 
