@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -211,6 +213,10 @@ def _without_log_place(printed: tuple[int, str, str]) -> tuple[int, str, str]:
     return code, out.rstrip(), err
 
 
+def given(error: TobanError, _: Any) -> TobanError:
+    return error
+
+
 # The site asks each coordinator, and its answer names what it then knows.
 OF_THE_SITE = {
     ErrorCode.UNAVAILABLE: (ErrorCode.UNAVAILABLE, "no coordinator answers: "),
@@ -220,15 +226,16 @@ OF_THE_SITE = {
 }
 
 
-@pytest.mark.parametrize("code", ErrorCode)
-def test_an_error_is_the_same_both_ways(cluster: Any, both: Any, code: ErrorCode) -> None:
-    error = TobanError(code, "what is wrong; the remedy", detail={"near": ["b"], "job": "a"})
-    answer_all(cluster, lambda _: error)
-    for argv in (("limit", "list"), ("job", "delete", "a"), ("user", "list"), ("webhook", "rm", "a")):
-        direct, rest = both(*argv, "--errors", "json")
-        if code not in OF_THE_SITE or rest == direct:
-            assert rest == direct and json.loads(rest[2])["error"]["code"] == code, argv
-            continue
-        found, (known, message) = json.loads(rest[2])["error"], OF_THE_SITE[code]
-        assert (rest[0], found["code"]) == (TobanError(known, "").exit_code, known)
-        assert found["message"].startswith(message)
+def test_an_error_is_the_same_both_ways(cluster: Any, both: Any, subtests: pytest.Subtests) -> None:
+    commands = (("limit", "list"), ("job", "delete", "a"), ("user", "list"), ("webhook", "rm", "a"))
+    for code, argv in product(ErrorCode, commands):
+        with subtests.test(f"{code} of {' '.join(argv)}"):
+            error = TobanError(code, "what is wrong; the remedy", detail={"near": ["b"], "job": "a"})
+            answer_all(cluster, partial(given, error))
+            direct, rest = both(*argv, "--errors", "json")
+            if code not in OF_THE_SITE or rest == direct:
+                assert rest == direct and json.loads(rest[2])["error"]["code"] == code
+                continue
+            found, (known, message) = json.loads(rest[2])["error"], OF_THE_SITE[code]
+            assert (rest[0], found["code"]) == (TobanError(known, "").exit_code, known)
+            assert found["message"].startswith(message)
