@@ -29,6 +29,7 @@ from toban_testing.site_messages import (
     executor_message,
     job_message,
     line,
+    now_of_this_test,  # noqa: F401 (a fixture)
     operations_responses,
     overview_message,
     run,
@@ -39,8 +40,7 @@ from toban_transport.server import build_server, metadata
 from toban_transport.tls import TlsFiles
 
 SESSION = "5e" * 32
-PASSWORD = "correct horse battery"
-LINK = "11" * 32
+PASSWORD, LINK = "correct horse battery", "11" * 32
 
 
 class Reader(

@@ -18,7 +18,9 @@ from toban_stack.servers import Endpoints
 from toban_stack.servers.binaries import find_postgres, postgres_candidates
 from toban_stack.servers.redis import DATABASES
 from toban_store import roles
-from toban_store.pool import SESSION
+from toban_testing import bounds
+from toban_testing.bounds import at_most as at_most
+from toban_testing.bounds import production_bounds as production_bounds
 from toban_testing.clock import FakeClock
 from toban_testing.limit_checker import check_limits
 from toban_testing.postgres import as_role
@@ -28,10 +30,9 @@ _redis_numbers = count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the marker (markers are strict)."""
+    """Registers the marker (markers are strict), and widens the bounds of waits for PostgreSQL."""
     config.addinivalue_line("markers", "pg_versions: runs on each installed major version of PostgreSQL")
-    # For the tests' own connections: a process that is delayed on a loaded machine must not lose its transaction.
-    SESSION["idle_in_transaction_session_timeout"] = "10s"
+    bounds.widen()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
