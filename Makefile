@@ -2,10 +2,17 @@
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Without bytecode every process of a stack compiles the source again: a third of the time that it takes to start.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
 TEST_PROCESSES ?= 3
+PROCESSES = -n $(TEST_PROCESSES) --no-loadscope-reorder
+# What a test leaves open is an error, whichever test collects it.
+STRICT = -W error::pytest.PytestUnraisableExceptionWarning
+# Besides what pytest finds by itself: the attacks that need no stack of their own.
+TESTS = libs services tests $(addprefix tests/attack/test_,method_matrix.py forged_certificates.py hostile_input.py)
 
-.PHONY: help bootstrap up down status certs test chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
+.PHONY: help bootstrap up down status certs test long-test timing-test gate chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
 .PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-failover bench-compare lock check all
 
 help: ## print this list
@@ -26,8 +33,20 @@ status: bootstrap ## each process with its address, role, restarts and health
 certs: bootstrap ## new certificates for the running stack, without a restart
 	@python -m toban_stack certs renew
 
-test: bootstrap ## the tests of libs, services and the whole (PYTEST_ARGS='-k name' for some, TEST_PROCESSES=0 for one process)
-	@python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+test: bootstrap ## the tests of the gate, on real servers (PYTEST_ARGS='-k name' for some, TEST_PROCESSES=0 for one process)
+	@python -m pytest $(PROCESSES) -m 'not long and not timing' $(TESTS) $(PYTEST_ARGS)
+
+long-test: bootstrap ## the tests of libs, services and the whole that cost more than the gate can pay for, and newly drawn cases of all properties
+	@python -m pytest $(PROCESSES) -m '(long or hypothesis) and not timing' $(STRICT) --hypothesis-profile=long $(PYTEST_ARGS)
+
+timing-test: bootstrap ## the tests that bound real time, one after another on a machine that does nothing else
+	@python -m pytest -m 'timing' $(STRICT) $(PYTEST_ARGS)
+
+gate: bootstrap ## what must pass before a change lands: check, test, the chart, a short fuzz; the seconds of each
+	@scripts/gate gate
+
+all: bootstrap ## everything: the gate and all that takes longer or bounds real time; once a day, and before a release
+	@scripts/gate all
 
 chart-test: bootstrap ## the Helm chart without a cluster: schema, rendered objects, network policies
 	@scripts/chart-test $(PYTEST_ARGS)
@@ -44,8 +63,8 @@ fault-test: bootstrap ## kills, restarts and stops under load; not part of `make
 attack-test: bootstrap ## attacks on a running stack, each of which must be refused; not part of `make test`
 	@python -m pytest tests/attack $(PYTEST_ARGS)
 
-fuzz: bootstrap ## nearly right input for all that reads input of others: files, jobs, guards, every gRPC method (CASES=2000, TARGETS='cron calls')
-	@python tests/fuzz/fuzz.py --cases $(or $(CASES),2000) $(TARGETS)
+fuzz: bootstrap ## nearly right input for all that reads input of others: files, jobs, guards, every gRPC method (CASES=2000, SEED=toban, TARGETS='cron calls')
+	@python tests/fuzz/fuzz.py --cases $(or $(CASES),2000) --seed $(or $(SEED),toban) $(TARGETS)
 
 starved-long: bootstrap ## a leader with a third of a core under load: no change of term, nothing set aside (SECONDS=600)
 	@TOBAN_STARVED_SECONDS=$(or $(SECONDS),600) python -m pytest -o log_cli=true -o log_cli_level=INFO tests/faults/test_starved_leader.py $(PYTEST_ARGS)
@@ -80,8 +99,8 @@ proto-check: bootstrap ## generated code is current, proto lint, nothing broke
 size: bootstrap ## no module over 400 lines, no function over 60; figures of the source (scripts/check-size --list: small modules)
 	@scripts/check-size
 
-docs: bootstrap ## generate docs/cli.md, architecture.md (tables), metrics.md, run-states.md, settings.md, tables of manifests.md, the dashboard
-	@scripts/gen-docs && scripts/gen-architecture && scripts/gen-run-states && scripts/gen-settings && scripts/gen-metrics && scripts/gen-dashboard
+docs: bootstrap ## generate docs/cli.md, architecture.md (tables), metrics.md, run-states.md, settings.md, tables of manifests.md and seeds.md, the dashboard
+	@scripts/gen-docs && scripts/gen-architecture && scripts/gen-run-states && scripts/gen-seeds && scripts/gen-settings && scripts/gen-metrics && scripts/gen-dashboard
 
 docs-check: bootstrap ## documents name only files that exist; generated ones are current
 	@python -m pytest -q tests/architecture
@@ -105,5 +124,3 @@ lock: bootstrap ## compile requirements/*.txt from *.in
 	@scripts/lock
 
 check: lint types contracts deps proto-check size ## everything but the tests
-
-all: check test chart-test alerts-test operations-test fault-test attack-test fuzz sbom compose-test ## everything

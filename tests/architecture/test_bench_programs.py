@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 
 from bench_cpu import CLASSES, StackCpu, ms_per_run
 
+pytestmark = pytest.mark.long
 BENCH = Path(__file__).resolve().parents[1] / "bench"
 
 

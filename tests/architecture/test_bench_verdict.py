@@ -15,6 +15,7 @@ from bench_cpu import CLASSES
 from compare import verdict
 from compare.rounds import Sample
 
+pytestmark = pytest.mark.long
 CPU, RATE = verdict.CPU, verdict.RATE
 CALM = [0.99, 1.01, 0.98, 1.0, 1.02, 1.005, 0.995]
 

@@ -28,12 +28,6 @@ SECONDS = 20.0
 _totals = {"attacks": 0, "refused": 0}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each test may have to wait for the start of the stack."""
-    for item in items:
-        item.add_marker(pytest.mark.timeout(240))
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What `make attack-test` is read for."""
     terminalreporter.write_line(f"{_totals['attacks']} attacks, {_totals['refused']} refused")

@@ -32,7 +32,7 @@ from toban_testing.monitoring.catalogue import declared
 from toban_testing.run_recorder import interval_schedule, recorder_job
 from toban_testing.stack_fixtures import admin_of, leader_name, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

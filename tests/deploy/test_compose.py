@@ -19,7 +19,6 @@ from toban_testing.site_client import PASSWORD, USER, SiteClient
 
 PROBLEM = missing()
 pytestmark = [
-    pytest.mark.timeout(600),
     pytest.mark.skipif(bool(PROBLEM), reason=f"compose-test needs Docker: {PROBLEM}"),
 ]
 SERVICES = ("coordinator", "executor", "log-archiver", "admin-web")

@@ -26,7 +26,7 @@ from toban_transport.person_rules import CREDENTIAL
 from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 PASSWORD = "correct horse battery"
 SECONDS = 60.0
 

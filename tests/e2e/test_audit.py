@@ -10,7 +10,7 @@ from toban_cli.main import run
 from toban_stack.wait import wait_until
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 JOB = {
     "apiVersion": "toban/v1",
     "kind": "Job",

@@ -37,7 +37,7 @@ from toban_transport.errors import from_rpc_error
 from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 ROLES = ("coordinator", "executor", "log-archiver")
 QUICK = {
     "apiVersion": "toban/v1",
@@ -283,6 +283,7 @@ def _all_on(admin: AdminClient) -> bool:
     return bool(cluster.leader_address) and len(fresh) == 2 and not late
 
 
+@pytest.mark.long
 def test_a_stack_that_was_off_for_a_month(tmp_path: Path) -> None:
     """All certificates have expired; each is renewed before anything connects, and a revoked one makes no further call."""
     home = tmp_path / "home"
@@ -309,6 +310,7 @@ def test_a_stack_that_was_off_for_a_month(tmp_path: Path) -> None:
         works(stack)
 
 
+@pytest.mark.long
 def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
     """A pair that does not fit, a file that is gone, an expired certificate: the last good ones stay in use, and it is said."""
     with running_stack(tmp_path / "home", coordinators=1, executors=1) as stack, admin_of(stack) as admin:

@@ -17,7 +17,7 @@ from toban_stack.wait import wait_until
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 LINES = 120
 WRITER = f"import time\nfor n in range({LINES}):\n    print('out', n, flush=True)\n    time.sleep(0.1)\n"
@@ -87,6 +87,7 @@ def test_output_and_waits_outlive_restarts_of_the_site(tmp_path: Path) -> None:
         assert (code, out.splitlines()) == (0, found)
 
 
+@pytest.mark.long
 def test_names_and_wrong_values_are_answered_alike_both_ways(tmp_path: Path) -> None:
     with running_stack(tmp_path / "home", coordinators=1, admin_webs=1) as stack, admin_of(stack) as admin:
         direct, rest = environment(stack), environment(stack, token_of(admin))

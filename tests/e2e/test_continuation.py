@@ -15,7 +15,7 @@ from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, executor_name, leader_name, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 # Longer than a lease of ten seconds and the time to take over from a leader that is stopped.
 CUT_OFF_SECONDS = 16.0
 SCRIPT = 'while [ ! -e "$END" ]; do echo x >> "$END.ticks"; sleep 0.1; done'

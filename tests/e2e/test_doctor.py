@@ -29,7 +29,7 @@ from toban_transport.client_calls import unary_sync
 from toban_transport.convert import timestamp_to_pb
 from toban_transport.tls import TlsFiles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -223,6 +223,7 @@ def heartbeat_of_a_strange_machine(stack: Stack) -> None:
         unary_sync(stub.Heartbeat, beat, timeout=5.0, metadata=proof)
 
 
+@pytest.mark.long
 def test_processes_that_are_gone_are_found(stack: Stack) -> None:
     with admin_of(stack) as admin:
         standby = next(name for name in ("coordinator-1", "coordinator-2") if name != leader_name(stack, admin))

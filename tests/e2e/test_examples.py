@@ -19,7 +19,7 @@ from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
@@ -121,6 +121,7 @@ def ends_as(admin: AdminClient, started: Mapping[int, tuple[str, Expected]]) -> 
             log_of(admin, run_id, expected.words)
 
 
+@pytest.mark.long
 @pytest.mark.seed(45)
 def test_every_example_does_what_it_says(tmp_path: Path) -> None:
     allow = {"SCHEDULER_HTTP_STEP_ALLOW": "127.0.0.1"}

@@ -16,7 +16,7 @@ from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, leader_name, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 JOB = {
     "apiVersion": "toban/v1",
     "kind": "Job",

@@ -18,7 +18,7 @@ from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, leader_name, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hooks.md"
 STANDARD, GITHUB, SIGNED_CLOUDEVENT, CLOUDEVENT = re.findall(
     r"```bash\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL

@@ -14,7 +14,7 @@ import pytest
 from toban_stack.stack import Stack
 from toban_testing.stack_fixtures import running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 SCRIPT = r"""
 import json, sys, time

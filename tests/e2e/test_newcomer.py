@@ -1,4 +1,4 @@
-"""The README's commands in a fresh clone: nothing but the clone is needed, and nothing but the clone is left."""
+"""The README's commands: in this clone, and in a fresh one, of which nothing but the clone is needed, and nothing but the clone is left."""
 
 import json
 import os
@@ -10,17 +10,21 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND_SECONDS = 240
 
 
 class Newcomer:
-    """Somebody with a clone and a shell in which nothing is set, in a home and with a folder for temporary files that are empty."""
+    """Somebody with a clone and a shell in which nothing is set, in a home and with a folder for temporary files that are empty.
 
-    def __init__(self, *, clone: Path, home: Path, temporary: Path) -> None:
+    `stack` is the folder of the stack, when it is not in the clone.
+    """
+
+    def __init__(self, *, clone: Path, home: Path, temporary: Path, stack: Path | None = None) -> None:
         self.clone = clone
+        self._stack = stack or clone
         self._outside = (home, temporary, clone.parent)
         # A virtual environment that runs the tests is not the newcomer's.
         path = [part for part in os.environ["PATH"].split(":") if not part.startswith(str(ROOT))]
@@ -28,6 +32,8 @@ class Newcomer:
         counts = ("COORDINATORS", "EXECUTORS", "LOG_ARCHIVERS", "ADMIN_WEBS")
         kept = {name: v for name, v in os.environ.items() if not name.startswith(unwanted) and name not in counts}
         self.environment = _caches() | kept | {"PATH": ":".join(path), "HOME": str(home), "TMPDIR": str(temporary)}
+        if stack is not None:
+            self.environment["TOBAN_HOME"] = str(stack)
 
     def types(self, *argv: str, code: int = 0) -> str:
         """A command in the clone; what it printed."""
@@ -45,8 +51,8 @@ class Newcomer:
         return done.stdout
 
     def processes(self) -> list[str]:
-        """Every process that has to do with the clone, by its command line, folder or environment."""
-        name = os.fsencode(self.clone)
+        """Every process that has to do with the stack or its clone, by its command line, folder or environment."""
+        name = os.fsencode(self._stack)
         found = []
         for process in Path("/proc").iterdir():
             if process.name.isdigit() and int(process.name) != os.getpid():
@@ -106,22 +112,38 @@ def pids(status: str) -> dict[str, str]:
     return {row[0]: row[header.index("PID")] for row in rows if len(row) >= len(header) and row != header}
 
 
-@pytest.mark.seed(24)
-def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
+def first_minutes(newcomer: Newcomer) -> tuple[str, int]:
+    """`make up` and the first job; returns what `make up` printed, and the number of the run that it shows."""
     said = newcomer.types("make", "up")
     number, job, slot, executor, seconds, last_line = first_run(said)
     assert int(number) >= 1 and job == "hello" and float(seconds) < 30
     assert re.match(r"\d{4}-\d\d-\d\dT", slot) and re.match(r"executor-\d", executor) and "world" in last_line
-    assert re.search(r"^Toban is up after \d+ s\. Stop it with: make down$", said, re.MULTILINE)
-
+    assert re.search(r"^Toban is up after \d+ s\. Stop it with: (TOBAN_HOME=\S+ )?make down$", said, re.MULTILINE)
     assert re.search(r"^First sign-in, .*  http://127\.0\.0\.1:\d+/first#[0-9a-f]{64}$", said, re.MULTILINE)
+    output = newcomer.types("scripts/toban", "run", "start", "hello", "--wait", "--follow")
+    assert "Hello, world" in output
+    return said, int(number)
+
+
+def test_the_first_job_in_this_clone(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="new-") as temporary:
+        newcomer = Newcomer(clone=ROOT, home=tmp_path, temporary=Path(temporary), stack=tmp_path / "stack")
+        try:
+            first_minutes(newcomer)
+        finally:
+            newcomer.types("make", "down")
+        assert newcomer.processes() == []
+
+
+@pytest.mark.long
+@pytest.mark.seed(24)
+def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
+    said, number = first_minutes(newcomer)
     assert "local, role admin" in newcomer.types("scripts/toban", "user", "whoami")
     [applied] = re.findall(r"^• examples: (\d+) definitions applied$", said, re.MULTILINE)
     named = newcomer.types("scripts/toban", "validate", "-f", "examples", "-o", "name")
     assert int(applied) == len(named.split())
 
-    output = newcomer.types("scripts/toban", "run", "start", "hello", "--wait", "--follow")
-    assert "Hello, world" in output
     leads = r"^Leader: +127\.0\.0\.1:\d+ \(worker \d+, epoch \d+"
     assert re.search(leads, newcomer.types("scripts/toban", "cluster", "status"), re.MULTILINE)
     status = newcomer.types("make", "status")
@@ -138,7 +160,7 @@ def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
     newcomer.types("make", "status", code=2)
     newcomer.types("make", "up")
     runs = json.loads(newcomer.types("scripts/toban", "run", "list", "--limit", "500", "-o", "json"))
-    assert int(number) in {run["id"] for run in runs}, "data survives"
+    assert number in {run["id"] for run in runs}, "data survives"
     newcomer.types("make", "down")
     assert newcomer.processes() == []
     assert newcomer.left_outside() == []

@@ -21,7 +21,7 @@ from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, interval_schedule, recorder_job
 from toban_testing.stack_fixtures import admin_of, executor_name, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 SCHEDULES = 10
 CLOCK = SystemClock()
 # Measured times: `pytest --log-cli-level=INFO` shows them.

@@ -14,7 +14,7 @@ from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, recorder_job
 from toban_testing.stack_fixtures import admin_of, flush_redis, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 OUTAGE_SECONDS = 30
 
 
@@ -76,6 +76,7 @@ def test_redis_emptied_under_load(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.long
 @pytest.mark.seed(23, 179)
 def test_redis_stopped_for_thirty_seconds_under_load(tmp_path: Path) -> None:
     record = tmp_path / "record"

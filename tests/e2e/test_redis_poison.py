@@ -12,7 +12,7 @@ from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, interval_schedule, recorder_job
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 LOCK = "scheduler:leader:lock"
 POISON = f"{9 * 10**18}:999"
 

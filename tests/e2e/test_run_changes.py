@@ -9,7 +9,7 @@ from toban_cli.main import run
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 Toban = Callable[..., str]
 
 

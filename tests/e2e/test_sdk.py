@@ -22,7 +22,7 @@ from toban_stack.wait import wait_until
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, executor_name, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sdk.md"
 PROGRAMS = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))

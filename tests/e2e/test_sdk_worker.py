@@ -20,7 +20,7 @@ from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.wait import wait_until
 from toban_testing.stack_fixtures import admin_of, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 SECONDS = 60.0
 
 

@@ -18,7 +18,7 @@ from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 SDK = Path(__file__).parents[2] / "libs/sdk/src"
 VALUE = "hunter2-Zaphod-42/tea"
 SECOND = "second-Trillian-43+tea"

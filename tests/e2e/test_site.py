@@ -13,7 +13,7 @@ from toban_stack.wait import wait_until
 from toban_testing.site_client import SiteClient, signed_in
 from toban_testing.stack_fixtures import admin_of, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 WRITER = "import sys, time\nfor n in range(20):\n    print('out', n, flush=True)\n    time.sleep(0.1)\nprint('bad', file=sys.stderr)\n"
 

@@ -13,7 +13,7 @@ from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_testing.site_client import SiteClient, signed_in
 from toban_testing.stack_fixtures import admin_of, running_stack
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 SLEEP = "import json, os, time\ntime.sleep(json.load(open(os.environ['TOBAN_PAYLOAD_FILE']))['seconds'])\n"
 JOB = {

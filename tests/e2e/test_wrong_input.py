@@ -15,7 +15,7 @@ from toban_stack.certs import make_all
 from toban_stack.stack import Stack
 from toban_testing.stack_fixtures import running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 
 JOB = "apiVersion: toban/v1\nkind: Job\nmetadata: {name: NAME}\nspec:\n  steps: [{argv: [PROGRAM]}]\n"
 SCHEDULE = "---\napiVersion: toban/v1\nkind: Schedule\nmetadata: {name: bad}\nspec: {job: fine, RULE}\n"

@@ -15,14 +15,14 @@ from toban_testing.lease_record import LeaseRecord
 from toban_testing.stack_fixtures import running_stack
 
 LONG = os.environ.get("TOBAN_LONG", "") == "1"
-"""`make outage-long` sets it: everything; otherwise tests marked `long` are skipped."""
+"""`make outage-long` sets it: everything; otherwise tests marked `hours` are skipped."""
 LeasedStack = Callable[..., contextlib.AbstractContextManager[tuple[Stack, LeaseRecord]]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips what takes minutes."""
     for item in items:
-        if not LONG and item.get_closest_marker("long"):
+        if not LONG and item.get_closest_marker("hours"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: make outage-long"))
 
 

@@ -33,7 +33,6 @@ from toban_testing.log_readers import LogReaders
 from toban_testing.memory_chunk_source import new_chunk
 from toban_testing.servers import SessionServers
 
-pytestmark = pytest.mark.timeout(300)
 INCARNATION = "11111111-2222-4333-8444-555555555555"
 NANOS = 1_800_000_000_000_000_000
 TOKEN = 10

@@ -22,13 +22,13 @@ from toban_testing.lease_record import SAFE_SECONDS, LeaseRecord, check_alone
 from toban_testing.links import Links
 from toban_testing.stack_fixtures import admin_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 LOG = logging.getLogger(__name__)
 CLOCK = SystemClock()
 VICTIM = "executor-1"
 RUNS = 10
 # The shortest lease that the settings permit, and the default.
-CASES = [pytest.param(7, 4.3, id="short"), pytest.param(60, 10, id="60s", marks=pytest.mark.long)]
+CASES = [pytest.param(7, 4.3, id="short"), pytest.param(60, 10, id="60s", marks=pytest.mark.hours)]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from toban_testing.deterministic_log_jobs import ReadAttempt, check_run, is_whol
 from toban_testing.log_readers import LogReaders
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 STEPPING = Path(__file__).parents[2] / "services" / "executor" / "tests"
 # Those of stepping_executor, in order.
 STEPS = ("told", "writing", "written", "reporting", "answered")

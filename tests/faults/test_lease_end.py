@@ -35,7 +35,7 @@ WATCH_SECONDS = 2.5
     "cases",
     [
         pytest.param(chosen_cases(), id="chosen"),
-        *(pytest.param(every_case(group), id=group, marks=pytest.mark.long) for group in GROUPS),
+        *(pytest.param(every_case(group), id=group, marks=pytest.mark.hours) for group in GROUPS),
     ],
 )
 def test_no_tree_runs_outside_a_lease(

@@ -14,7 +14,7 @@ from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 LIMIT = 3
 RUNS = 500
 # Each run holds one of LIMIT locks as long as any process of it lives; without a free one there are too many.

@@ -11,7 +11,7 @@ from toban_stack.stack import Stack
 from toban_testing.rolling_load import begin_ticks, check_once, check_slots, end_ticks, wait_for_ticks
 from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 LOG = logging.getLogger(__name__)
 MANY = 50_000
 # A bound for busy machines; alone it takes less than a second (docs/performance.md).

@@ -19,7 +19,7 @@ from toban_testing.admin_client import AdminClient
 from toban_testing.lease_record import FREEZE_ALLOWANCE, SAFE_SECONDS, LeaseRecord, check_undisturbed
 from toban_testing.stack_fixtures import admin_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.e2e
 LOG = logging.getLogger(__name__)
 RUNS = 50
 # The shortest that the settings permit.
@@ -41,7 +41,7 @@ class Outage:
 
 
 def outages(*those: Outage, lease: float = 10, long: bool = True) -> Any:
-    marks = [pytest.mark.long] if long else []
+    marks = [pytest.mark.hours] if long else []
     name = "-then-".join(f"{one.what}-{one.seconds}s" for one in those)
     return pytest.param(those, lease, id=f"{name}-lease-{lease:g}s", marks=marks)
 

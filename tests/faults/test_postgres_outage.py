@@ -13,7 +13,7 @@ from toban_testing.rolling_load import SCHEDULES, begin_ticks, check_logs, check
 from toban_testing.run_recorder import by_run, marks, recorder_job
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 OUTAGE_SECONDS = 16.0
 # Leaders stop within two seconds, and a lease of ten ends its jobs.
 LEASE_IS_OVER_SECONDS = 12.0

@@ -19,7 +19,7 @@ from toban_testing.rolling_load import (
 from toban_testing.site_client import signed_in
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.e2e
 ROLES = ("coordinator", "executor", "log-archiver", "admin-web")
 
 

@@ -31,7 +31,7 @@ from toban_testing.stack_fixtures import admin_of, executor_name, running_stack,
 from toban_transport.replica_client import Fleet
 from toban_transport.tls import TlsFiles
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.e2e
 RESTARTS = 8
 
 

@@ -20,7 +20,7 @@ from toban_testing.rolling_load import lines_of, restart, stop_in_order, talking
 from toban_testing.run_recorder import by_run, interval_schedule, marks
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 DOCUMENT = Path(__file__).parents[2] / "docs" / "backup.md"
 
 

@@ -16,7 +16,7 @@ from toban_testing.run_recorder import interval_schedule
 from toban_testing.site_client import signed_in
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.e2e
 TELL = 'echo "trace $TRACEPARENT"'
 CALLER = "0af7651916cd43dd8448eb211c80319c"
 

@@ -100,7 +100,6 @@ def test_this_code_waits_for_its_schema(old: Path, pg_empty_url: str) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(300)
 def test_a_rolling_upgrade_under_load(old: Path, tmp_path: Path) -> None:
     """Old services go on while the schema is migrated and are replaced one by one by new ones: nothing is lost, nothing comes twice."""
     record, home = tmp_path / "record", tmp_path / "home"

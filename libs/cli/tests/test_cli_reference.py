@@ -63,7 +63,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "expect_success_within_seconds": {"notify": [{"webhook": "x", "on": ["missing"]}]},
     "lost_after_seconds": {"on_lease_loss": "continue", "idempotent": True},
 }
-COMMANDS = [(path, one) for path, one in commands(typer.main.get_command(build()), "toban") if path != "toban"]
+TREE: Any = typer.main.get_command(build())
+COMMANDS = [(path, one) for path, one in commands(TREE, "toban") if path != "toban"]
 
 
 def keys(fields: tuple[Field, ...], before: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Field]]:
@@ -128,10 +129,11 @@ def test_each_example_is_accepted(kind: str, path: tuple[str, ...], one: Field) 
         document(kind, path, yaml.safe_load(one.example))
 
 
-@pytest.mark.parametrize(("kind", "path", "one"), KEYS, ids=NAMES)
-def test_each_default_is_what_leaving_the_key_out_means(kind: str, path: tuple[str, ...], one: Field) -> None:
-    if one.default:
-        assert document(kind, path, yaml.safe_load(one.default)) == document(kind, path, None)
+def test_each_default_is_what_leaving_the_key_out_means(subtests: pytest.Subtests) -> None:
+    for name, (kind, path, one) in zip(NAMES, KEYS, strict=True):
+        with subtests.test(name):
+            if one.default:
+                assert document(kind, path, yaml.safe_load(one.default)) == document(kind, path, None)
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -161,14 +163,15 @@ def test_a_document_that_is_not_current_is_told(tmp_path: Path) -> None:
     assert "`labels`" in (tmp_path / "manifests.md").read_text()
 
 
-@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[path for path, _ in COMMANDS])
-def test_every_command_has_help(path: str, command: Any, toban: Toban) -> None:
-    code, out, err = toban(*path.split()[1:], "--help")
-    assert (code, err) == (0, "")
-    assert out.startswith(f"Usage: {path} ")
-    if not hasattr(command, "commands"):
-        assert "Examples:" in out
-        assert all(param.help for param in command.params)
+def test_every_command_has_help(toban: Toban, subtests: pytest.Subtests) -> None:
+    for path, command in COMMANDS:
+        with subtests.test(path):
+            code, out, err = toban(*path.split()[1:], "--help")
+            assert (code, err) == (0, "")
+            assert out.startswith(f"Usage: {path} ")
+            if not hasattr(command, "commands"):
+                assert "Examples:" in out
+                assert all(param.help for param in command.params)
 
 
 def examples() -> Iterator[list[str]]:
@@ -183,8 +186,7 @@ def examples() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("words", list(examples()), ids=" ".join)
 def test_every_example_parses(words: list[str]) -> None:
-    command: Any = typer.main.get_command(build())
-    args = list(words)
+    command, args = TREE, list(words)
     while hasattr(command, "commands"):
         command = command.commands[args.pop(0)]
     # Behind xargs there is no argument yet.

@@ -55,21 +55,23 @@ def summary(done: Imported) -> str:
     return "\n".join(rows) + "\n"
 
 
-def by_name(path: Path) -> str:
-    return path.stem
-
-
 def test_there_are_crontabs_enough() -> None:
     assert len(CRONTABS) >= 60
 
 
-@pytest.mark.parametrize("path", CRONTABS, ids=by_name)
-def test_each_crontab_becomes_what_is_expected(path: Path) -> None:
-    assert summary(imported(path)) == path.with_suffix(".expected").read_text(encoding="utf-8")
+def test_each_crontab_becomes_what_is_expected(subtests: pytest.Subtests) -> None:
+    for path in CRONTABS:
+        with subtests.test(path.stem):
+            assert summary(imported(path)) == path.with_suffix(".expected").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("path", CRONTABS, ids=by_name)
-def test_no_line_is_lost_without_a_word(path: Path) -> None:
+def test_no_line_is_lost_without_a_word(subtests: pytest.Subtests) -> None:
+    for path in CRONTABS:
+        with subtests.test(path.stem):
+            assert_lines_are_kept(path)
+
+
+def assert_lines_are_kept(path: Path) -> None:
     done = imported(path)
     outcome = report_lines(done, source=path.name, zone="UTC")
     for number, raw in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
@@ -101,11 +103,12 @@ def assert_command_is_kept(entry: Entry, raw: str) -> None:
         assert shlex.split(text)[-len(argv) :] == argv
 
 
-@pytest.mark.parametrize("path", CRONTABS, ids=by_name)
-def test_schedules_are_due_when_cron_would_run_the_line(path: Path) -> None:
-    for entry in imported(path).entries:
-        for schedule in entry.documents[1:]:
-            assert slots_of(schedule["spec"]) == expected_slots(entry.line.text, schedule["spec"]), entry.line.text
+def test_schedules_are_due_when_cron_would_run_the_line(subtests: pytest.Subtests) -> None:
+    for path in CRONTABS:
+        for entry in imported(path).entries:
+            for schedule in entry.documents[1:]:
+                with subtests.test(f"{path.stem}: {entry.line.text}"):
+                    assert slots_of(schedule["spec"]) == expected_slots(entry.line.text, schedule["spec"])
 
 
 def slots_of(spec: dict[str, Any]) -> list[datetime]:
@@ -128,8 +131,13 @@ def expected_slots(line: str, spec: dict[str, Any]) -> list[datetime]:
     return [wall.replace(tzinfo=zone).astimezone(UTC) for wall in walls]
 
 
-@pytest.mark.parametrize("path", CRONTABS, ids=by_name)
-def test_the_yaml_is_valid_and_says_the_same_again(path: Path, toban: Toban, tmp_path: Path) -> None:
+def test_the_yaml_is_valid_and_says_the_same_again(toban: Toban, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for path in CRONTABS:
+        with subtests.test(path.stem):
+            assert_yaml_is_valid(path, toban, tmp_path / "out.yaml")
+
+
+def assert_yaml_is_valid(path: Path, toban: Toban, file: Path) -> None:
     done = imported(path)
     again = imported(path)
     assert again.documents == done.documents
@@ -137,7 +145,6 @@ def test_the_yaml_is_valid_and_says_the_same_again(path: Path, toban: Toban, tmp
     assert len(set(names)) == len(names)
     if not names:
         return
-    file = tmp_path / "out.yaml"
     file.write_text("".join(yaml_texts(done)), encoding="utf-8")
     assert [document.body for document in read_documents([str(file)])] == done.documents
     assert toban("validate", "-f", str(file))[0] == 0

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -143,16 +144,16 @@ def test_the_manifest_in_the_document_is_valid(toban: Toban, tmp_path: Path) -> 
     assert toban("validate", "-f", str(tmp_path / "doc.yaml"))[0] == 0
 
 
-@pytest.mark.parametrize("levels", [99, 195, 201, 450, 900, 5000])
-@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml"])
-def test_an_event_that_is_nested_deeply_breaks_no_list(cluster: Any, toban: Toban, form: str, levels: int) -> None:
-    deep = '{"a": ' + "[" * levels + "]" * levels + "}"
-    event = pb.Event(id=1, event_type="a.b", payload_json=deep, outcome="failed", created_at=ago(5))
-    cluster.reader.answers["ListEvents"] = pb.ListEventsResponse(events=[event])
-    code, out, err = toban("event", "list", "-o", form)
-    assert (code, err) == (0, "") and "a.b" in out
-    if form == "json":
-        assert json.loads(out)[0]["payload"] == (json.loads(deep) if levels < 200 else deep)
+def test_an_event_that_is_nested_deeply_breaks_no_list(cluster: Any, toban: Toban, subtests: pytest.Subtests) -> None:
+    for levels, form in product((99, 195, 201, 450, 900, 5000), ("table", "wide", "json", "yaml")):
+        with subtests.test(f"{levels} levels as {form}"):
+            deep = '{"a": ' + "[" * levels + "]" * levels + "}"
+            event = pb.Event(id=1, event_type="a.b", payload_json=deep, outcome="failed", created_at=ago(5))
+            cluster.reader.answers["ListEvents"] = pb.ListEventsResponse(events=[event])
+            code, out, err = toban("event", "list", "-o", form)
+            assert (code, err) == (0, "") and "a.b" in out
+            if form == "json":
+                assert json.loads(out)[0]["payload"] == (json.loads(deep) if levels < 200 else deep)
 
 
 def test_a_generated_key_is_not_shown(cluster: Any, toban: Toban) -> None:

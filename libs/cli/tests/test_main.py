@@ -27,20 +27,22 @@ ROOT = Path(__file__).parents[3]
 ERRORS = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_has_its_documented_exit_code(cluster: Any, toban: Toban, code: ErrorCode) -> None:
-    row = re.search(rf"^\| `{code}` \| (\d+) \|", ERRORS, re.MULTILINE)
-    assert row is not None, f"docs/errors.md has no row for {code}"
-    assert re.search(rf"^\| {row[1]} \| ", ERRORS, re.MULTILINE), f"docs/errors.md does not explain exit code {row[1]}"
-    if code is ErrorCode.UNAVAILABLE:
-        # Told by the caller's side, which has asked every address by then.
-        assert TobanError(code, "x").exit_code == int(row[1])
-        return
-    cluster.control.answers["CancelRun"] = TobanError(code, "what, where, and the remedy")
-    found, out, err = toban("run", "cancel", "1", "--errors", "json")
-    assert (found, out) == (int(row[1]), "")
-    printed = json.loads(err)["error"]
-    assert (printed["code"], printed["exit_code"]) == (code, found)
+def test_every_code_has_its_documented_exit_code(cluster: Any, toban: Toban, subtests: pytest.Subtests) -> None:
+    for code in ErrorCode:
+        with subtests.test(code.value):
+            row = re.search(rf"^\| `{code}` \| (\d+) \|", ERRORS, re.MULTILINE)
+            assert row is not None, f"docs/errors.md has no row for {code}"
+            explained = re.search(rf"^\| {row[1]} \| ", ERRORS, re.MULTILINE)
+            assert explained, f"docs/errors.md does not explain exit code {row[1]}"
+            if code is ErrorCode.UNAVAILABLE:
+                # Told by the caller's side, which has asked every address by then.
+                assert TobanError(code, "x").exit_code == int(row[1])
+                continue
+            cluster.control.answers["CancelRun"] = TobanError(code, "what, where, and the remedy")
+            found, out, err = toban("run", "cancel", "1", "--errors", "json")
+            assert (found, out) == (int(row[1]), "")
+            printed = json.loads(err)["error"]
+            assert (printed["code"], printed["exit_code"]) == (code, found)
 
 
 def test_every_documented_code_is_there() -> None:

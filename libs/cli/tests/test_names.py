@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -49,8 +50,7 @@ def request_for(key: str, name: str) -> tuple[str, str, Any]:
 
 
 @pytest.mark.parametrize("cluster", ["direct", "rest"], indirect=True)
-@pytest.mark.parametrize("key", NAMED)
-def test_every_name_arrives_as_it_was_typed(cluster: Any, key: str) -> None:
+def test_every_name_arrives_as_it_was_typed(cluster: Any, subtests: pytest.Subtests) -> None:
     servicers = {
         "JobReader": cluster.reader,
         "JobControl": cluster.control,
@@ -60,15 +60,16 @@ def test_every_name_arrives_as_it_was_typed(cluster: Any, key: str) -> None:
         "Hooks": cluster.hooks,
     }
     with connect() as client:
-        for name in ODD:
+        for key, name in product(NAMED, ODD):
             service, method, request = request_for(key, name)
             servicers[service].answers[method] = TobanError(ErrorCode.NOT_FOUND, f"there is no {name!r}")
-            with pytest.raises(TobanError) as caught:
-                getattr(client, _CALLS[service])(method, request)
-            assert (caught.value.code, caught.value.message) == (ErrorCode.NOT_FOUND, f"there is no {name!r}")
-            [asked] = [one for one in servicers[service].requests if type(one) is type(request)]
-            assert {getattr(asked, parameter) for parameter in ROUTES[key].parameters} == {name}
             servicers[service].requests.clear()
+            with subtests.test(f"{key} of {name[:20]!r}"):
+                with pytest.raises(TobanError) as caught:
+                    getattr(client, _CALLS[service])(method, request)
+                assert (caught.value.code, caught.value.message) == (ErrorCode.NOT_FOUND, f"there is no {name!r}")
+                [asked] = [one for one in servicers[service].requests if type(one) is type(request)]
+                assert {getattr(asked, parameter) for parameter in ROUTES[key].parameters} == {name}
 
 
 def test_the_requests_above_are_of_their_routes() -> None:
@@ -147,9 +148,9 @@ def test_text_that_is_not_utf_8(toban: Toban) -> None:
     assert code == 64 and "is not text in UTF-8" in json.loads(err)["error"]["message"]
 
 
-@pytest.mark.parametrize("key", NAMED)
-@pytest.mark.parametrize("name", ["", ".", ".."])
-def test_a_route_never_loses_a_part_of_its_path(key: str, name: str) -> None:
-    with pytest.raises(TobanError, match="is not a name") as caught:
-        ROUTES[key].send({**dict.fromkeys(ROUTES[key].parameters, name), "value": ""})
-    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+def test_a_route_never_loses_a_part_of_its_path(subtests: pytest.Subtests) -> None:
+    for key, name in product(NAMED, ("", ".", "..")):
+        with subtests.test(f"{key} of {name!r}"):
+            with pytest.raises(TobanError, match="is not a name") as caught:
+                ROUTES[key].send({**dict.fromkeys(ROUTES[key].parameters, name), "value": ""})
+            assert caught.value.code is ErrorCode.INVALID_ARGUMENT

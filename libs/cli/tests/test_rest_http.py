@@ -226,13 +226,6 @@ def test_a_site_that_never_answers() -> None:
     assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
 
 
-@pytest.fixture
-def free_port() -> int:
-    """A port where nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def _hang_up(listener: socket.socket, greeting: bytes) -> None:
     """To both tries."""
     for _ in range(2):

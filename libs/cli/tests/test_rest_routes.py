@@ -66,10 +66,11 @@ def test_every_route_has_a_command_or_a_reason() -> None:
     assert set() == USED - SERVED
 
 
-@pytest.mark.parametrize("key", ROUTES)
-def test_a_route_calls_the_method_that_the_command_asks_for(key: str) -> None:
+def test_a_route_calls_the_method_that_the_command_asks_for(subtests: pytest.Subtests) -> None:
     rules = {plain(route): rule.method for route, rule in ROUTE_RULES.items()}
-    assert rules[plain(f"{ROUTES[key].verb} {ROUTES[key].path}")] == key.partition(" ")[0]
+    for key, route in ROUTES.items():
+        with subtests.test(key):
+            assert rules[plain(f"{route.verb} {route.path}")] == key.partition(" ")[0]
 
 
 def test_every_method_that_people_call_has_a_route_or_a_reason() -> None:
@@ -103,14 +104,14 @@ def test_the_request_decides_between_routes_of_one_method() -> None:
     assert route_for("Operations.ListAudit", {"oldest_first": True}) == NO_ROUTE["Operations.ListAudit exact"]
 
 
-@pytest.mark.parametrize("key", ROUTES)
-def test_a_request_goes_where_the_route_takes_it(key: str) -> None:
-    route = ROUTES[key]
-    path = next(path for path in PATHS if plain(path) == plain(f"/api/v1{route.path}"))
-    described = PATHS[path][route.verb.lower()]
-    has_body = route.verb in ("POST", "PUT", "PATCH") and not route.in_query
-    # A request with nothing but its path has an empty body: the site takes none on other routes.
-    assert has_body == ("requestBody" in described)
-    # The groups have a reason; `resume` has its name alone.
-    if route.in_query and route.verb == "PUT":
-        assert any(one["in"] == "query" for one in described["parameters"])
+def test_a_request_goes_where_the_route_takes_it(subtests: pytest.Subtests) -> None:
+    for key, route in ROUTES.items():
+        with subtests.test(key):
+            path = next(path for path in PATHS if plain(path) == plain(f"/api/v1{route.path}"))
+            described = PATHS[path][route.verb.lower()]
+            has_body = route.verb in ("POST", "PUT", "PATCH") and not route.in_query
+            # A request with nothing but its path has an empty body: the site takes none on other routes.
+            assert has_body == ("requestBody" in described)
+            # The groups have a reason; `resume` has its name alone.
+            if route.in_query and route.verb == "PUT":
+                assert any(one["in"] == "query" for one in described["parameters"])

@@ -12,18 +12,16 @@ from toban_domain.errors import GRPC_STATUS, ErrorCode, FencedOut, TobanError
 DOC = Path(__file__).parents[3] / "docs" / "errors.md"
 
 
-@pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_has_a_status_and_an_exit_code(code: ErrorCode) -> None:
-    assert code in GRPC_STATUS
-    # 0 is success, 1 … 5, 124 and 127 are results of runs, 64 is a mistake in the arguments, 130 an interrupt.
-    assert 65 <= TobanError(code, "x").exit_code <= 78
-
-
-@pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_is_documented_with_its_exit_code(code: ErrorCode) -> None:
-    row = re.search(rf"^\| `{code}` \| (\d+) \| .+ \| .+ \|$", DOC.read_text(encoding="utf-8"), re.MULTILINE)
-    assert row is not None, f"docs/errors.md has no row for {code}"
-    assert int(row[1]) == TobanError(code, "x").exit_code
+def test_every_code_has_a_status_and_its_documented_exit_code(subtests: pytest.Subtests) -> None:
+    text = DOC.read_text(encoding="utf-8")
+    for code in ErrorCode:
+        with subtests.test(code.value):
+            assert code in GRPC_STATUS
+            # 0 is success, 1 … 5, 124 and 127 are results of runs, 64 is a mistake in the arguments, 130 an interrupt.
+            assert 65 <= TobanError(code, "x").exit_code <= 78
+            row = re.search(rf"^\| `{code}` \| (\d+) \| .+ \| .+ \|$", text, re.MULTILINE)
+            assert row is not None, f"docs/errors.md has no row for {code}"
+            assert int(row[1]) == TobanError(code, "x").exit_code
 
 
 def test_mistakes_in_what_the_caller_wrote_are_told_apart() -> None:

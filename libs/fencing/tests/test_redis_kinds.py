@@ -3,6 +3,8 @@
 import asyncio
 import gc
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +23,10 @@ CLOCK = SystemClock()
 EPOCH = (5 << 51) | (7 << 27)
 
 
-@pytest.fixture(scope="module")
-def sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Node]]:
-    folder = tmp_path_factory.mktemp("sentinel")
+# One for each test: two of them end a node of theirs.
+@pytest.fixture
+def sentinel(tmp_path: Path) -> Iterator[dict[str, Node]]:
+    folder = tmp_path
     member = ['save ""', f"masterauth {PASSWORD}", "repl-diskless-sync-delay 0"]
     with nodes() as start:
         master = start(folder / "master", member)
@@ -41,9 +44,9 @@ def sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Nod
         yield {"master": master, "replica": replica, "sentinel": guard}
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Node]]:
-    folder = tmp_path_factory.mktemp("cluster")
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[list[Node]]:
+    folder = tmp_path
     with nodes() as start:
         lines = ["cluster-enabled yes", "cluster-node-timeout 1000", 'save ""', f"masterauth {PASSWORD}"]
         members = [start(folder / str(number), lines) for number in range(3)]
@@ -79,7 +82,7 @@ async def held(lock: LeaderLock, seconds: float) -> None:
 async def test_everything_that_a_coordinator_does_there(url: str) -> None:
     link = RedisLink(client=open_client(url), clock=CLOCK)
     mine, other = (LeaderLock(link=link, worker_id=number) for number in (1, 2))
-    await held(mine, 5)
+    await held(mine, 60)
     assert await other.try_lock() is LockOutcome.FOREIGN
     assert (await mine.renew(EPOCH, overwrite=Overwrite.CANDIDATE, last_tick=CLOCK.wall())).outcome is LockOutcome.HELD
     assert await SubleaderLock(link=link, node_id="node", worker_id=1).hold()
@@ -105,9 +108,9 @@ async def test_everything_that_a_coordinator_does_there(url: str) -> None:
 
 # The driver drops a node that went away without closing its connections; the collector does.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-async def test_a_lost_cluster_node_costs_a_bounded_wait(cluster: list[Node]) -> None:
+async def test_a_lost_cluster_node_costs_a_bounded_wait(cluster: list[Node], at_most: Any) -> None:
     link = RedisLink(client=open_client(f"redis+cluster://:{PASSWORD}@{cluster[0].address}"), clock=CLOCK)
-    await held(LeaderLock(link=link, worker_id=1), 5)
+    await held(LeaderLock(link=link, worker_id=1), 60)
     cluster[2].process.kill()
     cluster[2].process.wait()
     # Without the slots of that node the whole cluster says CLUSTERDOWN, after its node timeout.
@@ -115,7 +118,7 @@ async def test_a_lost_cluster_node_costs_a_bounded_wait(cluster: list[Node]) -> 
     started = CLOCK.monotonic()
     with pytest.raises(RedisGone):
         await link.call(lambda client: client.get("x"))
-    assert CLOCK.monotonic() - started < CALL_SECONDS + 0.2
+    assert CLOCK.monotonic() - started < at_most(CALL_SECONDS + 0.2)
     assert await RunLeases(link=link).take([1, 2], EPOCH) == {1, 2}
     await link.close()
     del link
@@ -150,16 +153,16 @@ async def test_without_any_sentinel_each_says_why() -> None:
 
 
 @pytest.mark.seed(15)
-async def test_a_new_master_is_found_after_a_fail_over(sentinel: dict[str, Node]) -> None:
+async def test_a_new_master_is_found_after_a_fail_over(sentinel: dict[str, Node], at_most: Any) -> None:
     link = RedisLink(client=open_client(sentinel_url(sentinel["sentinel"])), clock=CLOCK)
     lock = LeaderLock(link=link, worker_id=3)
-    await held(lock, 5)
+    await held(lock, 60)
     sentinel["master"].process.kill()
     sentinel["master"].process.wait()
     started = CLOCK.monotonic()
     assert await lock.try_lock() is LockOutcome.UNREACHABLE
-    assert CLOCK.monotonic() - started < CALL_SECONDS + 0.2
-    await held(lock, 15)
+    assert CLOCK.monotonic() - started < at_most(CALL_SECONDS + 0.2)
+    await held(lock, 60)
     assert sentinel["replica"].client.role()[0] == "master"
     assert sentinel["replica"].client.get("scheduler:leader:lock") == "0:3"
     await link.close()

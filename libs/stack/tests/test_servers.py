@@ -104,6 +104,17 @@ def test_a_server_that_fails_shows_its_last_lines(start: Starter, tmp_path: Path
     assert str(program) in str(caught.value)
 
 
+def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * MAX_SOCKET_FOLDER_BYTES)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with pytest.raises(
+        StackError, match="too long for the path of a Unix socket: set TOBAN_HOME, or TMPDIR, to a shor"
+    ):
+        StackPaths(long / "home").create()
+    assert [*long.iterdir()] == []
+
+
 def start_redis(home: StackPaths) -> tuple[list[str], redis.Redis, processes.ProcessRecord]:
     """Starts a durable Redis in `home`: the printed lines, a client, the process."""
     home.create()

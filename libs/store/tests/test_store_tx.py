@@ -2,13 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
 
 from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode
-from toban_store import migrate
+from toban_store import migrate, sessions
 from toban_store.errors import DidNotHappen, FencedOut, OutcomeUnknown, Refused, TooLong, Unsuitable, sort_error
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import FencedTx, Tx, autocommit, fenced_statement, fenced_tx, tx
@@ -217,6 +218,7 @@ async def test_a_swallowed_error_does_not_pass_for_a_commit(pg_major: int, pool:
                 await t.execute(SETTING, {"name": "a"})
 
 
+@pytest.mark.usefixtures("production_bounds")
 @pytest.mark.seed(208)
 async def test_a_slow_statement_of_a_fenced_transaction_ends(pg_major: int, pool: Pool, term: Term) -> None:
     with pytest.raises(TooLong):
@@ -224,6 +226,7 @@ async def test_a_slow_statement_of_a_fenced_transaction_ends(pg_major: int, pool
             await t.execute("SELECT pg_sleep(5)")
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_many_short_statements_do_not_add_up_past_the_bound(pg_major: int, pool: Pool, term: Term) -> None:
     with pytest.raises(TooLong):
         async with fenced_tx(pool, term) as t:
@@ -233,8 +236,9 @@ async def test_many_short_statements_do_not_add_up_past_the_bound(pg_major: int,
     assert await settings(pool) == []
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_a_process_that_is_slow_gets_longer_until_it_is_quick_again(
-    pg_major: int, pool: Pool, term: Term
+    pg_major: int, pool: Pool, term: Term, at_most: Any
 ) -> None:
     """A starved leader would else never finish a transaction; what PostgreSQL works at for too long is bounded as ever."""
 
@@ -247,28 +251,36 @@ async def test_a_process_that_is_slow_gets_longer_until_it_is_quick_again(
     with pytest.raises(TooLong) as caught:
         await pause(0.25)
     assert not caught.value.by_server
+    assert pool.group.pace.milliseconds == 400
+    # It has come to this; where other processes load the machine, 150 ms beside the pause would be too few.
+    pool.group.pace.milliseconds = longer = round(at_most(0.4) * 1000)
     await pause(0.25)
     with pytest.raises(TooLong) as caught:
         async with fenced_tx(pool, term) as t:
             await t.execute("SELECT pg_sleep(0.3)")
     assert caught.value.by_server
-    assert pool.group.pace.milliseconds == 400
+    assert pool.group.pace.milliseconds == longer
     pool.group.pace.ended_after(0.05)
     with pytest.raises(TooLong):
         await pause(0.25)
     assert len(await settings(pool)) == 1
 
 
-async def test_a_transaction_keeps_the_bound_that_it_began_with(pg_major: int, pool: Pool, term: Term) -> None:
+async def test_a_transaction_keeps_the_bound_that_it_began_with(
+    pg_major: int, pool: Pool, term: Term, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another one of the process that was quick shortens the bound of those that begin after it, and of no other."""
-    pool.group.pace.milliseconds = 10_000
+    monkeypatch.setattr(sessions, "FENCED_MS", 200)
+    pool.group.pace.milliseconds = 20_000
     async with fenced_tx(pool, term) as t:
         await t.execute(SETTING, {"name": "a"})
         pool.group.pace.ended_after(0.0)
+        assert pool.group.pace.milliseconds == 200
         await asyncio.sleep(0.25)
     assert await settings(pool) == ["a"]
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_a_paused_fenced_transaction_lets_the_take_over_pass(pg_major: int, pool: Pool, term: Term) -> None:
     with pytest.raises(TooLong):
         async with fenced_tx(pool, term) as t:
@@ -277,6 +289,7 @@ async def test_a_paused_fenced_transaction_lets_the_take_over_pass(pg_major: int
     assert await settings(pool) == []
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_the_bounds_end_with_the_transaction(pg_major: int, pg_url: str, term: Term) -> None:
     alone = await open_pool(pg_url, application_name="toban-test-one", min_size=1, max_size=1)
     async with fenced_tx(alone, term) as t:
@@ -325,12 +338,13 @@ async def test_the_pool_notices_connections_that_the_server_closed(pg_major: int
             await t2.fetch_one("SELECT 1 AS one")
 
 
-async def test_no_server_is_an_error_within_seconds(free_port: int) -> None:
+@pytest.mark.usefixtures("production_bounds")
+async def test_no_server_is_an_error_within_seconds(free_port: int, at_most: Any) -> None:
     absent = await open_pool(
         f"postgresql://nobody@127.0.0.1:{free_port}/none", application_name="toban-test", min_size=1, max_size=1
     )
     with pytest.raises(DidNotHappen) as caught:
-        async with asyncio.timeout(4), tx(absent):
+        async with asyncio.timeout(at_most(4)), tx(absent):
             raise AssertionError("the block must not run")
     await absent.close()
     assert caught.value.code is ErrorCode.UNAVAILABLE

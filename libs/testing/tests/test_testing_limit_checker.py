@@ -78,20 +78,20 @@ def test_one_run_too_many_is_seen(database: Database, concurrency: dict[str, Any
     database.connection.execute("INSERT INTO scheduler.limits (name, value) VALUES ('pool:p', 3)")
     database.job(**concurrency)
     database.run("job:etl")
-    assert limit_faults(database.url) == []
+    assert limit_faults(database.connection) == []
     second = database.run("job:etl")
-    [fault] = limit_faults(database.url)
+    [fault] = limit_faults(database.connection)
     assert fault.startswith(f"{name}: ")
     with pytest.raises(AssertionError, match="limits do not hold"):
-        check_limits(database.url)
+        check_limits(database.connection)
     database.connection.execute("INSERT INTO scheduler.limit_overrides (run_id) VALUES (%s)", [second])
-    assert limit_faults(database.url) == []
+    assert limit_faults(database.connection) == []
 
 
 def test_a_run_that_is_not_counted_is_seen(database: Database) -> None:
     database.job(limit=3)
     run = database.run()
-    assert limit_faults(database.url) == [f"run {run} is live and takes nothing of job:etl: 1 live, 0 allowed"]
+    assert limit_faults(database.connection) == [f"run {run} is live and takes nothing of job:etl: 1 live, 0 allowed"]
 
 
 def test_a_smaller_limit_lets_live_runs_go_on(database: Database) -> None:
@@ -101,6 +101,6 @@ def test_a_smaller_limit_lets_live_runs_go_on(database: Database) -> None:
     database.connection.execute(
         "INSERT INTO scheduler.limits (name, value, updated_at) VALUES ('job:etl', 1, now() + interval '1 minute')"
     )
-    assert limit_faults(database.url) == []
+    assert limit_faults(database.connection) == []
     database.connection.execute("UPDATE scheduler.limits SET updated_at = now()")
-    assert limit_faults(database.url) == ["job:etl: 2 live, 1 allowed"]
+    assert limit_faults(database.connection) == ["job:etl: 2 live, 1 allowed"]

@@ -1,5 +1,7 @@
 """The table of callers against the table in docs/architecture.md, method by method and caller by caller."""
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,16 +67,16 @@ def test_every_method_has_a_rule_and_no_rule_is_stale() -> None:
     check_rules(KNOWN_METHODS, KNOWN_METHODS)
 
 
-@pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
-@pytest.mark.parametrize("caller", sorted(SERVICES))
-def test_every_method_by_every_caller(method: str, caller: str) -> None:
-    ids = [f"spiffe://{DOMAIN}/{caller}"]
-    if caller in callers_of(method):
-        assert authorise(method, ids, DOMAIN) == caller
-    else:
-        with pytest.raises(TobanError) as caught:
-            authorise(method, ids, DOMAIN)
-        assert caught.value.code is ErrorCode.PERMISSION_DENIED
+def test_every_method_by_every_caller(subtests: pytest.Subtests) -> None:
+    for method, caller in product(sorted(KNOWN_METHODS), sorted(SERVICES)):
+        with subtests.test(f"{method} by {caller}"):
+            ids = [f"spiffe://{DOMAIN}/{caller}"]
+            if caller in callers_of(method):
+                assert authorise(method, ids, DOMAIN) == caller
+            else:
+                with pytest.raises(TobanError) as caught:
+                    authorise(method, ids, DOMAIN)
+                assert caught.value.code is ErrorCode.PERMISSION_DENIED
 
 
 def test_a_refusal_names_who_may_and_where_its_certificate_comes_from() -> None:
@@ -141,13 +143,14 @@ def test_only_our_six_ids_name_a_service(text: str) -> None:
 WORKER = [f"spiffe://{DOMAIN}/external-worker/transcode.4k_a-1"]
 
 
-@pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
-def test_a_worker_of_one_type_may_call_what_external_workers_may(method: str) -> None:
-    if "external-worker" in callers_of(method):
-        assert authorise(method, WORKER, DOMAIN) == "external-worker/transcode.4k_a-1"
-    else:
-        with pytest.raises(TobanError, match="may not call"):
-            authorise(method, WORKER, DOMAIN)
+def test_a_worker_of_one_type_may_call_what_external_workers_may(subtests: pytest.Subtests) -> None:
+    for method in sorted(KNOWN_METHODS):
+        with subtests.test(method):
+            if "external-worker" in callers_of(method):
+                assert authorise(method, WORKER, DOMAIN) == "external-worker/transcode.4k_a-1"
+            else:
+                with pytest.raises(TobanError, match="may not call"):
+                    authorise(method, WORKER, DOMAIN)
 
 
 def test_the_type_of_a_worker() -> None:
@@ -167,20 +170,22 @@ def test_a_type_that_no_step_can_have_names_no_caller(name: str) -> None:
 SHARED = [f"spiffe://{DOMAIN}/shared/one-for-all.2"]
 
 
-@pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
-def test_a_shared_certificate_is_refused_unless_it_is_wanted(method: str) -> None:
-    with pytest.raises(TobanError, match="SCHEDULER_TLS_SHARED_IDENTITY=1") as caught:
-        authorise(method, SHARED, DOMAIN)
-    assert caught.value.code is ErrorCode.PERMISSION_DENIED
+def test_a_shared_certificate_is_refused_unless_it_is_wanted(subtests: pytest.Subtests) -> None:
+    for method in sorted(KNOWN_METHODS):
+        with subtests.test(method):
+            with pytest.raises(TobanError, match="SCHEDULER_TLS_SHARED_IDENTITY=1") as caught:
+                authorise(method, SHARED, DOMAIN)
+            assert caught.value.code is ErrorCode.PERMISSION_DENIED
 
 
-@pytest.mark.parametrize("method", sorted(KNOWN_METHODS))
-def test_a_shared_certificate_may_do_what_services_may_and_nothing_of_people(method: str) -> None:
-    if callers_of(method) & {"coordinator", "executor", "log-archiver", "admin-web"}:
-        assert authorise(method, SHARED, DOMAIN, shared=True) == "shared/one-for-all.2"
-    else:
-        with pytest.raises(TobanError, match="may not call"):
-            authorise(method, SHARED, DOMAIN, shared=True)
+def test_a_shared_certificate_may_do_what_services_may_and_nothing_of_people(subtests: pytest.Subtests) -> None:
+    for method in sorted(KNOWN_METHODS):
+        with subtests.test(method):
+            if callers_of(method) & {"coordinator", "executor", "log-archiver", "admin-web"}:
+                assert authorise(method, SHARED, DOMAIN, shared=True) == "shared/one-for-all.2"
+            else:
+                with pytest.raises(TobanError, match="may not call"):
+                    authorise(method, SHARED, DOMAIN, shared=True)
 
 
 def test_no_service_shares_what_people_and_external_workers_have() -> None:

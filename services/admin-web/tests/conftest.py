@@ -29,6 +29,7 @@ from toban_testing.site_messages import (
     executor_message,
     job_message,
     line,
+    now_of_this_test,  # noqa: F401 (a fixture)
     operations_responses,
     overview_message,
     run,

@@ -10,6 +10,7 @@ import pytest
 
 from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_testing.clock import today
 
 
 @pytest.fixture
@@ -61,16 +62,16 @@ def test_a_version_that_it_has_not_had_is_not_found(versioned: Any, number: str)
 
 
 def test_the_days_are_squares_and_a_list(web: Any) -> None:
-    today = web.worker.context.clock.wall().date()
+    day = today()
     web.cluster.reader.responses["GetJobDays"] = pb.JobDays(
-        days=[pb.JobDay(day=today.isoformat(), succeeded=100, failed=2)]
+        days=[pb.JobDay(day=day.isoformat(), succeeded=100, failed=2)]
     )
     text = web.page("/jobs/hello")
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.GetJobDaysRequest)]
     assert (request.name, request.days) == ("hello", 91)
     assert text.count('<rect class="none"') >= 89 and text.count('<rect class="mixed"') == 1
-    assert f"{today} · 100+ succeeded, 2 failed, 0 canceled or skipped" in text
-    assert f'href="/runs?job=hello&amp;since={today}T00:00' in text
+    assert f"{day} · 100+ succeeded, 2 failed, 0 canceled or skipped" in text
+    assert f'href="/runs?job=hello&amp;since={day}T00:00' in text
 
 
 def test_a_job_without_ended_runs_says_what_will_be_there(web: Any) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import pytest
 from toban_admin_web.config import AdminWebConfig
 from toban_domain.version import VERSION
 from toban_runtime.clock import SystemClock
+from toban_stack.errors import StackError
+from toban_stack.ports import free_port
 from toban_stack.wait import wait_until
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -112,23 +114,16 @@ def test_the_parent_restarts_the_worker(start: Start, tmp_path: Path) -> None:
     assert wait_until(again, 30)
 
 
-def free_ports(number: int) -> int:
-    """The first of so many free ports in a row."""
+def two_free_ports() -> int:
+    """The first of two free ports in a row, which no other test of this machine chooses."""
     while True:
-        with ExitStack() as held:
-            sockets = [held.enter_context(socket.socket()) for _ in range(number)]
-            sockets[0].bind(("127.0.0.1", 0))
-            first = int(sockets[0].getsockname()[1])
-            try:
-                for place, one in enumerate(sockets[1:], 1):
-                    one.bind(("127.0.0.1", first + place))
-            except OSError:
-                continue
-        return first
+        first = free_port()
+        with suppress(StackError):
+            return free_port(first + 1, first + 2) - 1
 
 
 def test_each_worker_has_an_admin_port_also_after_its_restart(start: Start, tmp_path: Path) -> None:
-    first = free_ports(2)
+    first = two_free_ports()
     process = start(HTTP_WORKERS="2", ADMIN_PORT=str(first))
     port = ready(process, tmp_path)["http_port"]
 

@@ -21,13 +21,14 @@ LIVE = PAGES[:11]
 
 
 @pytest.mark.parametrize("language", ["en", "ja", "zh-Hant"])
-@pytest.mark.parametrize("path", PAGES)
-def test_every_page_in_every_language(web: Any, path: str, language: str) -> None:
-    text = web.page(path, Accept_Language=language)
-    assert f'<html lang="{language}">' in text
-    assert not re.search(
-        r"\b(nav|run|cluster|job|schedule|log|state|filter)\.[a-z_]{3,}\b", re.sub(r'="[^"]*"', "", text)
-    )
+def test_every_page_in_every_language(web: Any, language: str, subtests: pytest.Subtests) -> None:
+    for path in PAGES:
+        with subtests.test(path):
+            text = web.page(path, Accept_Language=language)
+            assert f'<html lang="{language}">' in text
+            assert not re.search(
+                r"\b(nav|run|cluster|job|schedule|log|state|filter)\.[a-z_]{3,}\b", re.sub(r'="[^"]*"', "", text)
+            )
 
 
 @pytest.mark.parametrize("path", LIVE)

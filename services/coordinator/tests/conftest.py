@@ -56,12 +56,12 @@ async def process(pg_url, redis_url, tls, tmp_path):
         database_url=pg_url, redis_url=redis_url, tls_dir=tls / "coordinator", ready_file=ready, node_id="n1"
     )
     task = asyncio.create_task(run(config, stop, "test"))
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not (ready.exists() and json.loads(ready.read_text())):
             assert not task.done(), task.exception()
             await asyncio.sleep(0.02)
     ports = json.loads(ready.read_text())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (await health(ports))["checks"]["role"]["value"] != "leader":  # noqa: ASYNC110 (over HTTP)
             await asyncio.sleep(0.02)
     yield ports

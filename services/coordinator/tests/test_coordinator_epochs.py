@@ -131,6 +131,7 @@ async def test_an_epoch_that_cannot_be_is_refused_before_anything_is_written(cal
         assert connection.execute("SELECT count(*) FROM scheduler.executors").fetchall() == [(1,)]
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_a_nonce_without_its_signature_is_not_adopted(call, executor, pg_url, process):
     incarnation, metadata, _answer = executor
     first = pb.HeartbeatRequest(incarnation=incarnation, echo=0)

@@ -56,7 +56,7 @@ async def test_redis_shows_a_worker_and_the_run_that_it_executes(call, executor,
     async def beat_until(current, held):
         beat = pb.HeartbeatRequest(incarnation=incarnation, held=held, free_slots=4)
         await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (shown := await client.hgetall(key)).get("current_job_run_id") != current:  # noqa: ASYNC110 (in Redis)
                 await asyncio.sleep(0.02)
         return shown
@@ -111,7 +111,7 @@ async def test_a_registration_that_makes_no_sense_is_refused(call, change):
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
 
 
-async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg_url):
+async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg_url, at_most):
     """Every connection of the common pool waits for a locked table; grants go on."""
     incarnation, metadata, _answer = executor
     async with await psycopg.AsyncConnection.connect(pg_url) as connection:
@@ -127,8 +127,8 @@ async def test_a_storm_of_reads_does_not_make_heartbeats_wait(call, executor, pg
             beat = pb.HeartbeatRequest(incarnation=incarnation, echo=echo, free_slots=4)
             assert (await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)).granted
             took.append(asyncio.get_running_loop().time() - begun)
-        assert min(took) < 1.0, "one that waits for the common pool waits until the reads give up"
-        assert not all(read.done() for read in reads)
+        assert min(took) < at_most(1.0), "one that waits for the common pool waits until the reads give up"
+        assert not any(read.done() for read in reads)
     await asyncio.gather(*reads, return_exceptions=True)
 
 
@@ -165,7 +165,7 @@ async def test_the_archive_asks_which_attempts_have_ended(call):
 
 
 async def test_peers_hear_who_leads(call, process):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             status = await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())
             if status.ticking:
@@ -214,7 +214,7 @@ async def watched(process, tls):
         await pool.close()
 
 
-async def test_a_changed_setting_reaches_every_stream_within_two_seconds(call, executor, watched):
+async def test_a_changed_setting_reaches_every_stream_within_two_seconds(call, executor, watched, at_most):
     incarnation, metadata, _answer = executor
     streams = [
         await watched("executor", rpc.ExecutorGatewayStub, metadata),
@@ -224,7 +224,7 @@ async def test_a_changed_setting_reaches_every_stream_within_two_seconds(call, e
     assert [(one.version, one.values_json["heartbeat_interval_seconds"]) for one in first] == [(0, "1.0")] * 2
     change = pb.UpdateSettingRequest(name="heartbeat_interval_seconds", value_json="0.5")
     assert (await call("admin-cli", rpc.OperationsStub, "UpdateSetting", change)).version == 1
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(at_most(2)):
         second = [await anext(one) for one in streams]
     assert [(one.version, one.values_json["heartbeat_interval_seconds"]) for one in second] == [(1, "0.5")] * 2
     beat = pb.HeartbeatRequest(incarnation=incarnation, free_slots=4)
@@ -295,7 +295,7 @@ async def test_health_says_what_was_fired_last_and_how_much_fails(call, process,
     ]
     manifests = [pb.Manifest(json=json.dumps({"apiVersion": "toban/v1", **one})) for one in documents]
     await call("admin-cli", rpc.JobControlStub, "Apply", pb.ApplyRequest(manifests=manifests))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (found := (await health(process))["checks"]["last_fire"]["value"]):  # noqa: ASYNC110 (over HTTP)
             await asyncio.sleep(0.05)
         async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
@@ -310,6 +310,7 @@ async def test_health_says_what_was_fired_last_and_how_much_fails(call, process,
 
 
 @pytest.mark.seed(169)
+@pytest.mark.usefixtures("production_bounds")
 async def test_it_is_alive_and_not_ready_while_postgresql_has_never_been_there(redis_url, tls, free_port, tmp_path):
     stop, admin_port = Stop(), free_port
     config = CoordinatorConfig(
@@ -320,7 +321,7 @@ async def test_it_is_alive_and_not_ready_while_postgresql_has_never_been_there(r
         ready_file=tmp_path / "ready.json",
     )
     task = asyncio.create_task(run(config, stop, "test"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
                 alive = await health({"admin_port": admin_port}, "/livez")

@@ -63,9 +63,9 @@ def twins(pg_url: str, redis_url: str, tls: Path, tmp_path: Path) -> Iterator[li
                 started.append(subprocess.Popen(PROGRAM, env=environment, stdout=out, stderr=out))
         for number, process in enumerate(started, start=1):
             ready, log = tmp_path / f"ready-{number}", tmp_path / f"log-{number}"
-            assert wait_until(ready.exists, 30), log.read_text()
+            assert wait_until(ready.exists, 60), log.read_text()
             made.append(Twin(process, json.loads(ready.read_text())["admin_port"], log))
-        assert wait_until(lambda: sorted(twin.role() for twin in made) == ["leader", "subleader"], 15)
+        assert wait_until(lambda: sorted(twin.role() for twin in made) == ["leader", "subleader"], 60)
         yield sorted(made, key=Twin.role)
     finally:
         for process in started:
@@ -89,28 +89,28 @@ def leader_row(url: str) -> dict[str, Any]:
 
 
 @pytest.mark.seed(25)
-def test_two_of_one_host_name_follow_each_other(twins: list[Twin], pg_url: str) -> None:
+def test_two_of_one_host_name_follow_each_other(twins: list[Twin], pg_url: str, at_most: Any) -> None:
     first, second = twins
-    assert wait_until(lambda: sorted(roles(pg_url)) == ["leader", "subleader"], 10)
+    assert wait_until(lambda: sorted(roles(pg_url)) == ["leader", "subleader"], 60)
     there = rows(pg_url, "SELECT node_id, incarnation, worker_id, status FROM scheduler.coordinators")
     assert {(row["node_id"], row["status"]) for row in there} == {("twin", "ok")}
     assert len({row["incarnation"] for row in there}) == len({row["worker_id"] for row in there}) == 2
     before, written = leader_row(pg_url), roles(pg_url)
 
     first.process.send_signal(signal.SIGSTOP)
-    assert wait_until(lambda: second.role() == "leader", 10)
+    assert wait_until(lambda: second.role() == "leader", 60)
     between = leader_row(pg_url)
     first.process.send_signal(signal.SIGCONT)
     # Each has what the other one had: the place of the sub-leader is free when the new leader has given it back.
-    assert wait_until(lambda: roles(pg_url) == written[::-1], 10)
+    assert wait_until(lambda: roles(pg_url) == written[::-1], 60)
     [ended] = first.said("stopped leading")
     assert ended["epoch"] == before["epoch"]
 
     # The one that was paused watches the other one now, sees it die, and stands again without a restart.
     second.process.kill()
     begun = CLOCK.monotonic()
-    assert wait_until(lambda: first.role() == "leader", 10)
-    assert CLOCK.monotonic() - begun < 3.0
+    assert wait_until(lambda: first.role() == "leader", 60)
+    assert CLOCK.monotonic() - begun < at_most(3.0)
     [evidence] = first.said("leader is dead: its stream broke and its port refuses connections")
     after = leader_row(pg_url)
     assert evidence["epoch"] == between["epoch"]

@@ -213,6 +213,7 @@ async def test_a_redis_that_another_installation_uses(doctor: Diagnose, whole: N
         assert (await unwell(doctor))["redis-shared"] == "warning"
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_servers_that_are_away(free_port: int) -> None:
     clock = SystemClock()
     pool = await open_pool(

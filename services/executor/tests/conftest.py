@@ -40,7 +40,7 @@ TRUST_DOMAIN = "toban.internal"
 UNSET = "<unset>"
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+async def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Poll what another process does."""
     end = boottime() + seconds
     while not (found := condition()):
@@ -158,14 +158,14 @@ class World:
         """Until this many incarnations have registered and the last one has had a grant and its server is known."""
         coordinator = self.coordinator
         # A process starts: on a busy machine that takes its time.
-        await until(lambda: len(coordinator.registered) >= incarnations, 40)
+        await until(lambda: len(coordinator.registered) >= incarnations, 60)
         await until(
             lambda: [
                 beat
                 for beat in coordinator.beats
                 if beat.incarnation == coordinator.registered[-1].incarnation and beat.echo > 0
             ],
-            20,
+            60,
         )
 
     async def coordinators_down(self) -> None:
@@ -224,7 +224,7 @@ class World:
         )
         return list((await self.worker.StartJob(request, timeout=5)).results)
 
-    async def outcome(self, number: int, seconds: float = 10.0) -> Any:
+    async def outcome(self, number: int, seconds: float = 60.0) -> Any:
         """The outcome of the attempt that `order(number)` named."""
         key = (number, EPOCH | number)
         return await until(lambda: self.coordinator.outcomes.get(key), seconds)
@@ -232,7 +232,7 @@ class World:
     async def ended(self, number: int, seconds: float = 60.0) -> tuple[Any, str]:
         """Its outcome and its output."""
         outcome, key = await self.outcome(number, seconds), (number, EPOCH | number)
-        await until(lambda: len(self.archiver.text(key)) == outcome.last_seq, 20)
+        await until(lambda: len(self.archiver.text(key)) == outcome.last_seq, 60)
         return outcome, b"\n".join(self.archiver.text(key)).decode()
 
     async def cancel(self, number: int, *, grace: float, mode: str = "kill") -> None:
@@ -312,7 +312,7 @@ class GuardHarness:
         """Any command."""
         self.guards.slots[slot].send(encode_command(command, incarnation=incarnation, acked=acked))
 
-    def receive(self, kind: type[Any], slot: int = 0, seconds: float = 10.0) -> Any:
+    def receive(self, kind: type[Any], slot: int = 0, seconds: float = 60.0) -> Any:
         """The next report of this kind; output on the way is kept in `blocks`."""
         self.guards.slots[slot].settimeout(seconds)
         while True:
@@ -322,7 +322,7 @@ class GuardHarness:
 
     def receive_text(self, text: bytes, slot: int = 0) -> None:
         """Until the job has written this."""
-        self.guards.slots[slot].settimeout(10)
+        self.guards.slots[slot].settimeout(60)
         while text not in self.text:
             self._next(slot)
 
@@ -350,7 +350,7 @@ class GuardHarness:
         self.guards.close()
         if self.guards.supervisor.poll() is None:
             os.kill(self.guards.supervisor.pid, signal.SIGCONT)
-        self.guards.supervisor.wait(timeout=10)
+        self.guards.supervisor.wait(timeout=60)
         # Guards that were killed leave it; the next ones would not use it, and have no place for secrets.
         shutil.rmtree(payload_home(INCARNATION), ignore_errors=True)
 

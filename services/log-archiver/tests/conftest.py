@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import LogTicket, ReadTicket
 from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.lifecycle import Stop
+from toban_testing.clock import today
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import duplex, stream, unary
 from toban_transport.log_ticket import ANYBODY, TicketHolder, TicketSigner
@@ -30,7 +31,6 @@ from toban_transport.tls import TlsFiles
 DOMAIN = "toban.internal"
 INCARNATION = "11111111-2222-4333-8444-555555555555"
 NANOS = 1_800_000_000_000_000_000
-TODAY = datetime.now(UTC).date()  # noqa: TID251
 
 
 def frame(seqs: Sequence[int], *, stream: int = 1, text: Callable[[int], bytes] = b"line %d".__mod__) -> bytes:
@@ -51,7 +51,6 @@ def chunk(run_id: int, token: int, seqs: Sequence[int], *, stream: int = 1, **gi
 class Archiver:
     """A running log-archiver, as its callers see it."""
 
-    today = TODAY
     domain = DOMAIN
     chunk = staticmethod(chunk)
     frame = staticmethod(frame)
@@ -59,6 +58,7 @@ class Archiver:
     address: str
     admin_port: int
     tls: Path
+    today: date
     _pools: list[ChannelPool] = field(default_factory=list)
 
     def channel(self, caller: str) -> Any:
@@ -71,12 +71,12 @@ class Archiver:
         run_id: int,
         token: int,
         *,
-        day: date = TODAY,
+        day: date | None = None,
         signer: str = "coordinator",
         holder: TicketHolder = ANYBODY,
     ) -> LogTicket:
         return TicketSigner(TlsFiles(self.tls / signer)).sign(
-            run_id=run_id, token=token, incarnation=INCARNATION, log_day=day, holder=holder
+            run_id=run_id, token=token, incarnation=INCARNATION, log_day=day or self.today, holder=holder
         )
 
     async def append(
@@ -130,18 +130,18 @@ class Archiver:
 async def running(
     url: str, tls: Path, folder: Path, *, clock: Clock | None = None, **given: Any
 ) -> AsyncIterator[Archiver]:
-    ready = folder / "ready.json"
+    day, ready = today(), folder / "ready.json"
     ready.unlink(missing_ok=True)
     config = LogArchiverConfig(database_url=url, tls_dir=tls / "log-archiver", ready_file=ready, **given)
     stop = Stop()
     factories = Factories() if clock is None else Factories(clock=lambda: clock)
     task = asyncio.create_task(serve(config, stop, factories=factories))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not ready.exists() and not task.done():  # noqa: ASYNC110 - a file, as a launcher sees it
                 await asyncio.sleep(0.01)
         ports = json.loads(ready.read_text())
-        archiver = Archiver(f"127.0.0.1:{ports['grpc_port']}", ports["admin_port"], tls)
+        archiver = Archiver(f"127.0.0.1:{ports['grpc_port']}", ports["admin_port"], tls, day)
         yield archiver
         await archiver.close()
     finally:

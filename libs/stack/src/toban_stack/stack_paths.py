@@ -21,7 +21,11 @@ class StackPaths:
     root: Path
 
     def create(self) -> None:
-        """Makes the folders that every stack has, with mode 0700. Raises StackError when one cannot be made."""
+        """Makes the folders that every stack has, with mode 0700. Raises StackError when one cannot be made or its path is too long."""
+        if len(os.fsencode(self.sockets)) > MAX_SOCKET_FOLDER_BYTES:
+            raise StackError(
+                f"{self.sockets} is too long for the path of a Unix socket: set TOBAN_HOME, or TMPDIR, to a shorter path"
+            )
         for folder in (self.root, self.logs, self.secrets, self.data, self.run, self.sockets):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)

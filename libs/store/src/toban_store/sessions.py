@@ -85,7 +85,7 @@ def server_of(arguments: Mapping[str, Any]) -> Server:
 class Pace:
     """How long a fenced transaction of this process may last, from FENCED_MS to FENCED_MOST_MS, as the process itself can follow."""
 
-    milliseconds: int = FENCED_MS
+    milliseconds: int = field(default_factory=lambda: FENCED_MS)
 
     def too_long(self) -> None:
         """One ended at its bound, and not because PostgreSQL was at work: the next one gets longer."""

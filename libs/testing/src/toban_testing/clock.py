@@ -2,12 +2,26 @@
 
 import asyncio
 import heapq
-from datetime import UTC, datetime, timedelta
+import threading
+from datetime import UTC, date, datetime, timedelta
 from itertools import count
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 # How often `advance` yields to other tasks after a wake-up, so that they complete their work before later wake-ups.
 SETTLE_ROUNDS = 20
+
+
+def today(*, left: float = 60.0) -> date:
+    """The day in UTC, which goes on for `left` seconds at least: near its end this waits for the next one.
+
+    For a test whose code takes the day from the clock of this machine or of PostgreSQL.
+    """
+    while True:
+        now = datetime.now(UTC)  # noqa: TID251 (the clock of the code under test)
+        rest = (datetime.combine(now + timedelta(days=1), datetime.min.time(), UTC) - now).total_seconds()
+        if rest > left:
+            return now.date()
+        threading.Event().wait(rest)
 
 
 class FakeClock:

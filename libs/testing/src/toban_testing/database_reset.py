@@ -63,9 +63,9 @@ class Fresh:
                 tables, _catalogue(connection), {name: data for name in tables if (data := _copy(connection, name))}
             )
 
-    def restore(self, url: str) -> bool:
-        """Resets the database. False, without any change, when more than rows of ordinary size has changed."""
-        with psycopg.connect(url) as connection:
+    def restore(self, connection: psycopg.Connection) -> bool:
+        """Resets the database of a connection. False, without any change, when more than rows of ordinary size has changed."""
+        with connection.transaction():
             if _catalogue(connection) != self.catalogue or self._grew(connection):
                 return False
             connection.execute(sql.SQL(EMPTY).format(tables=sql.Literal(self.tables)))

@@ -48,17 +48,16 @@ SELECT 'run ' || r.id || ' has ended and is live', 1, 0
 """
 
 
-def limit_faults(url: str) -> list[str]:
-    """A sentence for each fault of the database at `url`; none for one without the tables of limits."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        known = connection.execute("SELECT to_regclass('scheduler.limit_overrides')").fetchone()
-        if known is None or known[0] is None:
-            return []
-        rows = connection.execute(FAULTS).fetchall()
+def limit_faults(connection: psycopg.Connection) -> list[str]:
+    """A sentence for each fault of the connection's database; none for one without the tables of limits."""
+    known = connection.execute("SELECT to_regclass('scheduler.limit_overrides')").fetchone()
+    if known is None or known[0] is None:
+        return []
+    rows = connection.execute(FAULTS).fetchall()
     return [f"{what}: {live} live, {allowed} allowed" for what, live, allowed in rows]
 
 
-def check_limits(url: str) -> None:
+def check_limits(connection: psycopg.Connection) -> None:
     """Raises AssertionError when more runs are live than a limit allows, or one is not counted."""
-    faults = limit_faults(url)
+    faults = limit_faults(connection)
     assert not faults, f"limits do not hold at the end of the test: {'; '.join(faults)}"

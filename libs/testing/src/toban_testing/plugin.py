@@ -1,12 +1,15 @@
 """Fixtures over real servers, for every test in the repository (the root conftest.py loads this plugin).
 
-A test marked `pg_versions` runs once on each installed major version of PostgreSQL.
+A test marked `pg_versions` runs once on each installed major version of PostgreSQL: on the default one in the gate, on the others in `make all`.
 """
 
+import functools
 import os
+import zlib
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,9 @@ from toban_stack.servers import Endpoints
 from toban_stack.servers.binaries import find_postgres, postgres_candidates
 from toban_stack.servers.redis import DATABASES
 from toban_store import roles
-from toban_store.pool import SESSION
+from toban_testing import bounds
+from toban_testing.bounds import at_most as at_most
+from toban_testing.bounds import production_bounds as production_bounds
 from toban_testing.clock import FakeClock
 from toban_testing.limit_checker import check_limits
 from toban_testing.postgres import as_role
@@ -25,29 +30,48 @@ _redis_numbers = count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the marker (markers are strict)."""
+    """Registers the marker (markers are strict), and widens the bounds of waits for PostgreSQL."""
     config.addinivalue_line("markers", "pg_versions: runs on each installed major version of PostgreSQL")
-    # For the tests' own connections: a process that is delayed on a loaded machine must not lose its transaction.
-    SESSION["idle_in_transaction_session_timeout"] = "10s"
+    bounds.widen()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs tests marked `pg_versions` once per major version."""
+    """Runs tests marked `pg_versions` once per major version; those other than the default one belong to the long gate."""
     if metafunc.definition.get_closest_marker("pg_versions") and "pg_major" in metafunc.fixturenames:
         majors = sorted({candidate.major for candidate in postgres_candidates()})
-        metafunc.parametrize("pg_major", majors, indirect=True, ids=[f"pg{major}" for major in majors])
+        cases = [
+            pytest.param(major, id=f"pg{major}", marks=[] if major == _default_major() else [pytest.mark.long])
+            for major in majors
+        ]
+        metafunc.parametrize("pg_major", cases, indirect=True)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order and groups for several processes (`make test`): a file stays in one of them. Tests of whole stacks take longest and mostly wait, so
-    they come first, in two groups beside everything else.
+    """Tests of whole stacks come first: they take longest and mostly wait, beside everything else."""
+    items.sort(key=lambda item: not _of_stacks(item.nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several processes (`make test`), a file stays in one of them, so that its module fixtures are made once.
+
+    The files of whole stacks are in two groups, so that two stacks at most run at a time. (`--dist loadgroup` cannot be used: pytest 9 ignores the
+    name that xdist 3.8 gives a test, pytest-xdist#1386.)
     """
-    items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
-    stacks = sorted({item.path for item in items if item.get_closest_marker("e2e")})
-    groups = {path: f"stacks-{number % 2}" for number, path in enumerate(stacks)}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(groups.get(item.path, str(item.path))))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            if path.startswith("tests/attack/"):  # They attack one stack.
+                return "stacks-0"
+            return f"stacks-{zlib.crc32(path.encode()) % 2}" if _of_stacks(nodeid) else path
+
+    return ByFile(config, log)
+
+
+def _of_stacks(nodeid: str) -> bool:
+    return nodeid.startswith(("tests/e2e/", "tests/attack/"))
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +85,11 @@ def servers() -> Iterator[SessionServers]:
 @pytest.fixture(scope="session")
 def default_pg_major() -> int:
     """TOBAN_TEST_PG when it is set, else the version that `make up` uses."""
+    return _default_major()
+
+
+@functools.cache
+def _default_major() -> int:
     wanted = os.environ.get("TOBAN_TEST_PG")
     return find_postgres(int(wanted) if wanted else None).major
 
@@ -78,7 +107,7 @@ def pg_url(servers: SessionServers, pg_major: int) -> Iterator[str]:
     url = server.migrated()
     yield url
     try:
-        check_limits(url)
+        check_limits(server.connection(url))
     finally:
         server.take_back(url)
 

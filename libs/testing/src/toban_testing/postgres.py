@@ -1,6 +1,7 @@
 """Databases for tests: clones of a template that is migrated once per session, reset and reused where possible."""
 
 from itertools import count
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -20,6 +21,7 @@ class PostgresTestServer:
         self._numbers = count(1)
         self._fresh: Fresh | None = None
         self._idle: list[str] = []
+        self._connections: dict[str, psycopg.Connection] = {}
 
     def empty(self) -> str:
         """A new database without our schemas; returns its URL."""
@@ -37,16 +39,39 @@ class PostgresTestServer:
 
     def take_back(self, url: str) -> None:
         """Takes a migrated database after its test: reset for reuse, or dropped when the test changed more than rows."""
-        self._execute(_END_OTHERS.format(sql.Literal(_name(url))))
-        if self._fresh is not None and self._fresh.restore(url):
+        connection = self.connection(url)
+        connection.execute(_END_OTHERS)
+        if self._fresh is not None and self._fresh.restore(connection):
             self._idle.append(url)
         else:
             self.drop(url)
+
+    def connection(self, url: str) -> psycopg.Connection:
+        """An open connection with autocommit, kept for the next call: opening one costs more than the reset of a database.
+
+        It is a session of the database owner that is idle while a test runs.
+        """
+        kept = self._connections.get(url)
+        if kept is not None:
+            try:
+                kept.execute("SELECT 1")
+                return kept
+            except psycopg.OperationalError:  # The test ended every session of its database.
+                kept.close()
+        self._connections[url] = psycopg.connect(url, autocommit=True)
+        return self._connections[url]
+
+    def close(self) -> None:
+        """Closes the kept connections."""
+        while self._connections:
+            self._connections.popitem()[1].close()
 
     def drop(self, url: str) -> None:
         """Drops a database that this object created, ending its connections."""
         if url in self._idle:
             self._idle.remove(url)
+        if kept := self._connections.pop(url, None):
+            kept.close()
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(_name(url))))
 
     def _create(self, template: str) -> str:
@@ -59,8 +84,7 @@ class PostgresTestServer:
         return f"{self.url.rpartition('/')[0]}/{name}"
 
     def _execute(self, statement: sql.Composed) -> None:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(statement)
+        self.connection(self.url).execute(statement)
 
 
 def as_role(url: str, role: str) -> str:
@@ -68,7 +92,8 @@ def as_role(url: str, role: str) -> str:
     return f"{url}?options=-c%20role%3D{role}"
 
 
-_END_OTHERS = sql.SQL("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = {}")
+_END_OTHERS: LiteralString = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"""
 
 
 def _name(url: str) -> str:

@@ -43,6 +43,8 @@ class SessionServers:
 
     def stop(self) -> None:
         """Ends every server and removes the folder."""
+        for server in self._postgres.values():
+            server.close()
         _remove(self._root)
 
     def _start(self, name: str, folder: str, major: int | None = None) -> Endpoints:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import logs_pb2
@@ -12,6 +15,7 @@ from toban_transport.convert import timestamp_to_pb
 
 EPOCH = (1 << 51) | (1 << 27)
 TOKEN = EPOCH + 1
+# Of one test: `now_of_this_test` renews it, since the site says how long ago a time was.
 NOW = SystemClock().wall()
 PAGES = [
     "/",
@@ -56,8 +60,14 @@ PAGES = [
 """Pages of the site, the first nine refresh a part of themselves."""
 
 
+@pytest.fixture(autouse=True)
+def now_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages tell times of this test, and not of the moment when tests were collected."""
+    monkeypatch.setattr(sys.modules[__name__], "NOW", SystemClock().wall())
+
+
 def stamp(seconds_ago: float = 0.0, at: datetime | None = None) -> Any:
-    """A time some seconds before the start of the tests."""
+    """A time some seconds before the start of this test."""
     return timestamp_to_pb((at or NOW) - timedelta(seconds=seconds_ago))
 
 

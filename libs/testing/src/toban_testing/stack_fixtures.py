@@ -52,8 +52,11 @@ def running_stack(
             admin.until(lambda: _whole(admin, executors), seconds=20, of="a leader and every executor")
         yield stack
         # Without PostgreSQL there is nothing to look at.
-        with contextlib.suppress(psycopg.OperationalError):
-            check_limits(stack.endpoints().database_url)
+        with (
+            contextlib.suppress(psycopg.OperationalError),
+            psycopg.connect(stack.endpoints().database_url) as connection,
+        ):
+            check_limits(connection)
     except BaseException:
         _show_logs(stack)
         raise

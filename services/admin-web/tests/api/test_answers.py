@@ -86,15 +86,16 @@ MODELS: list[type[Answer]] = [
 ]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-def test_an_answer_has_the_fields_of_its_message(model: type[Answer]) -> None:
-    name = MESSAGES.get(model.__name__, model.__name__)
-    message = next(
-        getattr(module, name) for module in (pb, common_pb2, hooks_pb2, webhooks_pb2) if hasattr(module, name)
-    )()
-    names = {field.name.removesuffix("_json") for field in message.DESCRIPTOR.fields}
-    assert names == set(model.model_fields)
-    assert model.model_validate_json(from_proto(model, message).model_dump_json())
+def test_an_answer_has_the_fields_of_its_message(subtests: pytest.Subtests) -> None:
+    for model in MODELS:
+        with subtests.test(model.__name__):
+            name = MESSAGES.get(model.__name__, model.__name__)
+            message = next(
+                getattr(module, name) for module in (pb, common_pb2, hooks_pb2, webhooks_pb2) if hasattr(module, name)
+            )()
+            names = {field.name.removesuffix("_json") for field in message.DESCRIPTOR.fields}
+            assert names == set(model.model_fields)
+            assert model.model_validate_json(from_proto(model, message).model_dump_json())
 
 
 def test_numbers_above_2_53_are_text_and_json_texts_are_opened() -> None:

@@ -158,22 +158,22 @@ def test_a_password_or_secret_is_in_no_problem(api: Any) -> None:
         assert response.status_code == 400 and "hunter2" not in response.get_data(as_text=True)
 
 
-@pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_is_a_problem_with_a_status_of_its_own(api: Any, code: ErrorCode) -> None:
-    api.refuse("NoteRun", TobanError(code, "what, where, remedy", detail={"more": 1}))
-    response = api.post("/runs/1/notes", {"text": "x"}, X_Request_Id="abc-1")
-    problem = response.json
-    assert (
-        response.status_code == problem["status"] == status_of(TobanError(code, ""))
-        and problem["title"] in TITLES.values()
-    )
-    assert (problem["code"], problem["type"]) == (code.value, f"urn:toban:error:{code}")
-    assert problem["instance"] == "/api/v1/runs/1/notes" and response.content_type == "application/problem+json"
-    assert response.headers["X-Request-Id"] == problem["request_id"] == "abc-1"
-    assert ("Retry-After" in response.headers) == (response.status_code in (429, 503))
-    assert ("WWW-Authenticate" in response.headers) == (response.status_code == 401)
-    if code is not ErrorCode.UNAVAILABLE:
-        assert (problem["detail"], problem["context"]) == ("what, where, remedy", {"more": 1})
+def test_every_code_is_a_problem_with_a_status_of_its_own(api: Any, subtests: pytest.Subtests) -> None:
+    for code in ErrorCode:
+        with subtests.test(code.value):
+            api.refuse("NoteRun", TobanError(code, "what, where, remedy", detail={"more": 1}))
+            response = api.post("/runs/1/notes", {"text": "x"}, X_Request_Id="abc-1")
+            problem = response.json
+            assert response.status_code == problem["status"] == status_of(TobanError(code, ""))
+            assert problem["title"] in TITLES.values()
+            assert (problem["code"], problem["type"]) == (code.value, f"urn:toban:error:{code}")
+            assert problem["instance"] == "/api/v1/runs/1/notes"
+            assert response.content_type == "application/problem+json"
+            assert response.headers["X-Request-Id"] == problem["request_id"] == "abc-1"
+            assert ("Retry-After" in response.headers) == (response.status_code in (429, 503))
+            assert ("WWW-Authenticate" in response.headers) == (response.status_code == 401)
+            if code is not ErrorCode.UNAVAILABLE:
+                assert (problem["detail"], problem["context"]) == ("what, where, remedy", {"more": 1})
 
 
 def test_mistakes_in_manifests_have_their_places(api: Any) -> None:

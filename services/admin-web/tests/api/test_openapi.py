@@ -43,7 +43,6 @@ def test_every_route_is_in_it_with_what_it_may_answer() -> None:
         assert {"400", "500", "503"} <= set(one["responses"]), route
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", GenerationMode, ids=lambda mode: mode.value)
 def test_no_request_gets_an_answer_that_is_not_described(api: Any, mode: GenerationMode) -> None:
     """No 5xx, no status, type, body or header beyond the description; what it forbids is refused, what it demands of a caller is checked."""

@@ -14,7 +14,6 @@ from toban_testing.site_messages import limit_message, setting_message
 
 pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
-    pytest.mark.timeout(180),
 ]
 READY = "document.readyState === 'complete'"
 

@@ -13,7 +13,6 @@ from toban_testing.browser import Page, find_browser
 
 pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
-    pytest.mark.timeout(180),
 ]
 PASSWORD = "correct horse battery"
 PAGES = [

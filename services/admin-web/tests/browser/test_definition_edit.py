@@ -13,7 +13,6 @@ from toban_testing.browser import Page, find_browser
 
 pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
-    pytest.mark.timeout(180),
 ]
 READY = "document.readyState === 'complete'"
 STORED = {"name": "hello", "steps": [{"id": "main", "argv": ["echo", "a"]}], "timeout_seconds": 60}

@@ -27,7 +27,7 @@ def demote(node, epoch):
 
 async def leads(*nodes):
     """The node that leads."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not (found := [node for node in nodes if node.leads]):  # noqa: ASYNC110 (another's state)
             await asyncio.sleep(0.01)
     return found[0]
@@ -41,7 +41,7 @@ async def actions(node):
 @pytest.mark.seed(119)
 @pytest.mark.parametrize("asked", ["leader", "standby"])
 @pytest.mark.parametrize("redis", ["with", "without"])
-async def test_the_other_one_leads_at_once(cluster, redis_url, asked, redis):
+async def test_the_other_one_leads_at_once(cluster, redis_url, asked, redis, at_most):
     url = redis_url if redis == "with" else NO_REDIS
     nodes = [await cluster(redis_url=url), await cluster(redis_url=url)]
     first = await leads(*nodes)
@@ -56,7 +56,7 @@ async def test_the_other_one_leads_at_once(cluster, redis_url, asked, redis):
         second.leadership.me.worker_id,
         second.leadership.me.address,
     )
-    assert took < 3.0, "no wait for a beat that stands still"
+    assert took < at_most(3.0), "no wait for a beat that stands still"
     [entry] = await actions(first)
     assert (entry["action"], entry["target"], entry["reason"]) == ("demote", f"leader of epoch {epoch}", "patching")
     assert json.loads(entry["before"])["worker_id"] == first.leadership.me.worker_id
@@ -120,7 +120,7 @@ async def test_an_order_for_an_older_term_is_void(cluster):
         assert await leader.demote(t, only.epoch)
         assert not await leader.demote(t, only.epoch + 1)
     old = only.epoch
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while only.epoch == old or not only.leads:  # noqa: ASYNC110 (its own tasks' state)
             await asyncio.sleep(0.01)
     new = only.epoch
@@ -134,7 +134,7 @@ async def test_an_adopted_epoch_is_stepped_over_and_audited(cluster):
     before, claimed = node.epoch, Epoch.unpack(node.epoch).generation + 3 << 51 | 5
     adopted = await desk_of(node).adopt_epoch(claimed, reason="restored", actor="admin-cli")
     assert (adopted.before, adopted.generations_consumed) == (before, 4)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not (node.leads and node.epoch > claimed):  # noqa: ASYNC110 (another's state)
             await asyncio.sleep(0.01)
     [entry] = await actions(node)

@@ -37,8 +37,9 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
 from toban_runtime.clock import SystemClock
 from toban_runtime.loop import WakeRegistry
+from toban_store import sessions
 from toban_store.pool import Pool, open_pool
-from toban_store.sessions import FENCED_MOST_MS, Pace
+from toban_store.sessions import Pace
 from toban_store.tx import fenced_tx, tx
 from toban_testing.fake_coordinator import FixedSettings
 
@@ -333,10 +334,10 @@ class World:
 
 
 class SlowPace(Pace):
-    """The longest bound that the leader gives a transaction: what it comes to by itself where other tests load the machine."""
+    """The longest bound that the leader gives a transaction; with `production_bounds`, what it comes to by itself on a loaded machine."""
 
     def __init__(self) -> None:
-        super().__init__(FENCED_MOST_MS)
+        super().__init__(sessions.FENCED_MOST_MS)
 
     def ended_after(self, seconds: float) -> None:
         """One quick transaction says nothing about the next one."""

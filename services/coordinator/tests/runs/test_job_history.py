@@ -1,7 +1,7 @@
 """What a job was, and how its runs ended day by day."""
 
 import json
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
+from toban_testing.clock import today
 
 
 async def versions(world: Any, cursor: str = "", limit: int = 0, name: str = "hello") -> pb.ListJobVersionsResponse:
@@ -61,8 +62,7 @@ async def test_the_ends_of_runs_are_counted_by_day(world: Any, make: Any) -> Non
 
 async def test_runs_of_an_earlier_day_are_counted_there_and_at_most_a_hundred(world: Any, make: Any) -> None:
     await world.apply(make.job())
-    [row] = await world.sql("SELECT date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS today")
-    noon = row["today"] - timedelta(hours=12)
+    noon = datetime.combine(today(), time(), UTC) - timedelta(hours=12)
     await world.sql("SELECT scheduler.ensure_partitions(%(day)s::date, %(day)s::date)", day=noon.astimezone(UTC).date())
     runs = await world.start(count=1)
     await world.executor()

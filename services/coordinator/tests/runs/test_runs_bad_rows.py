@@ -12,9 +12,9 @@ from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
+from toban_store import sessions
 from toban_store.errors import StoreError, TooLong
 from toban_store.pool import open_pool
-from toban_store.sessions import FENCED_MS
 
 SLOW = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$"
 
@@ -185,8 +185,9 @@ async def test_a_run_that_cannot_be_placed_stops_no_other(
     assert {await world.state(run) for run in bad} == {"ASSIGNED"}
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_a_run_that_alone_takes_too_long_stops_no_other(world: Any, make: Any, pg_url: str) -> None:
-    quick = await open_pool(pg_url, application_name="test", min_size=1, max_size=1, statement_ms=FENCED_MS)
+    quick = await open_pool(pg_url, application_name="test", min_size=1, max_size=1, statement_ms=sessions.FENCED_MS)
     assign = world.loops["assign"]._work.__self__
     assign._deps = replace(assign._deps, quick=quick)
     await world.executor(slots=20)
@@ -205,9 +206,10 @@ async def test_a_run_that_alone_takes_too_long_stops_no_other(world: Any, make: 
     assert await world.state(bad) == "PENDING"
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_what_was_slow_once_and_is_due_no_longer_is_forgotten(world: Any, make: Any, pg_url: str) -> None:
     """Canceled, moved by another way, or withdrawn: its id does not come again."""
-    quick = await open_pool(pg_url, application_name="test", min_size=1, max_size=1, statement_ms=FENCED_MS)
+    quick = await open_pool(pg_url, application_name="test", min_size=1, max_size=1, statement_ms=sessions.FENCED_MS)
     assign = world.loops["assign"]._work.__self__
     assign._deps = replace(assign._deps, quick=quick)
     await world.executor(slots=20)
@@ -226,6 +228,7 @@ async def test_what_was_slow_once_and_is_due_no_longer_is_forgotten(world: Any, 
     assert not assign._aside._slow
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_reap_cuts_what_takes_too_long(world: Any, make: Any) -> None:
     await world.executor(slots=200)
     await world.apply(make.job())
@@ -239,6 +242,7 @@ async def test_reap_cuts_what_takes_too_long(world: Any, make: Any) -> None:
     assert [(row["state"], row["runs"]) for row in rows] == [("PENDING", 150)]
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_a_run_that_reap_cannot_move_stops_no_other(
     world: Any, make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -264,6 +268,7 @@ class NoFlags:
         return {}
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_a_fence_that_takes_too_long_moves_fewer_runs_and_stops_no_other(world: Any, make: Any) -> None:
     full, idle = await world.executor(1, slots=200), await world.executor(2, slots=1)
     await world.sql("UPDATE scheduler.executors SET state = 'detached' WHERE incarnation = %(i)s", i=idle)

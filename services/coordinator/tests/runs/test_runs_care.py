@@ -88,6 +88,7 @@ async def test_an_accepted_start_is_not_believed_for_ever(world: Any, make: Any)
     assert [order.key for _, order in world.orders.starts] == [world.key(run)] * 2
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_a_batch_that_takes_too_long_is_cut(world: Any, make: Any) -> None:
     await world.executor(slots=400)
     await world.apply(make.job())

@@ -41,7 +41,6 @@ def missing() -> str:
 
 PROBLEM = missing()
 pytestmark = [
-    pytest.mark.timeout(180),
     pytest.mark.skipif(bool(PROBLEM), reason=f"container steps need an engine: {PROBLEM}"),
 ]
 

@@ -5,15 +5,11 @@ import os
 import signal
 from typing import Any
 
-import pytest
-
 from toban_executor.decide.kubernetes_job import INCARNATION, OWNER, RUN, TOKEN
 from toban_proto.v1 import executor_pb2
 from toban_testing.fake_cluster import waiting_job
 from toban_testing.fake_coordinator import EPOCH
 from toban_testing.fake_kubernetes import FakeKubernetes
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def step(*words: str, timeout_seconds: int = 0, cancelable: bool = True, **more: Any) -> Any:

@@ -18,7 +18,6 @@ from toban_testing.fake_kubernetes import FakeKubernetes
 
 SUCCEEDED, FAILED = common_pb2.OUTCOME_KIND_SUCCEEDED, common_pb2.OUTCOME_KIND_FAILED
 CANCELED, TIMED_OUT = common_pb2.OUTCOME_KIND_CANCELED, common_pb2.OUTCOME_KIND_TIMED_OUT
-pytestmark = pytest.mark.timeout(120)
 
 
 def step(*words: str, timeout_seconds: int = 0, cancelable: bool = True, **more: Any) -> Any:

@@ -142,6 +142,31 @@ def test_the_search_for_abandoned_jobs_has_one_time_for_all_slots(monkeypatch: p
     assert (looks[0] - first, now[0]) == (10, pytest.approx(100.0 + ABANDONED_SECONDS, abs=0.2))
 
 
+def test_an_abandoned_job_that_dies_after_its_parent_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a signal takes its time, and what has another environment is found below its parent only."""
+    with subprocess.Popen(["sleep", "1000"]) as parent, subprocess.Popen(["sleep", "1000"]) as child:
+
+        def killed(pids: set[int]) -> None:
+            if parent.pid in pids:
+                assert pids == {parent.pid, child.pid}
+                parent.kill()
+                parent.wait(60)
+
+        def later(_seconds: float) -> None:
+            if parent.poll() is not None:
+                child.kill()
+
+        guards: Any = SimpleNamespace(supervisor=SimpleNamespace(poll=lambda: 0), incarnation="i", slots=[])
+        monkeypatch.setattr(lease_enforcer, "ABANDONED_SECONDS", 60.0)
+        monkeypatch.setattr(lease_enforcer, "with_environment", lambda _marker: [parent.pid])
+        monkeypatch.setattr(lease_enforcer, "with_argument", lambda _argument: [])
+        monkeypatch.setattr(lease_enforcer, "descendants", lambda _pid: [child.pid])
+        monkeypatch.setattr(lease_enforcer, "kill_all", killed)
+        monkeypatch.setattr(lease_enforcer, "pause", later)
+        LeaseEnforcer(guards).kill_abandoned()
+        assert not start_time(child.pid)
+
+
 def test_the_number_of_a_dead_guard_supervisor_names_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have gone to another process, whose children are not ours."""
     with subprocess.Popen(["sleep", "1000"]) as stranger, subprocess.Popen(["true"]) as supervisor:

@@ -72,13 +72,13 @@ class TestEnds:
         assert (end.cause, end.signal) == ("timeout", signal.SIGTERM)
         assert "timeout_seconds = 0.2" in end.reason
 
-    def test_sigkill_follows_after_grace(self, guard: Any) -> None:
+    def test_sigkill_follows_after_grace(self, guard: Any, at_most: Any) -> None:
         begun = boottime()
         end = guard.run(
             "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done", timeout_seconds=0.6, grace_seconds=0.3
         )
         assert (end.cause, end.signal) == ("timeout", signal.SIGKILL)
-        assert 0.9 <= boottime() - begun < 5
+        assert 0.9 <= boottime() - begun < at_most(5)
 
     def test_kill_order_keeps_cause_and_the_jobs_own_exit_code(self, guard: Any) -> None:
         token = guard.spawn("sh", "-c", "trap 'exit 5' TERM; echo ready; while :; do sleep 0.02; done")
@@ -133,14 +133,14 @@ class TestTrees:
         assert guard.run("sh", "-c", daemon).exit_code == 0
         assert not alive(read_pid(file))
 
-    def test_a_daemon_that_holds_the_pipe_does_not_hang_the_run(self, guard: Any) -> None:
+    def test_a_daemon_that_holds_the_pipe_does_not_hang_the_run(self, guard: Any, at_most: Any) -> None:
         begun = boottime()
         end = guard.run("sh", "-c", "echo before; (trap '' TERM; exec sleep 1000) & exit 0", grace_seconds=0.3)
         assert end.exit_code == 0
-        assert boottime() - begun < 3
+        assert boottime() - begun < at_most(3)
         assert guard.text == b"before\n"
 
-    def test_a_tree_of_many_is_killed_at_once(self, guard: Any) -> None:
+    def test_a_tree_of_many_is_killed_at_once(self, guard: Any, at_most: Any) -> None:
         script = "for i in $(seq 40); do setsid sh -c 'trap \"\" TERM; sleep 1000; :' & done; echo ready; wait"
         token = guard.spawn("sh", "-c", script)
         guard.receive(AttemptStart)
@@ -149,10 +149,12 @@ class TestTrees:
         guard.send(Kill(token=token, cause="cancel", reason="", grace=0.0))
         begun = boottime()
         assert guard.receive(AttemptEnd).signal == signal.SIGKILL
-        assert boottime() - begun < 1
+        assert boottime() - begun < at_most(1)
         assert descendants(keeper) == []
 
-    def test_the_end_of_the_executor_kills_everything_within_a_second(self, guard: Any, tmp_path: Path) -> None:
+    def test_the_end_of_the_executor_kills_everything_within_a_second(
+        self, guard: Any, tmp_path: Path, at_most: Any
+    ) -> None:
         file = tmp_path / "pid"
         guard.spawn("sh", "-c", f"trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > {file}; sleep 1000' & wait")
         pid = read_pid(file)
@@ -160,7 +162,7 @@ class TestTrees:
         guard.guards.close()
         wait_for(lambda: not alive(pid))
         guard.guards.supervisor.wait(timeout=5)
-        assert boottime() - begun < 1
+        assert boottime() - begun < at_most(1)
         assert [one.empty for one in guard_state.read_all(tmp_path / "guards")] == [True]
         assert end_previous(tmp_path) == {guard.incarnation: True}
 
@@ -390,9 +392,9 @@ class TestHold:
         guard.receive_text(b"40000\n")
         assert guard.text.count(b"\n") == 40000
 
-    def test_timeout_and_lease_go_on_while_held(self, guard: Any) -> None:
+    def test_timeout_and_lease_go_on_while_held(self, guard: Any, at_most: Any) -> None:
         guard.send(HoldOutput(on=True))
         assert guard.run("sh", "-c", "yes", timeout_seconds=0.2).cause == "timeout"
         begun = boottime()
         assert guard.run("sh", "-c", "trap '' TERM; yes", lease=1.0).cause == "lease"
-        assert boottime() - begun < 1.0
+        assert boottime() - begun < at_most(1.0)

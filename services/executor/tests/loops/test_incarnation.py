@@ -48,14 +48,16 @@ async def short(world_maker: Any) -> AsyncIterator[Any]:
 
 
 @pytest.mark.seed(19, 99)
-async def test_a_lost_lease_kills_jobs_in_time_and_a_new_incarnation_follows(short: Any, tmp_path: Path) -> None:
+async def test_a_lost_lease_kills_jobs_in_time_and_a_new_incarnation_follows(
+    short: Any, tmp_path: Path, at_most: Any
+) -> None:
     world, file = short, tmp_path / "pid"
     await world.start(world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"))
     pid = await job_pid(world, file)
     world.coordinator.silent = True
     last_grant = boottime()
-    await world.until(lambda: not lives(pid), 3)
-    assert boottime() - last_grant < 1.5
+    await world.until(lambda: not lives(pid), 60)
+    assert boottime() - last_grant < at_most(1.5)
     await world.until(lambda: "lease lost" in world.executor.log())
     world.coordinator.silent = False
     await world.granted(incarnations=2)
@@ -82,7 +84,7 @@ async def test_a_stopped_guard_does_not_save_a_job(short: Any, tmp_path: Path) -
         os.kill(guard, signal.SIGSTOP)
     try:
         world.coordinator.silent = True
-        await world.until(lambda: not lives(pid), 4)
+        await world.until(lambda: not lives(pid), 60)
         world.coordinator.silent = False
         await world.granted(incarnations=2)
     finally:
@@ -96,7 +98,7 @@ async def test_put_off_by_the_cluster(world: Any, tmp_path: Path) -> None:
     await world.start(world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"))
     pid = await job_pid(world, file)
     world.coordinator.state = "off"
-    await world.until(lambda: not lives(pid), 3)
+    await world.until(lambda: not lives(pid), 60)
     await world.granted(incarnations=2)
     assert world.coordinator.registered[1].previous_verified_empty
     assert (await world.outcome(1)).reason == "continuation_refused"
@@ -133,7 +135,7 @@ async def test_a_lost_answer_to_register_makes_a_new_incarnation(world_maker: An
         await world.close()
 
 
-async def test_kill_of_the_executor_takes_its_jobs_along(world: Any, tmp_path: Path) -> None:
+async def test_kill_of_the_executor_takes_its_jobs_along(world: Any, tmp_path: Path, at_most: Any) -> None:
     file = tmp_path / "pid"
     inner = "trap '' TERM; echo $$ > " + str(file) + "; sleep 1000"
     await world.start(world.order(1, "sh", "-c", f'setsid sh -c "{inner.replace("$", chr(92) + "$")}" & wait'))
@@ -142,7 +144,7 @@ async def test_kill_of_the_executor_takes_its_jobs_along(world: Any, tmp_path: P
     world.executor.process.wait()
     begun = boottime()
     await world.until(lambda: not lives(pid))
-    assert boottime() - begun < 1
+    assert boottime() - begun < at_most(1)
     world.executor.start()
     await world.granted(incarnations=2)
     first, second = world.coordinator.registered
@@ -205,12 +207,12 @@ async def test_sigterm_drains_then_ends_what_is_left(world_maker: Any) -> None:
 
 
 @pytest.mark.seed(184)
-async def test_an_idle_executor_stops_at_once(world: Any) -> None:
+async def test_an_idle_executor_stops_at_once(world: Any, at_most: Any) -> None:
     begun = boottime()
     world.executor.process.terminate()
     # In a thread: the coordinator has to go on answering.
-    assert await asyncio.to_thread(world.executor.process.wait, timeout=10) == 0
-    assert boottime() - begun < 3
+    assert await asyncio.to_thread(world.executor.process.wait, timeout=60) == 0
+    assert boottime() - begun < at_most(3)
     assert [beat.stopped for beat in world.coordinator.beats[-2:]] == [False, True], "its last word"
     assert world.coordinator.beats[-2].draining
 
@@ -324,7 +326,7 @@ async def test_a_superseded_copy_reports_nothing_and_comes_back_as_another_insta
         await world.close()
 
 
-async def test_an_outage_of_all_coordinators(world_maker: Any, tmp_path: Path) -> None:
+async def test_an_outage_of_all_coordinators(world_maker: Any, tmp_path: Path, at_most: Any) -> None:
     """Shorter than the lease it costs nothing; longer, it costs the running jobs, and the executor comes back by itself."""
     world, file = world_maker(lease_ms=3000), tmp_path / "pid"
     await world.open()
@@ -347,8 +349,8 @@ async def test_an_outage_of_all_coordinators(world_maker: Any, tmp_path: Path) -
         assert lives(pid)
         await world.coordinators_down()
         went = boottime()
-        await world.until(lambda: not lives(pid), 4)
-        assert boottime() - went < 3.0
+        await world.until(lambda: not lives(pid), 60)
+        assert boottime() - went < at_most(3.0)
         await world.until(lambda: "lease lost" in world.executor.log())
         await world.coordinators_up()
         await world.granted(incarnations=2)

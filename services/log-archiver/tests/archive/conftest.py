@@ -34,12 +34,11 @@ from toban_proto.v1 import logs_pb2
 from toban_runtime.clock import SystemClock
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import autocommit, tx
+from toban_testing.clock import today
 
 INCARNATION = "11111111-2222-4333-8444-555555555555"
 NANOS = 1_800_000_000_000_000_000
 AT = datetime(2027, 1, 15, 8, tzinfo=UTC)
-TODAY = datetime.now(UTC).date()  # noqa: TID251
-OLD = TODAY - timedelta(days=20)
 
 
 def text(run_id: int, token: int, seq: int) -> bytes:
@@ -79,20 +78,23 @@ class Gateway:
 
 @dataclass
 class World:
-    today = TODAY
-    old = OLD
-
     pool: Pool
     administrator: Pool
     url: str
     bucket: S3Bucket
     bucket_name: str
     remove: Callable[[str], None]
+    today: date
     settings: KnownSettings = field(default_factory=KnownSettings)
     gateway: Gateway = field(init=False)
 
     def __post_init__(self) -> None:
         self.gateway = Gateway(self.settings)
+
+    @property
+    def old(self) -> date:
+        """A day that is due for the archive."""
+        return self.today - timedelta(days=20)
 
     def archiver(
         self,
@@ -125,12 +127,13 @@ class World:
         token: int,
         seqs: Sequence[int],
         *,
-        day: date = OLD,
+        day: date | None = None,
         seal: int | None = None,
         stream: Callable[[int], int] = lambda seq: seq % 2 + 1,
         size: int = 10,
     ) -> None:
-        """Stores lines in chunks of `size`, as an ingest would."""
+        """Stores lines in chunks of `size`, as an ingest would; on an old day, unless told otherwise."""
+        day = day or self.old
         async with autocommit(self.pool) as t:
             await partitions.ensure(t, first=day, last=day)
         new = []
@@ -174,8 +177,10 @@ class World:
         async with autocommit(self.administrator) as t:
             await t.execute(statement, params)
 
-    async def has_day(self, day: date = OLD) -> bool:
-        rows = await self.sql("SELECT to_regclass(%(name)s::text) AS found", name=f"logs.chunks_{day:%Y%m%d}")
+    async def has_day(self, day: date | None = None) -> bool:
+        rows = await self.sql(
+            "SELECT to_regclass(%(name)s::text) AS found", name=f"logs.chunks_{day or self.old:%Y%m%d}"
+        )
         return rows[0]["found"] is not None
 
 
@@ -200,6 +205,7 @@ def bucket_at(s3: Any) -> Callable[..., S3Bucket]:
 async def world(
     pg_url: str, log_archiver_url: str, s3: Any, bucket_at: Callable[..., S3Bucket]
 ) -> AsyncIterator[World]:
+    day = today()
     pool = await open_pool(log_archiver_url, application_name="test", min_size=1, max_size=4)
     name = f"test-{token_hex(8)}"
     bucket = bucket_at(name)
@@ -211,7 +217,8 @@ async def world(
         client.delete_object(Bucket=name, Key=key)
 
     administrator = await open_pool(pg_url, application_name="test", min_size=1, max_size=4)
-    yield World(pool=pool, administrator=administrator, url=pg_url, bucket=bucket, bucket_name=name, remove=remove)
+    parts = {"url": pg_url, "bucket": bucket, "bucket_name": name, "remove": remove, "today": day}
+    yield World(pool=pool, administrator=administrator, **parts)
     await pool.close()
     await administrator.close()
     # Each bucket has volumes of its own, of which SeaweedFS has as many as gigabytes are free.

@@ -10,6 +10,7 @@ from toban_log_archiver.store import archive_reads
 from toban_store.errors import StoreError
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_a_lease_that_an_outage_kept_is_given_back_before_the_next_pass(world: Any) -> None:
     await world.store(1, 10, [1, 2, 3], seal=3)
     with psycopg.connect(world.url, autocommit=True) as other:

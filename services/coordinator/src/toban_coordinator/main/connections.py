@@ -10,8 +10,8 @@ from toban_coordinator.leadership.election_runner import READ_SECONDS
 from toban_coordinator.leadership.election_thread import ElectionThread
 from toban_fencing.redis_client import RedisLink, open_client
 from toban_runtime.clock import Clock
+from toban_store import sessions
 from toban_store.pool import Pool, open_pool
-from toban_store.sessions import FENCED_MS
 from toban_transport.channel import ChannelPool
 from toban_transport.tls import TlsFiles
 
@@ -69,7 +69,7 @@ async def connect(config: CoordinatorConfig, clock: Clock) -> Connections:
             application_name="toban/quick",
             min_size=1,
             max_size=QUICK_POOL_SIZE,
-            statement_ms=FENCED_MS,
+            statement_ms=sessions.FENCED_MS,
         ),
         election_thread=thread,
         election_pool=await thread.run(_open_election_pool(config)),

@@ -170,6 +170,7 @@ async def test_a_trigger_that_changed_under_the_plan_is_judged_again(
     assert run["payload"] == {"v": 2}
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_an_event_with_many_large_runs_steps_aside_when_it_takes_too_long(
     world: Any, make: Any, inbox: Any
 ) -> None:
@@ -192,6 +193,7 @@ async def test_an_event_with_many_large_runs_steps_aside_when_it_takes_too_long(
     assert len(await inbox.runs()) == 2
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_an_event_whose_runs_do_not_fit_into_one_write_is_written_in_several(
     world: Any, make: Any, inbox: Any
 ) -> None:

@@ -141,6 +141,7 @@ async def test_two_leaders_and_two_turns_at_once_process_each_event_once(
     assert len(made) == len(set(made)) == 82
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_a_take_over_under_way_stops_the_old_leader(world: Any, make: Any, inbox: Any, new_term: Any) -> None:
     await world.apply(make.job(), inbox.trigger())
     await inbox.emit(key="k")

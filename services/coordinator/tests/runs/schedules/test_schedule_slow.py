@@ -6,6 +6,8 @@ import pytest
 
 from toban_store.errors import TooLong
 
+pytestmark = pytest.mark.usefixtures("production_bounds")
+
 # A fenced transaction has 200 ms.
 SLOW = """
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$

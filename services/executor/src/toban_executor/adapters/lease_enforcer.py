@@ -114,6 +114,8 @@ class LeaseEnforcer:
         if self._abandoned_end is None:
             self._abandoned_end = boottime() + ABANDONED_SECONDS
         marker = f"TOBAN_INCARNATION={self._guards.incarnation}".encode()
+        # Each with its start: its number may go to another process.
+        killed: dict[int, int] = {}
         while True:
             supervisors = self._supervisors()
             for slot in set(range(len(self._guards.slots))) - set(supervisors):
@@ -121,8 +123,12 @@ class LeaseEnforcer:
                 self._kill_group(slot)
             kept = {pid for supervisor in supervisors.values() for pid in descendants(supervisor)}
             left = {pid for pid in with_environment(marker) if start_time(pid)} - kept
-            kill_all(left.union(*map(descendants, left)))
-            if not left or boottime() >= self._abandoned_end:
+            found = left.union(*map(descendants, left))
+            killed |= {pid: start_time(pid) for pid in found - killed.keys()}
+            kill_all(found)
+            # One with another environment is found below its parent only, and on a busy machine it may outlive it.
+            dying = any(started and start_time(pid) == started for pid, started in killed.items())
+            if not (left or dying) or boottime() >= self._abandoned_end:
                 return
             pause(KILL_AGAIN_SECONDS)
 
