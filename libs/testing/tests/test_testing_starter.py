@@ -43,7 +43,16 @@ SESSION = """
             os.write(REPORT, f"runs {servers._root}\\n".encode())
             signal.pause()
 """
-KINDS = ("postgres", "-server", "s3", "toban_executor.guard", "redis.conf", "sleep 600", "sleep 601", "named")
+KINDS = (
+    "postgres",
+    "-server 127.0.0.1:",
+    "weed",
+    "toban_executor.guard",
+    "redis.conf",
+    "sleep 600",
+    "sleep 601",
+    "named",
+)
 JOB = """
     import os, signal
     from pathlib import Path
@@ -72,7 +81,16 @@ WHOLE_STACK = """
     with whole_stack(coordinators=1, executors=1) as (stack, admin):
         run_job(admin, stack.home.root)
 """
-PARTS = ("postgres", "s3", "toban_coordinator", "toban_executor.guard", "toban_log_archiver", "sleep 603", "sleep 604")
+PARTS = (
+    "postgres",
+    "-server 127.0.0.1:",
+    "weed",
+    "toban_coordinator",
+    "toban_executor.guard",
+    "toban_log_archiver",
+    "sleep 603",
+    "sleep 604",
+)
 
 
 @contextmanager
