@@ -25,6 +25,7 @@ from compare.side import Side, running
 from workloads import Irregular
 
 from toban_domain.errors import TobanError
+from toban_testing.starter import end_with_this_process
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIRS, RUNS, SINGLES = 7, 1500, 40
@@ -69,6 +70,7 @@ def _sides(repository: Repository, base: str, cleanup: contextlib.ExitStack) -> 
         _report_progress(f"warning: {changed} files are not committed; HEAD is measured without them")
     with undisturbed():
         folder = Path(tempfile.mkdtemp(prefix="toban-compare-"))
+        end_with_this_process(folder, remove=True)
         cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         cleanup.callback(kill_leftovers, folder)
     checkouts: list[Checkout] = []

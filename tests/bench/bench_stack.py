@@ -1,14 +1,13 @@
 """A stack of its own for a benchmark: real servers and services in a temporary folder, ended afterwards."""
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack
+from toban_testing.starter import temporary_folder
 
 
 @contextlib.contextmanager
@@ -22,10 +21,8 @@ def bench_stack(*, coordinators: int = 2, executors: int = 2, slots: int = 16) -
 def whole_stack(*, coordinators: int = 2, executors: int = 2, slots: int = 16) -> Iterator[tuple[Stack, AdminClient]]:
     """A running stack and a client of it."""
     with contextlib.ExitStack() as context:
-        home = context.enter_context(tempfile.TemporaryDirectory(prefix="toban-bench-"))
-        stack = context.enter_context(
-            running_stack(Path(home), coordinators=coordinators, executors=executors, slots=slots)
-        )
+        home = context.enter_context(temporary_folder("toban-bench-"))
+        stack = context.enter_context(running_stack(home, coordinators=coordinators, executors=executors, slots=slots))
         yield stack, context.enter_context(admin_of(stack))
 
 

@@ -8,11 +8,9 @@ import http.client
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,6 +22,7 @@ from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack
+from toban_testing.starter import temporary_folder
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 DAYS = int(sys.argv[2]) if len(sys.argv) > 2 else 30
@@ -53,9 +52,9 @@ def site_stack(**environment: str) -> Iterator[tuple[Stack, AdminClient]]:
     """A stack with a site that refuses no request for its rate, and a client of it."""
     variables = {"SCHEDULER_API_RATE": "0", **environment}
     with ExitStack() as context:
-        home = context.enter_context(tempfile.TemporaryDirectory(prefix="toban-bench-"))
+        home = context.enter_context(temporary_folder("toban-bench-"))
         stack = context.enter_context(
-            running_stack(Path(home), coordinators=1, executors=1, admin_webs=1, environment=variables)
+            running_stack(home, coordinators=1, executors=1, admin_webs=1, environment=variables)
         )
         yield stack, context.enter_context(admin_of(stack))
 

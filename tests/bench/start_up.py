@@ -6,17 +6,18 @@ Usage: start_up.py; prints one JSON line.
 import json
 import os
 import subprocess
-import tempfile
 import time
 from pathlib import Path
+
+from toban_testing.starter import temporary_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> None:
     """Clone, start, stop, start, start."""
-    with tempfile.TemporaryDirectory(prefix="toban-bench-") as folder:
-        clone = Path(folder) / "toban"
+    with temporary_folder("toban-bench-") as folder:
+        clone = folder / "toban"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         try:
             fresh = timed(clone, "up")

@@ -1,19 +1,12 @@
-"""The session's servers: fresh databases, an own Redis database, S3, and no servers left by dead sessions."""
-
-import shutil
-import tempfile
-from pathlib import Path
+"""The session's servers: fresh databases, an own Redis database and S3."""
 
 import psycopg
 import pytest
 import redis
 
-from toban_stack import processes
-from toban_stack.servers import Endpoints, Servers
-from toban_stack.stack_paths import StackPaths
-from toban_stack.state_file import StateFile
+from toban_stack.servers import Endpoints
 from toban_testing.database_reset import TABLES
-from toban_testing.servers import PREFIX, SessionServers, sweep
+from toban_testing.servers import SessionServers
 
 
 @pytest.mark.pg_versions
@@ -122,31 +115,3 @@ def test_s3_keeps_objects_for_those_with_the_key(s3: Endpoints) -> None:
     assert good.get_object(Bucket=s3.s3_bucket, Key="k")["Body"].read() == b"body"
     with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
         bad.get_object(Bucket=s3.s3_bucket, Key="k")
-
-
-def test_servers_of_a_dead_session_are_swept() -> None:
-    root = Path(tempfile.mkdtemp(prefix=PREFIX))
-    (root / "owner").write_text("999999999 None x")
-    home = StackPaths(root / "redis")
-    home.create()
-    records = StateFile(path=home.state_file)
-    Servers(home=home, records=records, environment={}, durable=False).start("redis")
-    record = records.all()[0]
-    assert processes.alive(record)
-    sweep()
-    assert not processes.alive(record)
-    assert not root.exists()
-
-
-def test_folders_that_come_and_go_meanwhile_are_left_alone() -> None:
-    begun = Path(tempfile.mkdtemp(prefix=PREFIX))
-    gone = begun.with_name(f"{begun.name}-gone")
-    try:
-        gone.symlink_to(begun / "nothing")
-        sweep()
-        (begun / "owner").touch()
-        sweep()
-        assert begun.exists()
-    finally:
-        gone.unlink()
-        shutil.rmtree(begun)

@@ -182,7 +182,7 @@ def descendants(parents: list[ProcessRecord]) -> list[ProcessRecord]:
     waiting = [parent.pid for parent in parents if alive(parent)]
     while waiting:
         for pid in children.get(waiting.pop(), ()):
-            if (record := _unnamed(pid)) is not None:
+            if (record := unnamed(pid)) is not None:
                 found.append(record)
                 waiting.append(pid)
     return found
@@ -199,7 +199,7 @@ def called_with(module: str, argument: str) -> list[ProcessRecord]:
         except OSError:
             continue
         called = os.fsencode(argument) in words and any(word.startswith(os.fsencode(module)) for word in words)
-        if called and (record := _unnamed(int(entry.name))) is not None:
+        if called and (record := unnamed(int(entry.name))) is not None:
             found.append(record)
     return found
 
@@ -209,7 +209,8 @@ def python_program(*arguments: str) -> tuple[str, ...]:
     return (sys.executable, *arguments)
 
 
-def _unnamed(pid: int) -> ProcessRecord | None:
+def unnamed(pid: int) -> ProcessRecord | None:
+    """The record of a process of which only the pid is known; None when it does not run."""
     started = start_time(pid)
     if started is None:
         return None

@@ -25,6 +25,7 @@ from toban_testing.clock import FakeClock
 from toban_testing.limit_checker import check_limits
 from toban_testing.postgres import as_role
 from toban_testing.servers import SessionServers
+from toban_testing.starter import end_with_this_process
 
 _redis_numbers = count(1)
 
@@ -72,6 +73,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def _of_stacks(nodeid: str) -> bool:
     return nodeid.startswith(("tests/e2e/", "tests/attack/"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_outlives_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever a test starts ends at the latest with this process, however it ends."""
+    end_with_this_process(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="session")

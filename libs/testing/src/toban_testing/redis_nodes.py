@@ -25,7 +25,9 @@ class Node:
         self.address = f"127.0.0.1:{self.port}"
         self.password = SENTINEL_PASSWORD if sentinel else PASSWORD
         config = folder / "redis.conf"
+        # Its command line stays, so that it is found when the test session is killed.
         settings = ["bind 127.0.0.1", f"port {self.port}", f'requirepass "{self.password}"', f'dir "{folder}"', *lines]
+        settings.append("set-proc-title no")
         config.write_text("\n".join(settings) + "\n")
         words = [str(find_redis().path), str(config), *(["--sentinel"] if sentinel else [])]
         with (folder / "log").open("w") as log:

@@ -1,28 +1,24 @@
-"""The servers of a test session: each starts at its first use and ends with the session."""
+"""The servers of a test session: each starts at its first use and ends with the session, at the latest with its process."""
 
-import contextlib
-import os
 import shutil
 import tempfile
 from pathlib import Path
 
-from toban_stack.processes import ProcessRecord, boot_id, start_time, stop
 from toban_stack.servers import Endpoints, Servers
 from toban_stack.servers.binaries import find_postgres
+from toban_stack.stack import Stack
 from toban_stack.stack_paths import StackPaths
 from toban_stack.state_file import StateFile
 from toban_testing.postgres import PostgresTestServer
-
-PREFIX = "toban-tests-"
+from toban_testing.starter import end_with_this_process
 
 
 class SessionServers:
     """PostgreSQL (of one or more major versions), Redis and S3 in a folder below the temporary one."""
 
     def __init__(self) -> None:
-        sweep()
-        self._root = Path(tempfile.mkdtemp(prefix=PREFIX))
-        (self._root / "owner").write_text(_owner(os.getpid()))
+        self._root = Path(tempfile.mkdtemp(prefix="toban-tests-"))
+        end_with_this_process(self._root, remove=True)
         self._endpoints: dict[str, Endpoints] = {}
         self._postgres: dict[int, PostgresTestServer] = {}
 
@@ -45,7 +41,9 @@ class SessionServers:
         """Ends every server and removes the folder."""
         for server in self._postgres.values():
             server.close()
-        _remove(self._root)
+        for folder in self._endpoints:
+            Stack(home=self._root / folder).down()
+        shutil.rmtree(self._root)
 
     def _start(self, name: str, folder: str, major: int | None = None) -> Endpoints:
         if folder not in self._endpoints:
@@ -60,35 +58,3 @@ class SessionServers:
             )
             self._endpoints[folder] = servers.start(name)
         return self._endpoints[folder]
-
-
-def sweep() -> None:
-    """Ends the servers of sessions that crashed. Several sessions may do it at once: what another one removes meanwhile is left to it."""
-    for root in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(FileNotFoundError):
-            _sweep(root)
-
-
-def _sweep(root: Path) -> None:
-    owner = root / "owner"
-    if root.stat().st_uid != os.getuid():
-        return
-    recorded = owner.read_text()
-    if recorded and recorded != _owner(int(recorded.split()[0])):
-        _remove(root)
-
-
-def _owner(pid: int) -> str:
-    return f"{pid} {start_time(pid)} {boot_id()}"
-
-
-def _remove(root: Path) -> None:
-    records: list[ProcessRecord] = []
-    for state in root.glob("*/stack.json"):
-        records += StateFile(path=state).all()
-    for record in records:
-        stop(record)
-    for folder in root.iterdir():
-        if folder.is_dir():
-            shutil.rmtree(StackPaths(folder).sockets, ignore_errors=True)
-    shutil.rmtree(root, ignore_errors=True)

@@ -16,6 +16,7 @@ from toban_stack.stack import Stack
 from toban_stack.supervisor.policy import Backoff
 from toban_testing.admin_client import AdminClient
 from toban_testing.limit_checker import check_limits
+from toban_testing.starter import end_with_this_process
 
 
 @contextlib.contextmanager
@@ -34,8 +35,9 @@ def running_stack(
     """A ready stack; its limits are checked at the end, and it is stopped. Its logs are printed when the test failed.
 
     Each of `groups` has one more executor, which waits until the test has made its group. `environment` is added to its processes'.
-    What a test kills stays dead, unless `supervise` gives the waits of a supervisor.
+    What a test kills stays dead, unless `supervise` gives the waits of a supervisor. The stack ends at the latest with this process.
     """
+    end_with_this_process(home)
     stack = Stack(
         home=home,
         coordinators=coordinators,

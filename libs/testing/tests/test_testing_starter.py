@@ -1,0 +1,159 @@
+"""What a test session or a bench has started ends when it is killed: servers, a browser, an executor, other processes, whole stacks."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from toban_stack import processes
+from toban_stack.stack_paths import StackPaths
+from toban_stack.wait import wait_until
+from toban_testing.browser import find_browser
+
+# A safety net: the end of a starter is noticed at once.
+SECONDS = 60.0
+BENCH = Path(__file__).resolve().parents[3] / "tests" / "bench"
+# One test with all kinds, since the start of a session takes longest. `named` has nothing of the session but its folder's name.
+SESSION = """
+    import os, signal, subprocess, sys
+    from contextlib import ExitStack
+    from toban_stack.wait import wait_until
+    from toban_testing.browser import browsing, find_browser
+    from toban_testing.executor_process import ExecutorProcess
+    from toban_testing.redis_nodes import Node
+
+    def test_all_kinds(servers, default_pg_major, tls, tmp_path):
+        executor = ExecutorProcess(tls=tls, state=tmp_path / "state", coordinators="127.0.0.1:1")
+        executor.start()
+        servers.postgres(default_pg_major), servers.redis_url(), servers.s3()
+        Node(tmp_path / "node", [])
+        subprocess.Popen(["sh", "-c", "sleep 600 & sleep 601"], start_new_session=True)
+        lives = "import time; print('named', flush=True); time.sleep(602)"
+        named = subprocess.Popen([sys.executable, "-c", lives, tmp_path], stdout=subprocess.PIPE, env={})
+        named.stdout.readline()
+        with ExitStack() as context:
+            if find_browser():
+                context.enter_context(browsing(tmp_path / "profile"))()
+            assert wait_until(executor.ready.exists, 60)
+            os.write(REPORT, f"runs {servers._root}\\n".encode())
+            signal.pause()
+"""
+KINDS = (
+    "postgres",
+    "-server 127.0.0.1:",
+    "weed",
+    "toban_executor.guard",
+    "redis.conf",
+    "sleep 600",
+    "sleep 601",
+    "named",
+)
+JOB = """
+    import os, signal
+    from pathlib import Path
+    from toban_stack.wait import wait_until
+
+    def run_job(admin, home):
+        argv = ["sh", "-c", f"touch {home}/job-runs; sleep 603 & sleep 604"]
+        spec = {"steps": [{"argv": argv}], "allow_shell": True}
+        admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "long"}, "spec": spec})
+        admin.start("long")
+        assert wait_until((Path(home) / "job-runs").exists, 60)
+        os.write(REPORT, f"runs {home}\\n".encode())
+        signal.pause()
+"""
+STACK = """
+    from toban_stack.supervisor.policy import Backoff
+    from toban_testing.stack_fixtures import admin_of, running_stack
+
+    home = Path("home").absolute()
+    with running_stack(home, coordinators=1, executors=1, supervise=Backoff()) as stack, admin_of(stack) as admin:
+        run_job(admin, home)
+"""
+WHOLE_STACK = """
+    from bench_stack import whole_stack
+
+    with whole_stack(coordinators=1, executors=1) as (stack, admin):
+        run_job(admin, stack.home.root)
+"""
+PARTS = (
+    "postgres",
+    "-server 127.0.0.1:",
+    "weed",
+    "toban_coordinator",
+    "toban_executor.guard",
+    "toban_log_archiver",
+    "sleep 603",
+    "sleep 604",
+)
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, code: str) -> Iterator[tuple[processes.ProcessRecord, str]]:
+    """A Python program that is killed at the end of the block, as soon as it has reported that all runs; and what it has reported."""
+    reader, report = os.pipe()
+    (folder / "test_it.py").write_text(f"REPORT = {report}\n" + code)
+    with (
+        os.fdopen(reader) as reports,
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(
+            [sys.executable, *arguments, "test_it.py"],
+            pass_fds=[report],
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(BENCH)},
+        ) as process,
+    ):
+        os.close(report)
+        try:
+            record = processes.unnamed(process.pid)
+            said = reports.readline()
+            assert said and record is not None, (folder / "log").read_text()
+            yield record, said.split()[1]
+        finally:
+            process.kill()
+
+
+def command_lines(records: list[processes.ProcessRecord]) -> str:
+    return "\n".join(
+        Path(f"/proc/{one.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace") for one in records
+    )
+
+
+def until_all_have_ended(family: list[processes.ProcessRecord]) -> None:
+    """The watcher is one of them, so it has done all that it does."""
+    assert wait_until(lambda: not any(map(processes.alive, family)), SECONDS), command_lines(
+        [one for one in family if processes.alive(one)]
+    )
+
+
+def test_nothing_outlives_a_killed_session(tmp_path: Path) -> None:
+    options = ["-q", "-s", "-c", os.devnull, f"--rootdir={tmp_path}", f"--basetemp={tmp_path / 'temp'}"]
+    options += ["-p", "toban_testing.plugin", "-p", "no:cacheprovider"]
+    with running(tmp_path, "-m", "pytest", *options, code=textwrap.dedent(SESSION)) as (starter, servers):
+        family = processes.descendants([starter])
+        lines = command_lines(family)
+        assert not [kind for kind in KINDS if kind not in lines], lines
+        assert "--type=renderer" in lines or not find_browser(), lines
+        assert Path(servers).is_dir()
+    until_all_have_ended(family)
+    assert not Path(servers).exists()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("code", [STACK, WHOLE_STACK], ids=["stack", "bench"])
+def test_no_stack_outlives_what_has_started_it(code: str, tmp_path: Path) -> None:
+    with running(tmp_path, code=textwrap.dedent(JOB + code)) as (starter, home):
+        family = processes.descendants([starter])
+        lines = command_lines(family)
+        assert not [part for part in PARTS if part not in lines], lines
+        assert ("toban_stack.supervisor" in lines) == (code == STACK), lines
+    until_all_have_ended(family)
+    assert Path(home).exists() == (code == STACK), "a bench's folder is removed"
+    assert not StackPaths(Path(home)).sockets.exists()
