@@ -1,5 +1,6 @@
 """A browser without scripts for the site: cookies, redirects and forms; and one that a person has signed in with."""
 
+import html
 import re
 import urllib.parse
 import urllib.request
@@ -38,7 +39,7 @@ class SiteClient:
 
     def submit(self, page: str, action: str, **fields: str) -> tuple[str, str]:
         """Sends the form of `page` that goes to `action`: where that led, and the text there."""
-        form = self.get(page).partition(f'action="{action}"')[2].partition("</form>")[0]
+        form = self.get(page).partition(f'action="{html.escape(action)}"')[2].partition("</form>")[0]
         hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
         body = urllib.parse.urlencode({**hidden, **fields}).encode()
         request = urllib.request.Request(self.base + action, data=body, headers={"Origin": self.base})
