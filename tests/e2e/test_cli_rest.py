@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from toban_proto.v1 import coordinator_pb2 as pb
-from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.processes import descendants, kill_all
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
+from toban_testing.accounts import user_token
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, running_stack
 
@@ -22,17 +21,6 @@ pytestmark = pytest.mark.e2e
 LINES = 120
 WRITER = f"import time\nfor n in range({LINES}):\n    print('out', n, flush=True)\n    time.sleep(0.1)\n"
 ODD = ("a b", "a?b=c#d", "%2F", "%2e%2e", "a;b", "Zürich-日本", "a+b", "...")
-
-
-def token_of(admin: AdminClient) -> str:
-    """An API token of an administrator."""
-    admin.call(rpc.AccountsStub, "AddUser", pb.AddUserRequest(name="robot"))
-    rule = pb.AccessRule(user="robot", effect="allow", role="admin")
-    admin.call(rpc.AccountsStub, "AddRule", pb.AddRuleRequest(rule=rule))
-    made = admin.call(
-        rpc.AccountsStub, "CreateToken", pb.CreateTokenRequest(user="robot", name="t", role="admin", days=1)
-    )
-    return str(made.secret)
 
 
 def environment(stack: Stack, token: str = "") -> dict[str, str]:
@@ -55,7 +43,7 @@ def test_output_and_waits_outlive_restarts_of_the_site(tmp_path: Path) -> None:
     spec = {"steps": steps, "timeout_seconds": 60, "allow_shell": True}
     with running_stack(tmp_path / "home", coordinators=1, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
         admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "writer"}, "spec": spec})
-        given = environment(stack, token_of(admin))
+        given = environment(stack, user_token(admin, "robot", "admin"))
         [site] = [name for name in stack.processes() if name.startswith("admin-web")]
         command = [sys.executable, "-m", "toban_cli", "run", "start", "writer", "--follow"]
         with subprocess.Popen(
@@ -88,20 +76,19 @@ def test_output_and_waits_outlive_restarts_of_the_site(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_names_and_wrong_values_are_answered_alike_both_ways(tmp_path: Path) -> None:
-    with running_stack(tmp_path / "home", coordinators=1, admin_webs=1) as stack, admin_of(stack) as admin:
-        direct, rest = environment(stack), environment(stack, token_of(admin))
-        for name in ODD:
-            for command in (("job", "get"), ("user", "remove"), ("limit", "get")):
-                answers = toban(direct, *command, name), toban(rest, *command, name)
-                assert answers[0] == answers[1] and answers[0][0] in (65, 66), (name, answers)
-        for name in ("", "a/b", ".."):
-            answers = toban(direct, "job", "delete", name), toban(rest, "job", "delete", name)
-            assert answers[0] == answers[1] and answers[0][0] == 64
-        for argv in (
-            ("webhook", "set", "a", "--url", "ftp://x"),
-            ("webhook", "set", "a"),
-            ("settings", "set", "no", "3"),
-        ):
-            answers = toban(direct, *argv), toban(rest, *argv)
-            assert answers[0] == answers[1] and answers[0][0] in (65, 66)
+def test_names_and_wrong_values_are_answered_alike_both_ways(stack: Stack, admin: AdminClient) -> None:
+    direct, rest = environment(stack), environment(stack, user_token(admin, "cli-rest", "admin"))
+    for name in ODD:
+        for command in (("job", "get"), ("user", "remove"), ("limit", "get")):
+            answers = toban(direct, *command, name), toban(rest, *command, name)
+            assert answers[0] == answers[1] and answers[0][0] in (65, 66), (name, answers)
+    for name in ("", "a/b", ".."):
+        answers = toban(direct, "job", "delete", name), toban(rest, "job", "delete", name)
+        assert answers[0] == answers[1] and answers[0][0] == 64
+    for argv in (
+        ("webhook", "set", "a", "--url", "ftp://x"),
+        ("webhook", "set", "a"),
+        ("settings", "set", "no", "3"),
+    ):
+        answers = toban(direct, *argv), toban(rest, *argv)
+        assert answers[0] == answers[1] and answers[0][0] in (65, 66)

@@ -13,7 +13,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, executor_name, leader_name, running_stack
+from toban_testing.stack_fixtures import executor_name, leader_name, running_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 # Longer than a lease of ten seconds and the time to take over from a leader that is stopped.
@@ -25,12 +25,6 @@ SCRIPT = 'while [ ! -e "$END" ]; do echo x >> "$END.ticks"; sleep 0.1; done'
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Three coordinators and two executors."""
     with running_stack(tmp_path_factory.mktemp("home"), coordinators=3, slots=4) as made:
-        yield made
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as made:
         yield made
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +20,7 @@ from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.ids import IdSource
 from toban_stack import certs
 from toban_stack.stack import Stack
-from toban_testing.stack_fixtures import admin_of, executor_name, leader_name, running_stack, sql
+from toban_testing.stack_fixtures import admin_of, executor_name, leader_name, running_stack, sql, toban_process
 from toban_transport.channel import open_sync_channel
 from toban_transport.client_calls import unary_sync
 from toban_transport.convert import timestamp_to_pb
@@ -49,18 +46,6 @@ class AheadClock(SystemClock):
 
     def wall(self) -> datetime:
         return super().wall() + self._ahead
-
-
-def run_toban(stack: Stack, *argv: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
-    return subprocess.run(
-        [sys.executable, "-m", "toban_cli", *argv],
-        env={**kept, "TOBAN_HOME": str(stack.home.root)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def diagnose(stack: Stack, clock: Clock | None = None, **environment: str) -> list[Finding]:
@@ -97,10 +82,10 @@ def until_well(stack: Stack) -> None:
 
 def test_a_whole_stack_is_well(stack: Stack) -> None:
     until_well(stack)
-    answer = json.loads(run_toban(stack, "doctor", "-o", "json").stdout)
+    answer = json.loads(toban_process(stack, "doctor", "-o", "json").stdout)
     assert answer["status"] == "ok"
     assert len(answer["checks"]) > 30
-    done = run_toban(stack, "doctor", "-o", "wide")
+    done = toban_process(stack, "doctor", "-o", "wide")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].endswith("checks are ok")
     seen = {tuple(line.split()[:2]) for line in done.stdout.splitlines() if line.startswith("ok ")}
@@ -258,12 +243,12 @@ def test_processes_that_are_gone_are_found(stack: Stack) -> None:
 
 def test_a_crontab_is_imported_and_one_of_its_jobs_runs(stack: Stack) -> None:
     crontab = str(ROOT / "examples" / "crontab")
-    done = run_toban(stack, "import", "crontab", crontab, "--timezone", "Europe/Berlin", "--apply")
+    done = toban_process(stack, "import", "crontab", crontab, "--timezone", "Europe/Berlin", "--apply")
     # Its @reboot has no schedule.
     assert done.returncode == 65, done.stderr
     assert "NOT carried over: the time of line 29" in done.stderr
     assert all(line.endswith(" created") for line in done.stdout.splitlines())
-    again = run_toban(stack, "import", "crontab", crontab, "--timezone", "Europe/Berlin", "--apply")
+    again = toban_process(stack, "import", "crontab", crontab, "--timezone", "Europe/Berlin", "--apply")
     assert {line.rpartition(" ")[2] for line in again.stdout.splitlines()} == {"unchanged"}
     with admin_of(stack) as admin:
         [greeting, disk] = [*admin.start("cat"), *admin.start("df")]

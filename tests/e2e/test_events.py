@@ -1,16 +1,15 @@
 """Events over a whole stack: emitted by command and in SQL while the leader is killed, each one starts its job exactly once."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from toban_cli.main import run
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
+from toban_testing.stack_fixtures import leader_name, running_stack, sql
 
 pytestmark = pytest.mark.e2e
 SQL_EVENTS = 300
@@ -37,22 +36,28 @@ Toban = Callable[..., str]
 
 
 @pytest.fixture
-def toban(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Toban:
-    def call(*argv: str) -> str:
-        assert run(argv) == 0, capfd.readouterr()
-        return capfd.readouterr().out
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    """Of its own: every event and every run is counted, and the leader dies."""
+    with running_stack(tmp_path / "home", executors=1) as made:
+        yield made
+
+
+@pytest.fixture
+def toban(toban_here: Callable[..., tuple[int, str]]) -> Toban:
+    def call(*words: str) -> str:
+        code, said = toban_here(*words)
+        assert code == 0, said
+        return said
 
     return call
 
 
 @pytest.mark.seed(103)
-def test_events_become_runs_once(tmp_path: Path, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
-    with running_stack(tmp_path / "home", executors=1) as stack, admin_of(stack) as admin:
-        monkeypatch.setenv("TOBAN_HOME", str(stack.home.root))
-        admin.apply(JOB, TRIGGER)
-        emit_by_command(toban, stack, admin)
-        emit_in_sql(stack, admin)
-        emit_while_the_leader_dies(stack, admin)
+def test_events_become_runs_once(stack: Stack, admin: AdminClient, toban: Toban) -> None:
+    admin.apply(JOB, TRIGGER)
+    emit_by_command(toban, stack, admin)
+    emit_in_sql(stack, admin)
+    emit_while_the_leader_dies(stack, admin)
 
 
 def emit_by_command(toban: Toban, stack: Stack, admin: AdminClient) -> None:

@@ -2,11 +2,8 @@
 
 import asyncio
 import json
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -21,7 +18,7 @@ from toban_proto.v1.logs_pb2_grpc import LogIngestStub
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.coordinator_calls import registration
-from toban_testing.stack_fixtures import admin_of, executor_name, running_stack, sql
+from toban_testing.stack_fixtures import admin_of, executor_name, running_stack, sql, toban_process
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import duplex, unary
 from toban_transport.tls import TlsFiles
@@ -42,17 +39,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield made
 
 
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as made:
-        yield made
-
-
 def toban(stack: Stack, *words: str) -> str:
-    """What a command prints."""
-    environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
-    command = [sys.executable, "-m", "toban_cli", *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    """What a command prints, also before a test."""
+    done = toban_process(stack, *words)
     assert done.returncode == 0, (done.stdout, done.stderr)
     return done.stdout
 

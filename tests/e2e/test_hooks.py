@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, leader_name, running_stack
+from toban_testing.stack_fixtures import leader_name, running_stack
 
 pytestmark = pytest.mark.e2e
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hooks.md"
@@ -29,24 +28,6 @@ STANDARD, GITHUB, SIGNED_CLOUDEVENT, CLOUDEVENT = re.findall(
 def stack(tmp_path: Path) -> Iterator[Stack]:
     with running_stack(tmp_path / "home", executors=1, admin_webs=2) as made:
         yield made
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as made:
-        yield made
-
-
-@pytest.fixture
-def toban(stack: Stack) -> Callable[..., str]:
-    def call(*words: str) -> str:
-        environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
-        command = [sys.executable, "-m", "toban_cli", *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 0, (done.stdout, done.stderr)
-        return done.stdout.strip()
-
-    return call
 
 
 def run_example(example: str, **variables: str) -> dict[str, Any]:
@@ -79,7 +60,7 @@ def test_signed_messages_start_runs_through_any_replica(
 ) -> None:
     admin.apply(*manifests())
     one, other = (f"http://{address}" for address in stack.sites)
-    secret = toban("hook", "set", "shop", "--kind", "standard", "--type", "order.paid", "-o", "name")
+    secret = toban("hook", "set", "shop", "--kind", "standard", "--type", "order.paid", "-o", "name").strip()
     first = run_example(STANDARD, SITE=one, secret=secret)
     assert first["result"] == "accepted"
     again = run_example(STANDARD, SITE=other, secret=secret)
@@ -100,11 +81,11 @@ def test_signed_messages_start_runs_through_any_replica(
     assert (again["result"], again["event_id"]) == ("duplicate", second["event_id"])
 
     body = '{"ref": "refs/heads/main"}'
-    secret = toban("hook", "set", "repo", "--kind", "github", "--event", "push=git.push", "-o", "name")
+    secret = toban("hook", "set", "repo", "--kind", "github", "--event", "push=git.push", "-o", "name").strip()
     assert run_example(GITHUB, SITE=one, secret=secret, body=body)["event_type"] == "git.push"
-    token = toban("hook", "set", "broker", "--kind", "cloudevents-token", "--event", "order.paid", "-o", "name")
+    token = toban("hook", "set", "broker", "--kind", "cloudevents-token", "--event", "order.paid", "-o", "name").strip()
     assert run_example(CLOUDEVENT, SITE=other, token=token)["event_type"] == "order.paid"
-    secret = toban("hook", "set", "signed", "--kind", "cloudevents", "--event", "order.paid", "-o", "name")
+    secret = toban("hook", "set", "signed", "--kind", "cloudevents", "--event", "order.paid", "-o", "name").strip()
     assert run_example(SIGNED_CLOUDEVENT, SITE=one, secret=secret)["event_type"] == "order.paid"
     binary = CLOUDEVENT.replace("hooks/broker", "hooks/signed")
     assert run_example(binary, SITE=one, token=token)["status"] == 404, "a token is no signature"

@@ -1,10 +1,8 @@
 """Jobs that speak on TOBAN_SOCKET, over a whole stack: output, checkpoints, cancellation and steps (docs/jobs.md)."""
 
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +10,10 @@ import pytest
 
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, running_stack
+from toban_testing.stack_fixtures import toban_process
 
 pytestmark = pytest.mark.e2e
 SDK = Path(__file__).parents[2] / "libs/sdk/src"
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """One coordinator and one executor."""
-    with running_stack(tmp_path_factory.mktemp("home"), coordinators=1, executors=1, slots=4) as made:
-        yield made
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as made:
-        yield made
 
 
 def python(script: str, **fields: Any) -> dict[str, Any]:
@@ -41,13 +26,6 @@ def start(admin: AdminClient, name: str, *steps: dict[str, Any], **spec: Any) ->
     admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": body})
     [run] = admin.start(name)
     return int(run)
-
-
-def step_log(stack: Stack, run: int, *arguments: str) -> str:
-    """What `toban run logs --step` prints."""
-    environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
-    command = [sys.executable, "-m", "toban_cli", "run", "logs", str(run), "--step", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
 
 
 @pytest.mark.seed(142)
@@ -108,6 +86,11 @@ def test_a_step_that_is_not_cancelable_is_ended_by_a_kill_alone(admin: AdminClie
 
 
 def test_steps_and_a_retry_from_the_one_that_failed(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
+    def step_log(*words: str) -> str:
+        done = toban_process(stack, "run", "logs", str(run), "--step", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     count = tmp_path / "count"
     flaky = {"argv": ["sh", "-c", f"test -e {count} || {{ touch {count}; echo failing; exit 4; }}"], "name": "Flaky"}
     first = {"argv": ["sh", "-c", f"echo x >> {count}.first; echo one; echo two"]}
@@ -127,9 +110,9 @@ def test_steps_and_a_retry_from_the_one_that_failed(stack: Stack, admin: AdminCl
     assert before == [("step-1", "succeeded"), ("step-2", "failed")]
     assert after == [("step-2", "succeeded"), ("step-3", "succeeded")]
     # Each step by its name, also one that only the first attempt has run.
-    assert step_log(stack, run, "step-1") == "one\ntwo\n"
-    assert step_log(stack, run, "Flaky", "--attempt", "1") == "failing\n"
-    assert step_log(stack, run, "3") == "last\n"
+    assert step_log("step-1") == "one\ntwo\n"
+    assert step_log("Flaky", "--attempt", "1") == "failing\n"
+    assert step_log("3") == "last\n"
 
 
 def test_templates_fill_in_argv_and_env_and_words_stay_words(admin: AdminClient) -> None:
@@ -161,7 +144,7 @@ def test_a_reference_to_nothing_fails_that_run_alone(admin: AdminClient) -> None
     assert admin.log(other) == ["Ada"]
 
 
-def test_the_payload_of_a_schedule_has_its_slot(stack: Stack, admin: AdminClient) -> None:
+def test_the_payload_of_a_schedule_has_its_slot(admin: AdminClient, toban: Callable[..., str]) -> None:
     schema = {"type": "object", "properties": {"at": {"type": "string", "pattern": "^20"}}, "required": ["at"]}
     start(
         admin,
@@ -178,7 +161,10 @@ def test_the_payload_of_a_schedule_has_its_slot(stack: Stack, admin: AdminClient
         runs = [run for run in admin.runs(schedule="every") if run.state == "SUCCEEDED"]
         return runs if len(runs) >= 2 else None
 
-    runs = admin.until(ended, seconds=60, of="two slots")
+    try:
+        runs = admin.until(ended, seconds=60, of="two slots")
+    finally:
+        toban("schedule", "remove", "every")
     for run in runs:
         slot = run.slot.ToDatetime().isoformat() + "+00:00"
         assert json.loads(admin.run(run.id).payload_json) == {"at": slot, "who": "every"}

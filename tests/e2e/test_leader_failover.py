@@ -24,12 +24,6 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
         yield stack
 
 
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as admin:
-        yield admin
-
-
 def begin_load(admin: AdminClient, record: Path) -> int:
     """20 schedules of one second each, one long run; returns the id of the long run once it is RUNNING."""
     record.mkdir()

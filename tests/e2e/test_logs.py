@@ -1,18 +1,15 @@
 """`toban run logs` on a stack as `make up` starts it: while a job writes, and when it has ended."""
 
 import json
-import os
-import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toban_stack.stack import Stack
-from toban_testing.stack_fixtures import running_stack
+from toban_testing.stack_fixtures import toban_process
 
 pytestmark = pytest.mark.e2e
 
@@ -38,17 +35,8 @@ def job(script: Path) -> dict[str, Any]:
     return {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "talk"}, "spec": spec}
 
 
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("logs")) as one:
-        yield one
-
-
-def toban(stack: Stack, *arguments: str, code: int = 0) -> tuple[str, str]:
-    environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
-    done = subprocess.run(
-        [sys.executable, "-m", "toban_cli", *arguments], capture_output=True, text=True, env=environment, check=False
-    )
+def toban(stack: Stack, *words: str, code: int = 0) -> tuple[str, str]:
+    done = toban_process(stack, *words)
     assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
 
@@ -68,6 +56,7 @@ def test_the_output_of_a_run_while_it_is_written_and_afterwards(stack: Stack, tm
     (tmp_path / "talk.py").write_text(SCRIPT)
     (tmp_path / "job.yaml").write_text(json.dumps(job(tmp_path / "talk.py")))
     toban(stack, "apply", "-f", str(tmp_path / "job.yaml"))
+    holes = holes_passed(stack)
     started: dict[str, Any] = json.loads(toban(stack, "run", "start", "talk", "-o", "json")[0])
     run = str(started["run_id"])
 
@@ -77,7 +66,7 @@ def test_the_output_of_a_run_while_it_is_written_and_afterwards(stack: Stack, tm
     assert "warned\n" in said
     assert "left out: more than 100 lines a second" in said
     # What the limit left out was not waited for.
-    assert holes_passed(stack) == [0.0]
+    assert holes_passed(stack) == holes != []
     # Followed and read afterwards are the same lines.
     whole, _ = toban(stack, "run", "logs", run)
     assert whole == live

@@ -1,6 +1,5 @@
 """PostgreSQL has lost the commit of an outcome, or cannot store one: with real executors the run ends all the same, and never too early."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ HISTORY = (
     "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = 'scheduler.runs_history'::regclass"
 )
 ATTEMPTS = "SELECT state, reason FROM scheduler.job_attempts WHERE run_id = %(run)s ORDER BY token"
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("lost-result"), executors=1) as one:
-        yield one
 
 
 def lose_the_commit(stack: Stack, run: int, table: str) -> None:
@@ -43,8 +36,11 @@ def test_a_run_whose_accepted_outcome_is_lost_ends(stack: Stack, tmp_path: Path,
         [run] = admin.start(name)
         admin.until(lambda: admin.run(run).state == "RUNNING", seconds=20, of="the run started")
         sql(stack, f"CREATE TABLE before_{canceled} AS SELECT * FROM scheduler.runs_live WHERE id = %(run)s", run=run)
-        assert admin.until_ended(run, seconds=30).state == "SUCCEEDED"
-        lose_the_commit(stack, run, f"before_{canceled}")
+        try:
+            assert admin.until_ended(run, seconds=30).state == "SUCCEEDED"
+            lose_the_commit(stack, run, f"before_{canceled}")
+        finally:
+            sql(stack, f"DROP TABLE before_{canceled}")
         assert admin.run(run).state == "RUNNING"
         if canceled:
             admin.cancel(run)
@@ -60,10 +56,11 @@ def test_a_run_whose_accepted_outcome_is_lost_ends(stack: Stack, tmp_path: Path,
 
 
 @pytest.mark.long
-def test_an_outcome_without_a_partition_is_kept_until_there_is_one(stack: Stack, tmp_path: Path) -> None:
+def test_an_outcome_without_a_partition_is_kept_until_there_is_one(tmp_path: Path) -> None:
+    """On a stack of its own: the history of every run is lost."""
     record = tmp_path / "record"
     record.mkdir()
-    with admin_of(stack) as admin:
+    with running_stack(tmp_path / "home", executors=1) as stack, admin_of(stack) as admin:
         admin.apply(recorder_job("kept", record, seconds=3))
         [run] = admin.start("kept")
         admin.until(lambda: admin.run(run).state == "RUNNING", seconds=20, of="the run started")

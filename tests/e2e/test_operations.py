@@ -19,7 +19,7 @@ from toban_stack.processes import alive
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, interval_schedule, recorder_job
-from toban_testing.stack_fixtures import admin_of, executor_name, running_stack, sql
+from toban_testing.stack_fixtures import executor_name, running_stack, sql
 
 pytestmark = pytest.mark.e2e
 SCHEDULES = 10
@@ -33,12 +33,6 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One stack for all of these."""
     with running_stack(tmp_path_factory.mktemp("operations") / "home") as stack:
         yield stack
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as admin:
-        yield admin
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
 """A stack from outside: a run starts the next one by its end, is repeated, noted, and its job deleted."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from toban_cli.main import run
+from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, running_stack
 
 pytestmark = pytest.mark.e2e
-Toban = Callable[..., str]
 
 
 def job(name: str, script: str) -> dict[str, object]:
@@ -31,39 +28,36 @@ CHAIN = {
 }
 
 
-@pytest.fixture
-def toban(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Toban:
-    def call(*argv: str) -> str:
-        assert run(argv) == 0, capfd.readouterr()
-        return capfd.readouterr().out
+def test_from_one_run_to_the_next(admin: AdminClient, toban_here: Callable[..., tuple[int, str]]) -> None:
+    def toban(*words: str) -> str:
+        code, said = toban_here(*words)
+        assert code == 0, said
+        return said
 
-    return call
-
-
-def test_from_one_run_to_the_next(tmp_path: Path, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
-    with running_stack(tmp_path / "home", executors=1) as stack, admin_of(stack) as admin:
-        monkeypatch.setenv("TOBAN_HOME", str(stack.home.root))
-        admin.apply(
-            job("extract", "echo '::output {\"rows\": 3}::'"), job("load", 'echo "rows $TOBAN_PARAM_ROWS"'), CHAIN
-        )
-        toban("run", "start", "extract", "--wait")
-        follow(admin, count=2)
-        toban("run", "rerun", "1", "--wait", "--reason", "once more")
-        follow(admin, count=4)
-        toban("run", "note", "1", "looked into it")
-        shown = toban("run", "get", "1")
-        assert "looked into it" in shown and "repeats it: once more" in shown
-        toban("run", "rerun", "--job", "load", "--state", "SUCCEEDED", "--yes")
-        follow(admin, count=6)
-        assert "trigger load-after-extract deleted" in toban("job", "delete", "extract", "--with-triggers")
-        assert "SUCCEEDED" in toban("run", "get", "1")
+    admin.apply(job("extract", "echo '::output {\"rows\": 3}::'"), job("load", 'echo "rows $TOBAN_PARAM_ROWS"'), CHAIN)
+    toban("run", "start", "extract", "--wait")
+    follow(admin, count=2)
+    [first] = [str(run.id) for run in admin.runs(job="extract")]
+    toban("run", "rerun", first, "--wait", "--reason", "once more")
+    follow(admin, count=4)
+    toban("run", "note", first, "looked into it")
+    shown = toban("run", "get", first)
+    assert "looked into it" in shown and "repeats it: once more" in shown
+    toban("run", "rerun", "--job", "load", "--state", "SUCCEEDED", "--yes")
+    follow(admin, count=6)
+    assert "trigger load-after-extract deleted" in toban("job", "delete", "extract", "--with-triggers")
+    assert "SUCCEEDED" in toban("run", "get", first)
 
 
 def follow(admin: AdminClient, *, count: int) -> None:
     """Waits until there are so many runs and all have succeeded; those of `load` that a trigger started know what they follow."""
-    admin.until(lambda: len(list(admin.runs())) == count, seconds=20, of=f"{count} runs")
-    for found in admin.runs():
+    admin.until(lambda: len(runs(admin)) == count, seconds=20, of=f"{count} runs")
+    for found in runs(admin):
         ended = admin.until_ended(found.id)
         assert ended.state == "SUCCEEDED"
         if ended.trigger:
             assert ended.payload_json == f'{{"of": {ended.after_run}, "rows": 3}}' and ended.chain_depth == 1
+
+
+def runs(admin: AdminClient) -> list[pb.Run]:
+    return [*admin.runs(job="extract"), *admin.runs(job="load")]

@@ -1,16 +1,14 @@
 """A schedule's whole life by command over a whole stack, and no slot of it without a run or a row."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from toban_cli.main import run
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, running_stack, sql
+from toban_testing.stack_fixtures import sql
 
 pytestmark = pytest.mark.e2e
 
@@ -25,13 +23,10 @@ Toban = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def toban(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Toban:
-    def call(*argv: str) -> tuple[int, str]:
-        code = run(argv)
-        out, err = capfd.readouterr()
-        return code, out + err
-
-    return call
+def toban(toban_here: Toban) -> Iterator[Toban]:
+    yield toban_here
+    # Also when the test failed: it would go on each second beside the tests of others.
+    toban_here("schedule", "remove", "often")
 
 
 def ended(stack: Stack, admin: AdminClient, more: int) -> None:
@@ -41,29 +36,24 @@ def ended(stack: Stack, admin: AdminClient, more: int) -> None:
 
 
 @pytest.mark.seed(146, 170)
-def test_a_schedule_from_add_to_remove(tmp_path: Path, toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
-    with running_stack(tmp_path / "home", executors=1) as stack, admin_of(stack) as admin:
-        monkeypatch.setenv("TOBAN_HOME", str(stack.home.root))
-        admin.apply(JOB)
-        made = ("schedule", "add", "often", "--job", "tick", "--every", "1s")
-        code, said = toban(*made)
-        assert code == 0 and said.startswith("schedule often created\n  20")
-        code, said = toban(*made)
-        assert code == 73 and "there is a schedule 'often' already (version 1)" in said
-        ended(stack, admin, 3)
-        code, said = toban("schedule", "update", "often", "--cron", "*/2 * * * * *", "--timezone", "Europe/Berlin")
-        assert (
-            code == 0
-            and "schedule often updated" in said
-            and any(f"{zone} = " in said for zone in ("+01:00", "+02:00"))
-        )
-        ended(stack, admin, 2)
-        pause_and_resume(stack, toban)
-        ended(stack, admin, 1)
-        assert toban("schedule", "remove", "often", "--reason", "enough")[0] == 0
-        code, said = toban("schedule", "get", "often")
-        assert code == 66 and "there is no schedule 'often'" in said
-        every_slot_is_told(stack)
+def test_a_schedule_from_add_to_remove(stack: Stack, admin: AdminClient, toban: Toban) -> None:
+    admin.apply(JOB)
+    made = ("schedule", "add", "often", "--job", "tick", "--every", "1s")
+    code, said = toban(*made)
+    assert code == 0 and said.startswith("schedule often created\n  20")
+    [schedule] = sql(stack, "SELECT id FROM scheduler.schedules WHERE name = 'often'")
+    code, said = toban(*made)
+    assert code == 73 and "there is a schedule 'often' already (version 1)" in said
+    ended(stack, admin, 3)
+    code, said = toban("schedule", "update", "often", "--cron", "*/2 * * * * *", "--timezone", "Europe/Berlin")
+    assert code == 0 and "schedule often updated" in said and any(f"{zone} = " in said for zone in ("+01:00", "+02:00"))
+    ended(stack, admin, 2)
+    pause_and_resume(stack, toban)
+    ended(stack, admin, 1)
+    assert toban("schedule", "remove", "often", "--reason", "enough")[0] == 0
+    code, said = toban("schedule", "get", "often")
+    assert code == 66 and "there is no schedule 'often'" in said
+    every_slot_is_told(stack, schedule["id"])
 
 
 def pause_and_resume(stack: Stack, toban: Toban) -> None:
@@ -82,13 +72,17 @@ def pause_and_resume(stack: Stack, toban: Toban) -> None:
     assert paused["slots"] >= 1 and "a test" in paused["message"] and len(found["next_slots"]) == 3
 
 
-def every_slot_is_told(stack: Stack) -> None:
+def every_slot_is_told(stack: Stack, schedule: int) -> None:
     rows = sql(
         stack,
-        "SELECT first_slot, last_slot, slots, outcome FROM scheduler.fire_ledger WHERE outcome <> 'withdrawn' ORDER BY 1",
+        "SELECT first_slot, last_slot, slots, outcome FROM scheduler.fire_ledger"
+        " WHERE schedule_id = %(schedule)s AND outcome <> 'withdrawn' ORDER BY 1",
+        schedule=schedule,
     )
     [log] = sql(
-        stack, "SELECT before ->> 'until' AS until FROM scheduler.admin_action_log WHERE action = 'schedule.update'"
+        stack,
+        "SELECT before ->> 'until' AS until FROM scheduler.admin_action_log"
+        " WHERE action = 'schedule.update' AND target = 'schedule often'",
     )
     # Every second until the update, every second second after it: no gap, nothing twice.
     for row, following in pairwise(rows):

@@ -6,8 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ import pytest
 
 from toban import errors
 from toban.client import AsyncClient, Client, Target
-from toban_proto.v1 import coordinator_pb2 as pb
-from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
+from toban_testing.accounts import user_token
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import admin_of, executor_name, running_stack
 
@@ -30,25 +28,14 @@ PROGRAMS = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE.read_text(e
 
 def target_of(stack: Stack, admin: AdminClient, role: str) -> Target:
     """The site, with a token of a new user of this role."""
-    admin.call(rpc.AccountsStub, "AddUser", pb.AddUserRequest(name=role))
-    rule = pb.AccessRule(user=role, effect="allow", role=role)
-    admin.call(rpc.AccountsStub, "AddRule", pb.AddRuleRequest(rule=rule))
-    token = pb.CreateTokenRequest(user=role, name="t", role=role, days=1)
-    made = admin.call(rpc.AccountsStub, "CreateToken", token)
-    return Target(url=f"http://{stack.sites[0]}", token=made.secret)
-
-
-@contextmanager
-def site(home: Path, **parts: int) -> Iterator[tuple[Stack, AdminClient, Target]]:
-    """A stack, and what reaches it as an administrator."""
-    with running_stack(home, coordinators=1, admin_webs=1, **parts) as stack, admin_of(stack) as admin:  # type: ignore[arg-type]
-        yield stack, admin, target_of(stack, admin, "admin")
+    return Target(url=f"http://{stack.sites[0]}", token=user_token(admin, f"sdk-{role}", role))
 
 
 def test_the_first_page_works_as_written(tmp_path: Path) -> None:
     for name, text in PROGRAMS.items():
         (tmp_path / name).write_text(text)
-    with site(tmp_path / "home", executors=2) as (stack, admin, target):
+    with running_stack(tmp_path / "home", coordinators=1, admin_webs=1) as stack, admin_of(stack) as admin:
+        target = target_of(stack, admin, "admin")
         given = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
         given |= {"TOBAN_URL": target.url, "TOBAN_TOKEN": target.token}
         command = [sys.executable, "start.py"]
@@ -98,18 +85,19 @@ MANIFESTS: list[dict[str, Any]] = [
 ]
 
 
-def test_every_method_of_both_clients(tmp_path: Path) -> None:
-    with site(tmp_path / "home", executors=1) as (stack, admin, target):
-        with Client(target) as client:
-            use_definitions(client)
-            use_runs(client)
-            use_events(client)
-            refuse(client)
-            viewer = target_of(stack, admin, "viewer")
-            with Client(viewer) as reader, pytest.raises(errors.AccessError) as caught:
-                reader.runs.start("greet")
-            assert caught.value.code == "PERMISSION_DENIED" and caught.value.request_id
-        asyncio.run(use_async(target))
+def test_every_method_of_both_clients(stack: Stack, admin: AdminClient, toban: Callable[..., str]) -> None:
+    target = target_of(stack, admin, "admin")
+    with Client(target) as client:
+        use_definitions(client)
+        use_runs(client)
+        use_events(client)
+        refuse(client)
+        viewer = target_of(stack, admin, "viewer")
+        with Client(viewer) as reader, pytest.raises(errors.AccessError) as caught:
+            reader.runs.start("greet")
+        assert caught.value.code == "PERMISSION_DENIED" and caught.value.request_id
+    asyncio.run(use_async(target))
+    toban("schedule", "remove", "greet-daily")
 
 
 def use_definitions(client: Client) -> None:
@@ -118,11 +106,11 @@ def use_definitions(client: Client) -> None:
         ("Job", "greet", "created"),
         ("Schedule", "greet-daily", "created"),
     ]
-    assert list(client.jobs.list()) == []
+    assert "greet" not in [job.name for job in client.jobs.list()]
     assert [one.action for one in client.apply(MANIFESTS)] == ["created", "created"]
     assert [one.action for one in client.apply(MANIFESTS)] == ["unchanged", "unchanged"]
     assert client.jobs.get("greet").spec["timeout_seconds"] == 60
-    assert [job.name for job in client.jobs.list()] == ["greet"]
+    assert [job.name for job in client.jobs.list()].count("greet") == 1
     [schedule] = client.schedules.list(job="greet")
     assert schedule.next_run_at is not None and schedule.rule
     paused = client.schedules.pause("greet-daily", reason="holiday")
@@ -146,15 +134,15 @@ def use_runs(client: Client) -> None:
     assert len(found) == 4 and len(list(client.runs.list(limit=2))) == 2
     ended = [client.runs.wait(one.id, timeout=60).state for one in found]
     assert ended == ["SUCCEEDED"] * 4
-    assert [one.id for one in client.runs.list(state="FAILED")] == []
+    assert [one.id for one in client.runs.list(job="greet", state="FAILED")] == []
 
 
 def use_events(client: Client) -> None:
-    first = client.events.emit("order.paid", {"id": 7}, dedupe_key="order-7")
-    again = client.events.emit("order.paid", {"id": 7}, dedupe_key="order-7")
+    first = client.events.emit("sdk.paid", {"id": 7}, dedupe_key="order-7")
+    again = client.events.emit("sdk.paid", {"id": 7}, dedupe_key="order-7")
     assert (first.duplicate, again.duplicate) == (False, True)
-    assert wait_until(lambda: all(one.outcome for one in client.events.list()), 30)
-    outcomes = {one.id: one.outcome for one in client.events.list(event_type="order.paid")}
+    assert wait_until(lambda: all(one.outcome for one in client.events.list(event_type="sdk.paid")), 30)
+    outcomes = {one.id: one.outcome for one in client.events.list(event_type="sdk.paid")}
     assert outcomes[first.event_id] == "no_trigger"
 
 
@@ -166,7 +154,7 @@ def refuse(client: Client) -> None:
     with pytest.raises(errors.InvalidRequestError) as invalid:
         client.apply([wrong])
     assert invalid.value.code == "MANIFEST_INVALID" and invalid.value.mistakes[0].where.startswith("manifests.0")
-    [done] = client.runs.list(limit=1)
+    [done] = client.runs.list(job="greet", limit=1)
     with pytest.raises(errors.ConflictError):
         client.runs.cancel(done.id)
     with pytest.raises(errors.ConflictError):

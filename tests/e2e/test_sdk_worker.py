@@ -6,43 +6,35 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toban.client import Client, Target
 from toban.worker import Step, StepFailedError, Worker
-from toban_proto.v1 import coordinator_pb2 as pb
-from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
-from toban_testing.stack_fixtures import admin_of, running_stack
+from toban_testing.accounts import user_token
+from toban_testing.stack_fixtures import admin_of
 
 pytestmark = pytest.mark.e2e
 SECONDS = 60.0
 
 
-@contextmanager
-def site(home: Path) -> Iterator[Target]:
-    """The site of a stack without executors, with the token of an operator; a job for each task below."""
-    with running_stack(home, coordinators=1, executors=0, admin_webs=1) as stack, admin_of(stack) as admin:
+@pytest.fixture(scope="module")
+def target(stack: Stack) -> Target:
+    """The site, with the token of an operator; a job for each task below. No executor has a part in them."""
+    with admin_of(stack) as admin:
         for name in ("ends", "waits"):
             steps = [{"id": "only", "type": "external", "worker_type": name, "lock_ttl_seconds": 30}]
             retry = {"max_attempts": 2, "backoff_seconds": [0]}
             spec = {"steps": steps, "timeout_seconds": 120, "retry": retry}
             admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
-        admin.call(rpc.AccountsStub, "AddUser", pb.AddUserRequest(name="gpu"))
-        rule = pb.AccessRule(user="gpu", effect="allow", role="operator")
-        admin.call(rpc.AccountsStub, "AddRule", pb.AddRuleRequest(rule=rule))
-        token = pb.CreateTokenRequest(user="gpu", name="t", role="operator", days=1)
-        secret = admin.call(rpc.AccountsStub, "CreateToken", token).secret
-        yield Target(url=f"http://{stack.sites[0]}", token=secret)
+        return Target(url=f"http://{stack.sites[0]}", token=user_token(admin, "sdk-worker", "operator"))
 
 
-def test_every_end_of_a_step(tmp_path: Path) -> None:
-    with site(tmp_path / "home") as target, Client(target) as client:
+def test_every_end_of_a_step(target: Target) -> None:
+    with Client(target) as client:
         worker, release = Worker(target), threading.Event()
         fences: list[int] = []
 
@@ -109,8 +101,8 @@ print("stopped", flush=True)
 """
 
 
-def test_a_signal_stops_the_process(tmp_path: Path) -> None:
-    with site(tmp_path / "home") as target, Client(target) as client:
+def test_a_signal_stops_the_process(target: Target) -> None:
+    with Client(target) as client:
         given = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
         given |= {"TOBAN_URL": target.url, "TOBAN_TOKEN": target.token}
         with subprocess.Popen([sys.executable, "-c", PROGRAM], env=given, stdout=subprocess.PIPE, text=True) as process:

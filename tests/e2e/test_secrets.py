@@ -4,50 +4,24 @@ import base64
 import json
 import os
 import stat
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import redis
 
 from toban_domain.errors import TobanError
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, running_stack, sql
+from toban_testing.stack_fixtures import sql
 
 pytestmark = pytest.mark.e2e
 SDK = Path(__file__).parents[2] / "libs/sdk/src"
 VALUE = "hunter2-Zaphod-42/tea"
 SECOND = "second-Trillian-43+tea"
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("home"), coordinators=1, executors=1, slots=4) as made:
-        yield made
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as made:
-        yield made
-
-
-@pytest.fixture
-def toban(stack: Stack) -> Callable[..., Any]:
-    """Runs a command; its output. `code` is the expected exit code, `typed` its standard input."""
-
-    def call(*words: str, typed: str = "", code: int = 0) -> str:
-        environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
-        command = [sys.executable, "-m", "toban_cli", *words]
-        done = subprocess.run(command, input=typed, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == code, (done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return call
 
 
 def job(name: str, script: str, **spec: Any) -> dict[str, Any]:
@@ -64,11 +38,14 @@ def forms(value: str) -> list[str]:
 def in_database(stack: Stack, value: str) -> list[str]:
     """Tables of both schemas with a row that has the value."""
     found = []
-    for table in sql(stack, "SELECT schemaname || '.' || tablename AS name FROM pg_tables"):
-        if not table["name"].startswith(("scheduler.", "logs.", "public.")):
-            continue
-        for row in sql(stack, f"SELECT t::text AS row FROM {table['name']} t"):
-            found += [table["name"] for form in forms(value) if form in row["row"]]
+    # One connection: there is a table for each day of each partitioned one.
+    with psycopg.connect(stack.endpoints().database_url) as connection:
+        names = (
+            "SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname IN ('scheduler', 'logs', 'public')"
+        )
+        for (table,) in connection.execute(names).fetchall():
+            for (row,) in connection.execute(f"SELECT t::text FROM {table} t"):
+                found += [table for form in forms(value) if form in row]
     return found
 
 
@@ -136,7 +113,7 @@ def test_a_job_has_the_value_and_nothing_else_does(
     assert path.is_relative_to("/dev/shm")
     assert in_processes(VALUE) == []
     # With the checkpoint of the live run.
-    assert sql(stack, "SELECT 1 FROM scheduler.runs_live WHERE checkpoint IS NOT NULL")
+    assert sql(stack, "SELECT 1 FROM scheduler.runs_live WHERE checkpoint IS NOT NULL AND id = %(run)s", run=run)
     assert in_database(stack, VALUE) == []
     gate.touch()
     ended = admin.until_ended(run, seconds=60)
@@ -158,7 +135,7 @@ def test_a_job_has_the_value_and_nothing_else_does(
 
 def test_the_search_itself_finds_what_is_there(stack: Stack, admin: AdminClient) -> None:
     """Without this, the test above could not fail."""
-    admin.apply(job("open", "import time; time.sleep(0)", env={"PLAIN": SECOND}))
+    admin.apply(job("says-it-openly", "import time; time.sleep(0)", env={"PLAIN": SECOND}))
     assert in_database(stack, SECOND) != []
 
 
@@ -173,18 +150,20 @@ def test_the_audit_and_the_list_have_names_only(toban: Callable[..., str]) -> No
 def test_what_a_job_may_not_have_is_refused_with_the_remedy(admin: AdminClient, toban: Callable[..., str]) -> None:
     toban("secret", "set", "listed", "--job", "tells-all", typed=VALUE)
     with pytest.raises(TobanError) as refused:
-        admin.apply(job("other", "pass", secrets=[{"name": "lister"}]))
+        admin.apply(job("secrets-other", "pass", secrets=[{"name": "lister"}]))
     assert "spec.secrets[0].name: there is no secret 'lister'; did you mean 'listed'?" in refused.value.message
     with pytest.raises(TobanError) as refused:
-        admin.apply(job("other", "pass", secrets=[{"name": "listed"}]))
-    assert "secret 'listed' is for other jobs; run `toban secret set listed --job other`" in refused.value.message
+        admin.apply(job("secrets-other", "pass", secrets=[{"name": "listed"}]))
+    assert (
+        "secret 'listed' is for other jobs; run `toban secret set listed --job secrets-other`" in refused.value.message
+    )
     toban("secret", "set", "short-lived", typed=SECOND)
-    admin.apply(job("other", "pass", secrets=[{"name": "short-lived"}]))
-    assert "is used by job other" in toban("secret", "rm", "short-lived", code=74)
-    [before] = admin.start("other")
+    admin.apply(job("secrets-other", "pass", secrets=[{"name": "short-lived"}]))
+    assert "is used by job secrets-other" in toban("secret", "rm", "short-lived", code=74)
+    [before] = admin.start("secrets-other")
     assert admin.until_ended(before, seconds=60).state == "SUCCEEDED"
     toban("secret", "rm", "short-lived", "--force")
-    assert "there is no secret 'short-lived'" in toban("run", "start", "other", code=66)
+    assert "there is no secret 'short-lived'" in toban("run", "start", "secrets-other", code=66)
 
 
 def test_keys_rotate_while_jobs_run(stack: Stack, admin: AdminClient, toban: Callable[..., str]) -> None:
@@ -234,7 +213,9 @@ def test_without_its_key_a_run_fails_clearly_and_others_go_on(
     [run] = admin.start("needs")
     assert admin.until_ended(run, seconds=60).state == "SUCCEEDED"
     keys.chmod(0o644)
-    found = json.loads(toban("doctor", "-o", "json", code=1))
-    keys.chmod(0o600)
+    try:
+        found = json.loads(toban("doctor", "-o", "json", code=1))
+    finally:
+        keys.chmod(0o600)
     [check] = [one for one in found["checks"] if one["name"] == "secrets-key"]
     assert (check["status"], check["remedy"]) == ("error", "chmod 0600")

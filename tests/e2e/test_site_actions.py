@@ -3,15 +3,16 @@
 import json
 import re
 import urllib.error
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
+from toban_stack.stack import Stack
+from toban_testing.admin_client import AdminClient
 from toban_testing.site_client import SiteClient, signed_in
-from toban_testing.stack_fixtures import admin_of, running_stack
 
 pytestmark = pytest.mark.e2e
 
@@ -56,45 +57,56 @@ def epoch(admin: Any) -> int:
     return int(admin.call(rpc.JobReaderStub, "GetCluster", pb.GetClusterRequest()).epoch)
 
 
-def test_the_day_of_an_operator(tmp_path: Path) -> None:
-    with running_stack(tmp_path / "home", coordinators=2, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
-        site = signed_in(stack)
-        admin.apply(JOB, SCHEDULE)
+@pytest.fixture
+def as_before(admin: AdminClient) -> Iterator[None]:
+    """Whatever the test has come to: no run of it goes on, and every executor takes work."""
+    yield
+    for run in admin.runs(job="sleeper"):
+        if not run.HasField("finished_at"):
+            admin.cancel(run.id, mode="kill")
+    for executor in admin.cluster().executors:
+        if executor.drained:
+            admin.call(rpc.OperationsStub, "UndrainExecutor", pb.UndrainExecutorRequest(worker_id=executor.worker_id))
 
-        status, text = refused(site, "/jobs/sleeper/run", **{"payload.seconds": "91"})
-        assert status == 400 and "seconds" in text, "the schema decides"
-        first = started(site.submit("/jobs/sleeper/run", "/jobs/sleeper/run", **{"payload.seconds": "80"})[0])
-        admin.until(lambda: admin.run(first).state == "RUNNING", seconds=30, of="the run")
-        site.submit(f"/runs/{first}/kill", f"/runs/{first}/kill", reason="it takes too long")
-        admin.until(lambda: admin.run(first).state == "CANCELED", seconds=30, of="its end")
-        page = site.get(f"/runs/{first}")
-        assert "Kill requested" in page and "it takes too long" in page and "Dispatch 1" in page
 
-        rerun = f"/runs/{first}/rerun"
-        again = started(site.submit(rerun, rerun, **{"payload.seconds": "0", "reason": "shorter"})[0])
-        admin.until(lambda: admin.run(again).state == "SUCCEEDED", seconds=30, of="the rerun")
-        assert json.loads(admin.run(again).payload_json) == {"seconds": 0} and admin.run(again).rerun_of == first
-        many = "/runs/rerun?state=CANCELED"
-        _, text = site.submit(many, many, reason="all of them")
-        assert "Done." in text and "Changed: 1 of 1" in text
+def test_the_day_of_an_operator(stack: Stack, admin: AdminClient, as_before: None) -> None:
+    site = signed_in(stack)
+    admin.apply(JOB, SCHEDULE)
 
-        site.submit("/schedules/rarely/pause", "/schedules/rarely/pause", reason="a holiday")
-        assert "a holiday" in site.get("/schedules/rarely") and "/schedules/rarely/resume" in site.get("/jobs/sleeper")
-        site.submit("/schedules/rarely/resume", "/schedules/rarely/resume", reason="back to work")
+    status, text = refused(site, "/jobs/sleeper/run", **{"payload.seconds": "91"})
+    assert status == 400 and "seconds" in text, "the schema decides"
+    first = started(site.submit("/jobs/sleeper/run", "/jobs/sleeper/run", **{"payload.seconds": "80"})[0])
+    admin.until(lambda: admin.run(first).state == "RUNNING", seconds=30, of="the run")
+    site.submit(f"/runs/{first}/kill", f"/runs/{first}/kill", reason="it takes too long")
+    admin.until(lambda: admin.run(first).state == "CANCELED", seconds=30, of="its end")
+    page = site.get(f"/runs/{first}")
+    assert "Kill requested" in page and "it takes too long" in page and "Dispatch 1" in page
 
-        found = re.search(r'href="(/executors/\d+/drain)\?epoch=', site.get("/executors"))
-        assert found
-        drain, seen = found[1], epoch(admin)
-        site.submit(drain, drain, reason="new disk")
-        assert "new disk" in site.get("/executors")
-        path, _ = site.submit("/cluster/demote", "/cluster/demote", reason="patching")
-        assert path == "/cluster?done=demoted" and epoch(admin) > seen
-        for stale in ("/cluster/demote", drain.replace("drain", "undrain")):
-            status, text = refused(site, stale, reason="from a stale page", epoch=str(seen))
-            assert status == 409 and "leads, not" in text
-        assert "from a stale page" not in site.get("/audit")
-        undrain = drain.replace("drain", "undrain")
-        site.submit(undrain, undrain, reason="the disk is in")
-        audit = site.get("/audit")
-        for reason in ("it takes too long", "a holiday", "back to work", "new disk", "patching", "the disk is in"):
-            assert reason in audit
+    rerun = f"/runs/{first}/rerun"
+    again = started(site.submit(rerun, rerun, **{"payload.seconds": "0", "reason": "shorter"})[0])
+    admin.until(lambda: admin.run(again).state == "SUCCEEDED", seconds=30, of="the rerun")
+    assert json.loads(admin.run(again).payload_json) == {"seconds": 0} and admin.run(again).rerun_of == first
+    many = "/runs/rerun?job=sleeper&state=CANCELED"
+    _, text = site.submit(many, many, reason="all of them")
+    assert "Done." in text and "Changed: 1 of 1" in text
+
+    site.submit("/schedules/rarely/pause", "/schedules/rarely/pause", reason="a holiday")
+    assert "a holiday" in site.get("/schedules/rarely") and "/schedules/rarely/resume" in site.get("/jobs/sleeper")
+    site.submit("/schedules/rarely/resume", "/schedules/rarely/resume", reason="back to work")
+
+    found = re.search(r'href="(/executors/\d+/drain)\?epoch=', site.get("/executors"))
+    assert found
+    drain, seen = found[1], epoch(admin)
+    site.submit(drain, drain, reason="new disk")
+    assert "new disk" in site.get("/executors")
+    path, _ = site.submit("/cluster/demote", "/cluster/demote", reason="patching")
+    assert path == "/cluster?done=demoted" and epoch(admin) > seen
+    for stale in ("/cluster/demote", drain.replace("drain", "undrain")):
+        status, text = refused(site, stale, reason="from a stale page", epoch=str(seen))
+        assert status == 409 and "leads, not" in text
+    assert "from a stale page" not in site.get("/audit")
+    undrain = drain.replace("drain", "undrain")
+    site.submit(undrain, undrain, reason="the disk is in")
+    audit = site.get("/audit")
+    for reason in ("it takes too long", "a holiday", "back to work", "new disk", "patching", "the disk is in"):
+        assert reason in audit

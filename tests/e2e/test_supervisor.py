@@ -16,7 +16,7 @@ from toban_stack.supervisor.client import SUPERVISOR
 from toban_stack.supervisor.policy import Backoff
 from toban_stack.wait import wait_until
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
+from toban_testing.stack_fixtures import leader_name, running_stack, sql
 
 pytestmark = pytest.mark.e2e
 BACKOFF = Backoff(first_seconds=1.0, longest_seconds=3600.0)
@@ -29,12 +29,6 @@ SCRIPT = 'echo "$TOBAN_RUN_ID" >> "$FOLDER/starts"; test -e "$FOLDER/enough" || 
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with running_stack(tmp_path_factory.mktemp("supervised") / "home", executors=1, supervise=BACKOFF) as stack:
         yield stack
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as admin:
-        yield admin
 
 
 def status(stack: Stack, name: str) -> ProcessStatus:

@@ -4,10 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +15,7 @@ import pytest
 
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, leader_name, running_stack, sql
+from toban_testing.stack_fixtures import leader_name, running_stack, sql
 
 pytestmark = pytest.mark.e2e
 
@@ -66,24 +63,6 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     environment = {"SCHEDULER_WEBHOOK_ALLOW": "127.0.0.1"}
     with running_stack(tmp_path / "home", executors=1, admin_webs=1, environment=environment) as made:
         yield made
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as made:
-        yield made
-
-
-@pytest.fixture
-def toban(stack: Stack) -> Callable[..., str]:
-    def call(*words: str, typed: str = "", code: int = 0) -> str:
-        environment = {**os.environ, "TOBAN_HOME": str(stack.home.root)}
-        command = [sys.executable, "-m", "toban_cli", *words]
-        done = subprocess.run(command, input=typed, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == code, (done.stdout, done.stderr)
-        return done.stdout + done.stderr
-
-    return call
 
 
 def job(name: str, *argv: str) -> dict[str, Any]:

@@ -40,6 +40,7 @@ WRONG_KINDS = {
         (SCHEDULE.replace("RULE", 'cron: "61 * * * *"'), "spec.cron: '61' is not a minute"),
         (SCHEDULE.replace("RULE", 'daily_at: "03:00", timezone: Europe/Berln'), "did you mean Europe/Berlin"),
         (JOB + f"  default_payload: {{blob: {'x' * 40_000}}}\n", "the limit is 32768"),
+        (SCHEDULE.replace("RULE", f"interval_seconds: 60, payload: {{blob: {'x' * 40_000}}}"), "the limit is 32768"),
         (JOB + "---\n" + JOB, "document 2: metadata.name: Job 'x' is already in"),
         ("a: [1,\n", ":2:1: "),
         ("a: b: c\n", ":1:5: mapping values are not allowed here"),
@@ -111,6 +112,13 @@ def test_wrong_arguments(
     assert err.startswith("error: ")
     assert words in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_payload_in_a_file_is_bounded_too(toban: Toban, tmp_path: Path) -> None:
+    (tmp_path / "large.json").write_text(json.dumps({"blob": "x" * 40_000}))
+    code, out, err = toban("run", "start", "x", "--payload", f"@{tmp_path / 'large.json'}")
+    assert (code, out) == (71, "")
+    assert "the limit is 32768; put the data into a file or a bucket" in err
 
 
 def test_usage_errors_are_json_when_asked(toban: Toban) -> None:

@@ -49,8 +49,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of whole stacks come first: they take longest and mostly wait, beside everything else."""
-    items.sort(key=lambda item: not _of_stacks(item.nodeid))
+    """Tests of whole stacks come first: they take longest and mostly wait, beside everything else.
+
+    Those that share a stack are the last of them: it starts when no other one runs, and ends before other tests begin.
+    """
+    items.sort(key=lambda item: (not _of_stacks(item.nodeid), "shared_stack" in getattr(item, "fixturenames", ())))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:

@@ -1,16 +1,15 @@
 """A browser without scripts for the site: cookies, redirects and forms; and one that a person has signed in with."""
 
+import html
 import re
 import urllib.parse
 import urllib.request
 from http.client import HTTPResponse
 from http.cookiejar import CookieJar
-from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_proto.v1 import coordinator_pb2 as pb
-from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.stack import Stack
+from toban_testing.accounts import add_user
 from toban_testing.stack_fixtures import admin_of
 
 USER, PASSWORD = "tester", "correct horse battery"
@@ -40,7 +39,7 @@ class SiteClient:
 
     def submit(self, page: str, action: str, **fields: str) -> tuple[str, str]:
         """Sends the form of `page` that goes to `action`: where that led, and the text there."""
-        form = self.get(page).partition(f'action="{action}"')[2].partition("</form>")[0]
+        form = self.get(page).partition(f'action="{html.escape(action)}"')[2].partition("</form>")[0]
         hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
         body = urllib.parse.urlencode({**hidden, **fields}).encode()
         request = urllib.request.Request(self.base + action, data=body, headers={"Origin": self.base})
@@ -53,17 +52,12 @@ class SiteClient:
 
 
 def signed_in(stack: Stack, *, site: int = 0) -> SiteClient:
-    """A browser at a site of the stack, signed in as an administrator that is made when there is none."""
+    """A browser at a site of the stack, signed in as an administrator that is made when it does not exist yet."""
     with admin_of(stack) as admin:
-
-        def accounts(method: str, request: Any) -> Any:
-            return admin.call(rpc.AccountsStub, method, request)
-
         try:
-            secret = accounts("CreateBootstrapLink", pb.CreateBootstrapLinkRequest()).secret
-            accounts("RedeemBootstrapLink", pb.RedeemBootstrapLinkRequest(secret=secret, user=USER, password=PASSWORD))
+            add_user(admin, USER, "admin", password=PASSWORD)
         except TobanError as error:
-            if error.code is not ErrorCode.RESOURCE_INVALID_STATE:
+            if error.code is not ErrorCode.ALREADY_EXISTS:
                 raise
     browser = SiteClient(stack.sites[site])
     browser.sign_in()

@@ -1,7 +1,9 @@
 """A complete stack for an end-to-end test: real servers and services as processes in a folder of the test."""
 
 import contextlib
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -60,7 +62,7 @@ def running_stack(
         ):
             check_limits(connection)
     except BaseException:
-        _show_logs(stack)
+        sys.stderr.write(log_tails(stack))
         raise
     finally:
         stack.down()
@@ -76,6 +78,20 @@ def admin_of(stack: Stack, *, without: str = "") -> AdminClient:
         log_archivers=stack.log_archivers,
         tls_dir=stack.home.tls / "admin-cli",
         trust_domain=TRUST_DOMAIN,
+    )
+
+
+def toban_process(stack: Stack, *words: str, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command `toban` as a process: nothing is set but where the stack is, and `environment`. `typed` is its standard input."""
+    base = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
+    return subprocess.run(
+        [sys.executable, "-m", "toban_cli", *words],
+        env={**base, "TOBAN_HOME": str(stack.home.root), **environment},
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -105,6 +121,15 @@ def flush_redis(stack: Stack) -> None:
         client.flushall()
 
 
+def log_tails(stack: Stack) -> str:
+    """The last lines that each process of the stack has logged."""
+    found = ""
+    for name, record in stack.processes().items():
+        tail = Path(record.log).read_text(errors="replace").splitlines()[-25:]
+        found += f"---- {name}\n" + "\n".join(tail) + "\n"
+    return found
+
+
 def _whole(admin: AdminClient, executors: int) -> bool:
     cluster = admin.cluster()
     return bool(cluster.epoch) and sum(one.state == "on" for one in cluster.executors) == executors
@@ -113,9 +138,3 @@ def _whole(admin: AdminClient, executors: int) -> bool:
 def _name_of(stack: Stack, address: str) -> str:
     [name] = [name for name, record in stack.processes().items() if record.address == address]
     return name
-
-
-def _show_logs(stack: Stack) -> None:
-    for name, record in stack.processes().items():
-        tail = Path(record.log).read_text(errors="replace").splitlines()[-25:]
-        sys.stderr.write(f"---- {name}\n" + "\n".join(tail) + "\n")
