@@ -39,5 +39,5 @@ def test_each_test_of_the_folder_belongs_to_an_attack() -> None:
 
 
 def test_the_suite_is_part_of_what_must_pass() -> None:
-    assert "fault-test attack-test" in (ROOT / ".ci" / "run").read_text()
+    assert "fault-test attack-test" in (ROOT / "scripts" / "gate").read_text()
     assert "python -m pytest tests/attack " in (ROOT / "Makefile").read_text()

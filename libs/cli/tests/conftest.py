@@ -26,7 +26,7 @@ from toban_proto.v1 import (
 )
 from toban_proto.v1.common_pb2 import ReadTicket
 from toban_testing.http_server import serving
-from toban_testing.new_site import new_site
+from toban_testing.new_site import PATIENT_SECONDS, new_site
 from toban_testing.served_cluster import ServedCluster
 
 # Modules whose tests run twice: with calls of the coordinators, and over REST through a real site.
@@ -264,7 +264,11 @@ def site_of(fake: FakeCluster, tls: Path) -> Iterator[str]:
     fake.accounts.people[TOKEN] = pb.AuthenticateResponse(user="ada", role="admin")
     worker = new_site(
         AdminWebConfig(
-            coordinators=(fake.coordinator,), log_archivers=(fake.archiver,), tls_dir=tls / "admin-web", api_rate=0
+            coordinators=(fake.coordinator,),
+            log_archivers=(fake.archiver,),
+            tls_dir=tls / "admin-web",
+            api_rate=0,
+            request_seconds=PATIENT_SECONDS,
         )
     )
     with serving(worker.app, worker.context.stopping.set) as url:

@@ -19,7 +19,8 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import ReadTicket
-from toban_testing.new_site import new_site
+from toban_testing.new_site import PATIENT_SECONDS, new_site
+from toban_testing.new_site import production_waits as production_waits
 from toban_testing.served_cluster import ServedCluster
 from toban_testing.site_accounts import SESSION, Accounts
 from toban_testing.site_messages import (
@@ -268,6 +269,7 @@ def new_web(cluster: FakeCluster, tls: Path) -> Iterator[Callable[..., Web]]:
     def make(**given: Any) -> Web:
         # Tests make more requests than a person.
         values = {"coordinators": (cluster.coordinator,), "log_archivers": (cluster.archiver,), "api_rate": 0}
+        values |= {"request_seconds": PATIENT_SECONDS}
         made.append(new_site(AdminWebConfig(tls_dir=tls / "admin-web", **(values | given))))
         return Web(cluster, made[-1])
 

@@ -283,6 +283,7 @@ def test_the_audit_refreshes_itself_only_without_a_filter(web: Any) -> None:
     assert "data-refresh" not in web.page("/audit?cursor=9")
 
 
+@pytest.mark.usefixtures("production_waits")
 def test_the_audit_has_more_time_than_another_page(web: Any) -> None:
     web.page("/audit")
     # gRPC rounds deadlines up.

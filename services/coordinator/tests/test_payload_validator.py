@@ -147,7 +147,7 @@ def test_of_few_mistakes_all_are_listed() -> None:
 
 async def test_a_check_without_end_is_ended_and_the_loop_goes_on() -> None:
     """In this process it would hold the interpreter's lock: nothing else could run until it ends."""
-    payloads = PayloadValidator(LargePayloads(limit_seconds=1))
+    payloads = PayloadValidator(LargePayloads(limit_seconds=1, wait_seconds=60))
     job = spec(doubling(40))
     turns = 0
 

@@ -6,12 +6,35 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
 from werkzeug.routing import Rule
 
+from toban_admin_web.adapters import api_client, cluster_client, people_client
 from toban_admin_web.config import AdminWebConfig
 from toban_admin_web.main.worker import SiteWorker
+
+# How long a site of a test waits for a cluster that is there: on a machine with other work, longer than production's waits.
+PATIENT_SECONDS = 30.0
+_PRODUCTION = [
+    (module, name, getattr(module, name))
+    for module, name in (
+        (api_client, "ATTEMPT_SECONDS"),
+        (cluster_client, "ATTEMPT_SECONDS"),
+        (people_client, "ATTEMPT_SECONDS"),
+        (people_client, "CALL_SECONDS"),
+    )
+]
+for _module, _name, _ in _PRODUCTION:
+    setattr(_module, _name, PATIENT_SECONDS)
+
+
+@pytest.fixture
+def production_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Production's waits for one test, whose subject they are."""
+    for module, name, value in _PRODUCTION:
+        monkeypatch.setattr(module, name, value)
 
 
 def new_site(config: AdminWebConfig) -> SiteWorker:

@@ -103,6 +103,7 @@ def test_a_route_is_one_call(api: Any, verb: str, path: str, body: Any, method: 
     assert asked == method and {name: getattr(request, name) for name in fields} == fields
 
 
+@pytest.mark.usefixtures("production_waits")
 @pytest.mark.parametrize(
     ("path", "method", "least", "most"),
     [
