@@ -40,7 +40,7 @@ def production_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def new_site(config: AdminWebConfig) -> SiteWorker:
     """A site without a server; its application takes requests."""
     if Rule._compile_builder is not _compile_once:
-        Rule._compile_builder = _compile_once  # type: ignore[method-assign]
+        Rule._compile_builder = _compile_once  # type: ignore[method-assign, assignment]
     worker = SiteWorker(config=config, http_port=0, stopping=threading.Event())
     worker.app.jinja_env.bytecode_cache = _TEMPLATES
     return worker
