@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # Without bytecode every process of a stack compiles the source again: a third of the time that it takes to start.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST_ARGS ?=
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 PROCESSES = -n $(TEST_PROCESSES) --no-loadscope-reorder
 # What a test leaves open is an error, whichever test collects it.
 STRICT = -W error::pytest.PytestUnraisableExceptionWarning
@@ -34,7 +34,7 @@ certs: bootstrap ## new certificates for the running stack, without a restart
 	@python -m toban_stack certs renew
 
 test: bootstrap ## the tests of the gate, on real servers (PYTEST_ARGS='-k name' for some, TEST_PROCESSES=0 for one process)
-	@python -m pytest $(PROCESSES) -m 'not long and not timing' $(TESTS) $(PYTEST_ARGS)
+	@python -m pytest $(PROCESSES) -m 'not long and not timing' --junitxml=build/test.xml $(TESTS) $(PYTEST_ARGS)
 
 long-test: bootstrap ## the tests of libs, services and the whole that cost more than the gate can pay for, and newly drawn cases of all properties
 	@python -m pytest $(PROCESSES) -m '(long or hypothesis) and not timing' $(STRICT) --hypothesis-profile=long $(PYTEST_ARGS)

@@ -18,6 +18,8 @@ from toban_testing.browser import find_browser
 # A safety net: the end of a starter is noticed at once.
 SECONDS = 60.0
 BENCH = Path(__file__).resolve().parents[3] / "tests" / "bench"
+# Its options switch off plugins that other packages bring.
+SETTINGS = Path(__file__).resolve().parents[3] / "pyproject.toml"
 # One test with all kinds, since the start of a session takes longest. `named` has nothing of the session but its folder's name.
 SESSION = """
     import os, signal, subprocess, sys
@@ -134,7 +136,7 @@ def until_all_have_ended(family: list[processes.ProcessRecord]) -> None:
 
 
 def test_nothing_outlives_a_killed_session(tmp_path: Path) -> None:
-    options = ["-q", "-s", "-c", os.devnull, f"--rootdir={tmp_path}", f"--basetemp={tmp_path / 'temp'}"]
+    options = ["-q", "-s", "-c", str(SETTINGS), f"--rootdir={tmp_path}", f"--basetemp={tmp_path / 'temp'}"]
     options += ["-p", "toban_testing.plugin", "-p", "no:cacheprovider"]
     with running(tmp_path, "-m", "pytest", *options, code=textwrap.dedent(SESSION)) as (starter, servers):
         family = processes.descendants([starter])

@@ -43,6 +43,7 @@ def value(name: str, **labels: str) -> float:
     return sum(value for found, value in samples(name) if labels.items() <= found.items())
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_one_job_that_waits_keeps_the_notices_of_no_other(world: Any, silent: list[int]) -> None:
     slow = silent[2]
     before = value("toban_part_jobs_left_out_total", part="silent_jobs", kind="slow")
@@ -59,6 +60,7 @@ async def test_one_job_that_waits_keeps_the_notices_of_no_other(world: Any, sile
     assert len(await world.sql("SELECT 1 FROM scheduler.job_silences")) == len(silent), "the next round gets it"
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_one_job_that_waits_keeps_nothing_from_being_pruned(world: Any, silent: list[int]) -> None:
     await world.sql("SELECT scheduler.ensure_partitions(current_date - 95, current_date - 95)")
     await world.sql(

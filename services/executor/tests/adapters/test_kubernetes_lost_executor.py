@@ -5,6 +5,8 @@ import os
 import signal
 from typing import Any
 
+import pytest
+
 from toban_executor.decide.kubernetes_job import INCARNATION, OWNER, RUN, TOKEN
 from toban_proto.v1 import executor_pb2
 from toban_testing.fake_cluster import waiting_job
@@ -29,6 +31,7 @@ async def shown(world: Any, number: int, wanted: str) -> None:
     await world.until(lambda: wanted.encode() in b"\n".join(world.archiver.text((number, EPOCH | number))), 30)
 
 
+@pytest.mark.long
 async def test_a_lost_executor_leaves_a_job_that_ends_by_itself(
     world_maker: Any, variables: dict[str, str], api: FakeKubernetes
 ) -> None:

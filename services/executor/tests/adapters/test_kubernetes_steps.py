@@ -248,6 +248,7 @@ async def test_a_refusal_of_the_job_fails_the_step(opened: Any, api: FakeKuberne
     assert "the cluster refused the Job: fault 403" in text
 
 
+@pytest.mark.long
 async def test_a_create_that_is_carried_out_after_a_cancel_leaves_nothing(
     world_maker: Any, variables: dict[str, str], api: FakeKubernetes
 ) -> None:

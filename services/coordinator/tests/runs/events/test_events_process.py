@@ -207,6 +207,7 @@ async def test_a_key_is_forgotten_after_its_days(world: Any, make: Any, inbox: A
     assert len(await inbox.runs()) == 2
 
 
+@pytest.mark.long
 async def test_ten_thousand_events_are_processed_in_short_transactions(
     world: Any, make: Any, inbox: Any, monkeypatch: Any
 ) -> None:
