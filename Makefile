@@ -12,7 +12,7 @@ STRICT = -W error::pytest.PytestUnraisableExceptionWarning
 # Besides what pytest finds by itself: the attacks that need no stack of their own.
 TESTS = libs services tests $(addprefix tests/attack/test_,method_matrix.py forged_certificates.py hostile_input.py)
 
-.PHONY: help bootstrap up down status certs test long-test timing-test gate chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
+.PHONY: help bootstrap up down status certs test long-test timing-test quick gate chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
 .PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-failover bench-compare lock check all
 
 help: ## print this list
@@ -47,6 +47,10 @@ gate: bootstrap ## what must pass before a change lands: check, test, the chart,
 
 all: bootstrap ## everything: the gate and all that takes longer or bounds real time; once a day, and before a release
 	@scripts/gate all
+
+quick: bootstrap ## only the tests that a change can touch, by the import graph (BASE=main; without stacks)
+	@tests=$$(scripts/changed-tests $(BASE)) && if [ -z "$$tests" ]; then echo "quick: the change touches no test"; \
+	else python -m pytest $(PROCESSES) -m 'not long and not timing' $$tests $(PYTEST_ARGS); fi
 
 chart-test: bootstrap ## the Helm chart without a cluster: schema, rendered objects, network policies
 	@scripts/chart-test $(PYTEST_ARGS)

@@ -161,6 +161,8 @@ async def beat(world: Any) -> None:
         await asyncio.sleep(0.5)
 
 
+# Turns and edits wait for each other in both orders: the bound of a lock, not PostgreSQL's search for deadlocks, ends such a wait.
+@pytest.mark.usefixtures("production_bounds")
 @pytest.mark.parametrize("ahead", [0, 2])
 async def test_edits_at_the_due_second_lose_and_double_nothing(
     world: Any, make: Any, desk: Any, monkeypatch: pytest.MonkeyPatch, ahead: int

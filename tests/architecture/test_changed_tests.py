@@ -1,0 +1,35 @@
+"""`make quick` selects the tests that a change can touch."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.long
+SCRIPT = runpy.run_path(str(Path(__file__).resolve().parents[2] / "scripts" / "changed-tests"))
+CLI = "libs/cli/tests/test_times.py"
+STORE = "libs/store/tests/test_store_tx.py"
+ASSIGN = "services/coordinator/tests/decide/test_assign.py"
+
+
+@pytest.mark.parametrize(
+    ("changed", "selected", "left_out"),
+    [
+        ("libs/store/src/toban_store/tx.py", STORE, CLI),
+        ("libs/store/src/toban_store/sessions.py", STORE, CLI),
+        ("services/coordinator/src/toban_coordinator/decide/assign.py", ASSIGN, STORE),
+        ("services/coordinator/src/toban_coordinator/store/leader.sql", ASSIGN, STORE),
+        ("libs/store/tests/conftest.py", STORE, ASSIGN),
+        (ASSIGN, ASSIGN, STORE),
+    ],
+)
+def test_a_change_selects_what_imports_it(changed: str, selected: str, left_out: str) -> None:
+    modules = SCRIPT["affected_modules"]({changed})
+    assert SCRIPT["touched"](selected, {changed}, modules, set())
+    assert not SCRIPT["touched"](left_out, {changed}, modules, set())
+
+
+def test_a_file_that_is_no_python_selects_the_tests_that_name_it() -> None:
+    touched = SCRIPT["touched"]
+    assert touched("tests/architecture/test_architecture_gates.py", {"Makefile"}, set(), {"Makefile"})
+    assert not touched(ASSIGN, {"Makefile"}, set(), {"Makefile"})
