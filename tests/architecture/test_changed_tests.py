@@ -33,3 +33,11 @@ def test_a_file_that_is_no_python_selects_the_tests_that_name_it() -> None:
     touched = SCRIPT["touched"]
     assert touched("tests/architecture/test_architecture_gates.py", {"Makefile"}, set(), {"Makefile"})
     assert not touched(ASSIGN, {"Makefile"}, set(), {"Makefile"})
+
+
+@pytest.mark.parametrize(
+    ("module", "all_tests"), [("postgres", True), ("plugin", True), ("fake_kubernetes", False), ("cron_oracle", False)]
+)
+def test_a_part_of_the_kit_that_every_test_uses_selects_all(module: str, all_tests: bool) -> None:
+    modules = SCRIPT["affected_modules"]({f"libs/testing/src/toban_testing/{module}.py"})
+    assert (SCRIPT["PLUGIN"] in modules) is all_tests
