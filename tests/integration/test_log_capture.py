@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toban_domain.dropped_lines import dropped_lines_text
@@ -106,7 +106,6 @@ pieces = st.one_of(
 @given(st.lists(st.tuples(st.sampled_from([1, 2]), pieces), max_size=12))
 @example([(1, b"no newline at the end")])
 @example([(1, b"a\nb"), (2, b"c\n"), (1, b"\n")])
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_bytes_in_are_bytes_out(reads: Reads) -> None:
     lines = read_back(reads)
     for stream in (1, 2):

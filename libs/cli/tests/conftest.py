@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import typer.main
 
 from libs.cli.tests.fake_log_archiver import Archive, Logs
 from toban_admin_web.config import AdminWebConfig
+from toban_cli import main
 from toban_cli.main import run
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -28,6 +31,10 @@ from toban_proto.v1.common_pb2 import ReadTicket
 from toban_testing.http_server import serving
 from toban_testing.new_site import PATIENT_SECONDS, new_site
 from toban_testing.served_cluster import ServedCluster
+
+# Half of the time of a command in these tests was Typer's, which makes each command of a noun of its function: once a process is enough here.
+main.build = cache(main.build)
+typer.main.get_command = cache(typer.main.get_command)
 
 # Modules whose tests run twice: with calls of the coordinators, and over REST through a real site.
 BOTH_WAYS = frozenset(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_cli.crontab.convert import Fate, Options, convert
@@ -69,7 +69,6 @@ crontabs = st.lists(lines, max_size=12).flatmap(
 )
 
 
-@settings(max_examples=150)
 @given(
     content=st.one_of(crontabs, st.binary(max_size=200)),
     system=st.sampled_from([None, True, False]),
@@ -92,7 +91,6 @@ def test_any_file(content: bytes, system: bool | None, zone: str) -> None:
     assert convert(content, options).documents == done.documents
 
 
-@settings(max_examples=100)
 @given(content=crontabs)
 def test_the_yaml_of_any_file_reads_back(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     done = convert(content, Options(source="x"))
@@ -102,7 +100,6 @@ def test_the_yaml_of_any_file_reads_back(content: bytes, tmp_path_factory: pytes
     assert [document.body for document in read] == done.documents
 
 
-@settings(max_examples=200)
 @given(
     texts=st.lists(st.one_of(st.just("*"), sound, sound), min_size=5, max_size=5)
     | st.lists(fields, min_size=5, max_size=5),

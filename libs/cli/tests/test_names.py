@@ -60,7 +60,9 @@ def test_every_name_arrives_as_it_was_typed(cluster: Any, subtests: pytest.Subte
         "Hooks": cluster.hooks,
     }
     with connect() as client:
-        for key, name in product(NAMED, ODD):
+        # One function writes the names of all routes: each route with two of the names, and one with all of them.
+        rotated = [(key, ODD[(index + place) % len(ODD)]) for index, key in enumerate(NAMED) for place in (0, 1)]
+        for key, name in {*rotated, *product(NAMED[:1], ODD)}:
             service, method, request = request_for(key, name)
             servicers[service].answers[method] = TobanError(ErrorCode.NOT_FOUND, f"there is no {name!r}")
             servicers[service].requests.clear()

@@ -8,7 +8,7 @@ import heapq
 import itertools
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_fencing import election_types as e
@@ -228,7 +228,6 @@ def check_safety(world):
 
 
 @pytest.mark.seed(16)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(size=st.integers(2, 3), faults=FAULTS)
 def test_safe_under_faults_and_live_after_them(size, faults):
     world = World(size)
@@ -248,7 +247,6 @@ def test_safe_under_faults_and_live_after_them(size, faults):
     assert world.epochs == before, "and it keeps it"
 
 
-@settings(max_examples=60)
 @given(size=st.integers(2, 3), seconds=st.floats(0.1, 40.0), flush=st.booleans())
 def test_redis_alone_never_deposes_a_healthy_leader(size, seconds, flush):
     world = World(size)
@@ -263,7 +261,6 @@ def test_redis_alone_never_deposes_a_healthy_leader(size, seconds, flush):
     assert world.held()[0][0] == world.row["epoch"]
 
 
-@settings(max_examples=60)
 @given(size=st.integers(1, 3), seconds=st.floats(0.1, 10.0), every=st.floats(0.02, 2.0))
 def test_a_poisoned_lock_deposes_no_leader(size, seconds, every):
     """Once, or again and again as another installation on the same Redis does it."""
@@ -277,7 +274,6 @@ def test_a_poisoned_lock_deposes_no_leader(size, seconds, every):
     assert world.held()[0][0] == world.row["epoch"]
 
 
-@settings(max_examples=40)
 @given(size=st.integers(2, 3), moment=st.floats(0.0, 1.0))
 def test_a_poisoned_lock_keeps_no_candidate_back(size, moment):
     world = World(size)
@@ -289,7 +285,6 @@ def test_a_poisoned_lock_keeps_no_candidate_back(size, moment):
     assert world.held()[0][0] == world.row["epoch"]
 
 
-@settings(max_examples=60)
 @given(moment=st.floats(0.0, 1.0), evidence=st.booleans(), redis=st.booleans())
 def test_a_crash_is_taken_over_in_time(moment, evidence, redis):
     world = World(2)
@@ -306,7 +301,6 @@ def test_a_crash_is_taken_over_in_time(moment, evidence, redis):
     assert len(world.epochs) == 2
 
 
-@settings(max_examples=40)
 @given(moment=st.floats(0.0, 1.0), redis=st.booleans())
 def test_a_planned_hand_over_is_quick(moment, redis):
     world = World(3)

@@ -308,4 +308,4 @@ class Orders(RuleBasedStateMachine):
 
 
 TestOrders = Orders.TestCase
-TestOrders.settings = settings(max_examples=60, stateful_step_count=30)
+TestOrders.settings = settings(stateful_step_count=30)

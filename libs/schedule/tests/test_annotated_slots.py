@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
@@ -86,7 +86,6 @@ def test_nothing_to_tell() -> None:
     assert (local, note) == ("30 02:30 +0200", "")
 
 
-@settings(max_examples=60)
 @given(
     cron=st.sampled_from(["30 2 * * *", "*/7 0-4 * * *", "15 0,1,2,3 * * *", "*/30 * * * *", "0 9 L * *"]),
     place=st.sampled_from(

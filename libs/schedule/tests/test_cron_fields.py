@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import islice, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
@@ -69,7 +69,6 @@ def matches(day: date, days: set[int] | None, months: set[int] | None, weekdays:
 
 
 @pytest.mark.seed(51, 215)
-@settings(max_examples=150)
 @given(
     drawn=st.tuples(*(fields(n) for n in range(5))),
     start=st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001
@@ -121,7 +120,6 @@ def test_the_nearest_weekday_is_of_the_same_month(year: int, day: int) -> None:
         assert abs(at - wanted) == min(abs(d - wanted) for d in weekdays)
 
 
-@settings(max_examples=200)
 @given(
     seed=st.text(st.characters(categories=["Ll", "Nd"]), min_size=1, max_size=20),
     part=st.sampled_from(["H", "H/15", "H(10-29)", "H(10-29)/7", "H/59", "5,H(30-40)"]),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
@@ -181,7 +181,6 @@ def moments(low: str, high: str) -> st.SearchStrategy[datetime]:
     return st.datetimes(datetime.fromisoformat(low), datetime.fromisoformat(high), timezones=st.just(UTC))
 
 
-@settings(max_examples=100)
 @given(
     seconds=st.integers(1, 366 * 86_400),
     after=moments("1980-01-01", "2090-01-01"),
@@ -205,7 +204,6 @@ def expressions(draw: st.DrawFn) -> str:
     return " ".join(parts)
 
 
-@settings(max_examples=100)
 @given(
     cron=expressions(),
     zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
@@ -204,7 +204,6 @@ def oracle(
     return sorted(instant for instant in found if start < instant <= end)
 
 
-@settings(max_examples=60)
 @given(
     change=st.sampled_from(CHANGES),
     hours=st.sets(st.integers(0, 5), min_size=1, max_size=4),
@@ -225,7 +224,6 @@ def test_no_slot_is_lost_or_doubled_through_a_change(
     )
 
 
-@settings(max_examples=60)
 @given(
     change=st.sampled_from(CHANGES),
     cron=st.sampled_from(

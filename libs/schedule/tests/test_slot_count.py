@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
@@ -34,7 +34,6 @@ RULES = [
 ]
 
 
-@settings(max_examples=150)
 @given(
     place=st.sampled_from(ZONES),
     rule=st.sampled_from(RULES),

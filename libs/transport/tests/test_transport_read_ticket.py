@@ -135,7 +135,7 @@ def test_a_body_that_cannot_be_read_is_refused_though_signed(tls: Path, verifier
     assert "body" in refused(verifier, ReadTicket(body=b"\xff\xff", signature=signature, certificate=certificate))
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=600), st.binary(max_size=100), st.binary(max_size=600))
 def test_noise_is_refused_and_never_breaks(
     verifier: ReadTicketVerifier, body: bytes, signature: bytes, der: bytes

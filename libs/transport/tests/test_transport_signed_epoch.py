@@ -68,7 +68,7 @@ def test_a_log_ticket_is_no_signed_epoch(tls: Path, verifier: EpochVerifier) -> 
     assert "signature" in refused(verifier, SignedEpoch(body=good.body, signature=signature, certificate=certificate))
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=600), st.binary(max_size=100), st.binary(max_size=600))
 def test_noise_is_refused_and_never_breaks(verifier: EpochVerifier, body: bytes, signature: bytes, der: bytes) -> None:
     refused(verifier, SignedEpoch(body=body, signature=signature, certificate=der))

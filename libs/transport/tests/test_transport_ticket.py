@@ -150,7 +150,7 @@ def test_what_the_key_signs_elsewhere_is_no_ticket(tls: Path, verifier: TicketVe
     assert "signature" in refused(verifier, ticket)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=600), st.binary(max_size=100), st.binary(max_size=600))
 def test_noise_is_refused_and_never_breaks(verifier: TicketVerifier, body: bytes, signature: bytes, der: bytes) -> None:
     refused(verifier, LogTicket(body=body, signature=signature, certificate=der))

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_log_archiver.adapters.chunk_codec import LogLinesCodec
@@ -126,7 +126,6 @@ def reading_of(source: Any, request: ReadRequest, clock: FakeClock | None = None
     return RunReader(deps=ReaderDeps(source=source, codec=LogLinesCodec(), clock=clock or FakeClock()), request=request)
 
 
-@settings(max_examples=60)
 @given(
     data=st.data(),
     model=attempts(),
@@ -158,7 +157,6 @@ def test_what_is_stored_is_read_as_the_model_says(
     assert lines_of(reading_of(CombinedSource(database, archive), request)) == wanted
 
 
-@settings(max_examples=60)
 @given(data=st.data(), model=attempts(), asked=FILTERS)
 def test_a_follower_gets_each_line_once_and_in_order_whatever_arrives_first(
     data: st.DataObject, model: dict[int, list[LogLine]], asked: Asked
@@ -180,7 +178,6 @@ def test_a_follower_gets_each_line_once_and_in_order_whatever_arrives_first(
     assert reading.at_end == ((not named or token in named) and not past)
 
 
-@settings(max_examples=60)
 @given(data=st.data(), model=attempts(), count=st.integers(1, 9))
 def test_a_followed_tail_goes_on_where_it_ended(
     data: st.DataObject, model: dict[int, list[LogLine]], count: int
@@ -207,7 +204,6 @@ def test_a_followed_tail_goes_on_where_it_ended(
     assert not cut or not seqs or seqs[0] <= max(stored) + 1
 
 
-@settings(max_examples=60)
 @given(
     data=st.data(),
     model=attempts(),

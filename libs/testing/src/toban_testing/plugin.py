@@ -39,10 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs tests marked `pg_versions` once per major version; those other than the default one belong to the long gate."""
     if metafunc.definition.get_closest_marker("pg_versions") and "pg_major" in metafunc.fixturenames:
-        majors = sorted({candidate.major for candidate in postgres_candidates()})
         cases = [
             pytest.param(major, id=f"pg{major}", marks=[] if major == _default_major() else [pytest.mark.long])
-            for major in majors
+            for major in _majors()
         ]
         metafunc.parametrize("pg_major", cases, indirect=True)
 
@@ -96,6 +95,11 @@ def servers() -> Iterator[SessionServers]:
 def default_pg_major() -> int:
     """TOBAN_TEST_PG when it is set, else the version that `make up` uses."""
     return _default_major()
+
+
+@functools.cache
+def _majors() -> list[int]:
+    return sorted({candidate.major for candidate in postgres_candidates()})
 
 
 @functools.cache

@@ -142,7 +142,7 @@ def due_at(first: datetime) -> DueSchedule:
     )
 
 
-Firing.TestCase.settings = settings(max_examples=60, stateful_step_count=15)
+Firing.TestCase.settings = settings(stateful_step_count=15)
 TestFiring = Firing.TestCase
 
 
@@ -152,7 +152,6 @@ TestFiring = Firing.TestCase
     to_count=st.integers(0, 200_000),
     to_end=st.integers(0, 4000),
 )
-@settings(max_examples=150)
 def test_a_stretch_that_is_counted_in_two_is_the_same_as_in_one(
     spec: RuleSpec, begin: int, to_count: int, to_end: int
 ) -> None:

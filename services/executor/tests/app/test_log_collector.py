@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -282,7 +282,6 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=40), st.booleans())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 def test_in_any_order_of_events_a_reported_attempt_is_whole_on_disk(
     steps: list[tuple[str, AttemptKey | None]], hangs: bool
 ) -> None:

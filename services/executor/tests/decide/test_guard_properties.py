@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toban_domain.outcome import AttemptKey
@@ -263,7 +263,6 @@ STEP = st.one_of(
     [("spawn", OURS, 2.0, 0.0, 1, 1, "freeze"), ("cancel", 1e-38, False, False), ("advance", 1.0)], False, 1, 0.0, False
 )
 @given(st.lists(STEP, max_size=25), st.booleans(), st.integers(1, 4), st.sampled_from([0.0, 0.03]), st.booleans())
-@settings(max_examples=300)
 def test_any_course_of_events(
     steps: list[tuple[Any, ...]], stubborn: bool, slow: int, signal_seconds: float, freezable: bool
 ) -> None:
