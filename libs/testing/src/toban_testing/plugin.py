@@ -18,7 +18,7 @@ from toban_stack.servers import Endpoints
 from toban_stack.servers.binaries import find_postgres, postgres_candidates
 from toban_stack.servers.redis import DATABASES
 from toban_store import roles
-from toban_testing import bounds
+from toban_testing import bounds, fork_server
 from toban_testing.bounds import at_most as at_most
 from toban_testing.bounds import production_bounds as production_bounds
 from toban_testing.clock import FakeClock
@@ -31,9 +31,15 @@ _redis_numbers = count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the marker (markers are strict), and widens the bounds of waits for PostgreSQL."""
+    """Registers the marker (markers are strict), widens the bounds of waits for PostgreSQL, and lets services start as forks."""
     config.addinivalue_line("markers", "pg_versions: runs on each installed major version of PostgreSQL")
     bounds.widen()
+    fork_server.install()
+
+
+def pytest_unconfigure() -> None:
+    """Nothing is left of `pytest_configure`."""
+    fork_server.end()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
