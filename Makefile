@@ -36,6 +36,9 @@ certs: bootstrap ## new certificates for the running stack, without a restart
 test: bootstrap ## the tests of the gate, on real servers (PYTEST_ARGS='-k name' for some, TEST_PROCESSES=0 for one process)
 	@python -m pytest $(PROCESSES) -m 'not long and not timing' --junitxml=build/test.xml $(TESTS) $(PYTEST_ARGS)
 
+test-budget: bootstrap ## the time of the last `make test` by folder, against tests/budget.txt (scripts/test-budget --write makes it)
+	@scripts/test-budget
+
 long-test: bootstrap ## the tests of libs, services and the whole that cost more than the gate can pay for, and newly drawn cases of all properties
 	@python -m pytest $(PROCESSES) -m '(long or hypothesis) and not timing' $(STRICT) --hypothesis-profile=long $(PYTEST_ARGS)
 
