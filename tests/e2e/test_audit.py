@@ -23,26 +23,23 @@ JOB = {
 
 @pytest.mark.seed(119)
 def test_what_people_do_is_in_a_chain_that_shows_what_is_changed(
-    stack: Stack, admin: AdminClient, toban_here: Callable[..., tuple[int, str]], tmp_path: Path
+    stack: Stack, admin: AdminClient, toban: Callable[..., str], tmp_path: Path
 ) -> None:
     admin.apply(JOB)
-    code, said = toban_here("run", "start", "audited", "-o", "name")
-    number = said.strip()
-    assert code == 0 and number.isdigit()
-    assert toban_here("run", "cancel", number, "--reason", "not today")[0] == 0
-    code, said = toban_here("audit", "list", "--target", f"run {number}", "-o", "json")
-    cancel, start = json.loads(said)
+    number = toban("run", "start", "audited", "-o", "name").strip()
+    assert number.isdigit()
+    toban("run", "cancel", number, "--reason", "not today")
+    cancel, start = json.loads(toban("audit", "list", "--target", f"run {number}", "-o", "json"))
     assert (start["action"], cancel["action"], cancel["reason"]) == ("run.start", "run.cancel", "not today")
     assert {(one["address"], one["service"]) for one in (start, cancel)} == {("127.0.0.1", "admin-cli")}
 
-    assert wait_until(lambda: "Not chained yet" not in toban_here("audit", "verify")[1], 30)
-    code, said = toban_here("audit", "verify")
+    assert wait_until(lambda: "Not chained yet" not in toban("audit", "verify"), 30)
+    said = toban("audit", "verify")
     head = said.splitlines()[1].removeprefix("Head: ")
-    assert code == 0 and "the chain is whole" in said
-    code, exported = toban_here("audit", "export")
-    (tmp_path / "audit.jsonl").write_text(exported)
-    assert toban_here("audit", "verify", "--file", str(tmp_path / "audit.jsonl"), "--head", head)[0] == 0
-    assert toban_here("audit", "verify", "--head", head)[0] == 0
+    assert "the chain is whole" in said
+    (tmp_path / "audit.jsonl").write_text(toban("audit", "export"))
+    toban("audit", "verify", "--file", str(tmp_path / "audit.jsonl"), "--head", head)
+    toban("audit", "verify", "--head", head)
 
     this = f"action = 'run.cancel' AND target = 'run {number}'"
     [row] = sql(stack, f"SELECT seq, actor FROM scheduler.admin_action_log WHERE {this}")
@@ -51,11 +48,10 @@ def test_what_people_do_is_in_a_chain_that_shows_what_is_changed(
         sql(stack, change, actor="user eve")
     change_anyway(stack, change, "user eve")
     try:
-        code, said = toban_here("audit", "verify")
-        assert code == 1 and f"row {row['seq']} does not fit its hash" in said
+        assert f"row {row['seq']} does not fit its hash" in toban("audit", "verify", code=1)
     finally:
         change_anyway(stack, change, row["actor"])
-    assert toban_here("audit", "verify")[0] == 0
+    toban("audit", "verify")
 
 
 def change_anyway(stack: Stack, statement: str, actor: str) -> None:

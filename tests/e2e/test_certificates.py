@@ -61,7 +61,7 @@ class Load:
     def call(self) -> None:
         """Starts runs as a client that lives on, such as admin-web."""
         request = pb.StartRunsRequest(runs=[pb.StartRunRequest(job="quick")] * 3)
-        while not self.over.wait(0.05):
+        while not self.over.wait(0.25):
             try:
                 answer = self.coordinators.call(_start, request, timeout=30)
                 self.runs += [run.run_id for run in answer.runs]
@@ -72,7 +72,8 @@ class Load:
         """Starts a run by the command line and waits for its end."""
         environment = {**os.environ, "TOBAN_HOME": str(self.stack.home.root)}
         argv = [sys.executable, "-m", "toban_cli", "run", "start", "quick", "--wait", "--follow"]
-        while not self.over.is_set():
+        # Each one costs half a second of a core.
+        while not self.over.wait(0.5):
             done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
             self.commands += 1
             if done.returncode != 0:
@@ -231,7 +232,7 @@ def works(stack: Stack) -> None:
 
 @pytest.mark.seed(120)
 def test_renewal_and_another_authority_under_load(tmp_path: Path) -> None:
-    with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
+    with running_stack(tmp_path / "home", executors=1) as stack, admin_of(stack) as admin:
         admin.apply(QUICK)
         tls = stack.home.tls
         former = shutil.copytree(tls / "admin-cli", tmp_path / "former")
@@ -280,7 +281,7 @@ def _all_on(admin: AdminClient) -> bool:
     cluster = admin.cluster()
     fresh = [one for one in cluster.executors if one.state == "on"]
     late = [one for one in fresh if cluster.server_time.seconds - one.last_heartbeat_at.seconds > 3]
-    return bool(cluster.leader_address) and len(fresh) == 2 and not late
+    return bool(cluster.leader_address) and len(fresh) == 1 and not late
 
 
 @pytest.mark.long

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_testing.accounts import user_token
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, running_stack
 
 pytestmark = pytest.mark.e2e
 
@@ -38,41 +36,40 @@ def toban(given: dict[str, str], *argv: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_output_and_waits_outlive_restarts_of_the_site(tmp_path: Path) -> None:
+def test_output_and_waits_outlive_restarts_of_the_site(
+    stack: Stack, admin: AdminClient, whole_afterwards: None
+) -> None:
     steps = [{"argv": ["python3", "-c", WRITER]}]
     spec = {"steps": steps, "timeout_seconds": 60, "allow_shell": True}
-    with running_stack(tmp_path / "home", coordinators=1, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
-        admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "writer"}, "spec": spec})
-        given = environment(stack, user_token(admin, "robot", "admin"))
-        [site] = [name for name in stack.processes() if name.startswith("admin-web")]
-        command = [sys.executable, "-m", "toban_cli", "run", "start", "writer", "--follow"]
-        with subprocess.Popen(
-            command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as following:
-            assert following.stdout is not None and following.stderr is not None
-            notes: list[str] = []
-            reader = threading.Thread(target=lambda: notes.extend(following.stderr or ()))
-            reader.start()
-            found: list[str] = []
-            for line in following.stdout:
-                found.append(line.rstrip("\n"))
-                if len(found) == 20:
-                    # Without a chance to end its streams; a worker that is left would hold the port.
-                    record = stack.processes()[site]
-                    kill_all([record, *descendants([record])])
-                elif len(found) == 60:
-                    stack.kill(site, signal.SIGTERM)
-                if len(found) in (20, 60):
-                    assert wait_until(lambda: site not in stack.processes(), 30)
-                    stack.start(site)
-            code = following.wait(60)
-            reader.join()
-        assert found == [f"out {number}" for number in range(LINES)], notes
-        assert code == 0 and "SUCCEEDED" in notes[-1], notes
+    admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "cli-rest-writer"}, "spec": spec})
+    given = environment(stack, user_token(admin, "cli-rest-robot", "admin"))
+    [site] = [name for name in stack.processes() if name.startswith("admin-web")]
+    command = [sys.executable, "-m", "toban_cli", "run", "start", "cli-rest-writer", "--follow"]
+    with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None and following.stderr is not None
+        notes: list[str] = []
+        reader = threading.Thread(target=lambda: notes.extend(following.stderr or ()))
+        reader.start()
+        found: list[str] = []
+        for line in following.stdout:
+            found.append(line.rstrip("\n"))
+            if len(found) == 20:
+                # Without a chance to end its streams; a worker that is left would hold the port.
+                record = stack.processes()[site]
+                kill_all([record, *descendants([record])])
+            elif len(found) == 60:
+                stack.kill(site, signal.SIGTERM)
+            if len(found) in (20, 60):
+                assert wait_until(lambda: site not in stack.processes(), 30)
+                stack.start(site)
+        code = following.wait(60)
+        reader.join()
+    assert found == [f"out {number}" for number in range(LINES)], notes
+    assert code == 0 and "SUCCEEDED" in notes[-1], notes
 
-        [run_id] = [run.id for run in admin.runs()]
-        code, out, _ = toban(given, "run", "logs", str(run_id))
-        assert (code, out.splitlines()) == (0, found)
+    [run_id] = [run.id for run in admin.runs(job="cli-rest-writer")]
+    code, out, _ = toban(given, "run", "logs", str(run_id))
+    assert (code, out.splitlines()) == (0, found)
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """The project examples/django-project before a whole stack: what it declares is on the site, runs, and is shown; its events arrive."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from toban.client import Client, Target
+from toban.errors import NotFoundError
 from toban_stack.stack import Stack
 from toban_testing.accounts import user_token
-from toban_testing.stack_fixtures import admin_of, toban_process
+from toban_testing.stack_fixtures import admin_of
 
 pytestmark = pytest.mark.e2e
 
@@ -96,8 +98,9 @@ def project(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     one.manage("migrate", "-v", "0")
     with Client(target) as client:
         yield one, client
-    for schedule in ("send-reminders", "reminders-by-hand"):
-        toban_process(stack, "schedule", "remove", schedule)
+        for schedule in ("send-reminders", "reminders-by-hand"):
+            with contextlib.suppress(NotFoundError):
+                client.call("DELETE", f"/schedules/{schedule}")
 
 
 def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Project, Client]) -> None:
@@ -117,6 +120,7 @@ def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Pr
     assert shop.manage("toban_sync")[-1] == "nothing to change"
 
 
+@pytest.mark.long
 def test_a_change_is_shown_as_lines_and_a_mistake_changes_nothing(project: tuple[Project, Client]) -> None:
     shop, client = project
     shop.manage("toban_sync")
@@ -140,6 +144,7 @@ def test_a_change_is_shown_as_lines_and_a_mistake_changes_nothing(project: tuple
         shop.jobs.write_text(before)
 
 
+@pytest.mark.long
 def test_a_schedule_that_is_declared_no_more_is_paused_and_resumed(project: tuple[Project, Client]) -> None:
     shop, client = project
     shop.manage("toban_sync")
@@ -181,6 +186,7 @@ def test_an_event_exists_when_its_transaction_has_committed(project: tuple[Proje
     assert events == [({"order": 1}, "order-1")]
 
 
+@pytest.mark.long
 def test_a_site_that_cannot_be_reached_is_a_line_and_a_page_with_the_reason(project: tuple[Project, Client]) -> None:
     shop, _ = project
     # Nothing listens on this port, which only root could take.
@@ -201,6 +207,7 @@ def test_a_site_that_cannot_be_reached_is_a_line_and_a_page_with_the_reason(proj
         settings.write_text(before)
 
 
+@pytest.mark.long
 def test_the_setting_is_checked(project: tuple[Project, Client]) -> None:
     shop, _ = project
     settings = shop.folder / "bookshop/settings.py"
@@ -212,6 +219,7 @@ def test_the_setting_is_checked(project: tuple[Project, Client]) -> None:
         settings.write_text(before)
 
 
+@pytest.mark.long
 def test_the_executor_is_a_fresh_process_without_django(project: tuple[Project, Client], tmp_path: Path) -> None:
     """A package of that name in place of the executor shows what it is given."""
     shop, _ = project

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 import redis
@@ -14,13 +16,15 @@ import redis
 from toban_cli.doctor.probe import examine
 from toban_domain.finding import Finding
 from toban_domain.version import VERSION
+from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.ids import IdSource
 from toban_stack import certs
 from toban_stack.stack import Stack
-from toban_testing.stack_fixtures import admin_of, executor_name, leader_name, running_stack, sql, toban_process
+from toban_testing.admin_client import AdminClient
+from toban_testing.stack_fixtures import admin_of, executor_name, leader_name, sql, toban_process
 from toban_transport.channel import open_sync_channel
 from toban_transport.client_calls import unary_sync
 from toban_transport.convert import timestamp_to_pb
@@ -28,14 +32,13 @@ from toban_transport.tls import TlsFiles
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
+Ended = CompletedProcess[str]
 
 
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("doctor"), coordinators=2, executors=2) as running:
-        # The log-archiver learns the settings from a coordinator that may have started after it.
-        until_well(running)
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def well_at_first(stack: Stack) -> None:
+    """The log-archiver learns the settings from a coordinator that may have started after it."""
+    until_well(stack)
 
 
 class AheadClock(SystemClock):
@@ -80,12 +83,12 @@ def until_well(stack: Stack) -> None:
             raise AssertionError(f"doctor finds {found}") from error
 
 
-def test_a_whole_stack_is_well(stack: Stack) -> None:
+def test_a_whole_stack_is_well(stack: Stack, toban_here: Callable[..., Ended]) -> None:
     until_well(stack)
     answer = json.loads(toban_process(stack, "doctor", "-o", "json").stdout)
     assert answer["status"] == "ok"
     assert len(answer["checks"]) > 30
-    done = toban_process(stack, "doctor", "-o", "wide")
+    done = toban_here("doctor", "-o", "wide")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].endswith("checks are ok")
     seen = {tuple(line.split()[:2]) for line in done.stdout.splitlines() if line.startswith("ok ")}
@@ -209,7 +212,7 @@ def heartbeat_of_a_strange_machine(stack: Stack) -> None:
 
 
 @pytest.mark.long
-def test_processes_that_are_gone_are_found(stack: Stack) -> None:
+def test_processes_that_are_gone_are_found(stack: Stack, whole_afterwards: None) -> None:
     with admin_of(stack) as admin:
         standby = next(name for name in ("coordinator-1", "coordinator-2") if name != leader_name(stack, admin))
         executor = executor_name(stack, admin, admin.cluster().executors[0].worker_id)
@@ -241,18 +244,32 @@ def test_processes_that_are_gone_are_found(stack: Stack) -> None:
     until_well(stack)
 
 
-def test_a_crontab_is_imported_and_one_of_its_jobs_runs(stack: Stack) -> None:
-    crontab = str(ROOT / "examples" / "crontab")
-    done = toban_process(stack, "import", "crontab", crontab, "--timezone", "Europe/Berlin", "--apply")
+@pytest.fixture
+def unscheduled(admin: AdminClient) -> Iterator[None]:
+    """No schedule that the test makes acts after it."""
+    schedules = partial(
+        admin.call, rpc.JobReaderStub, "ListSchedules", pb.ListSchedulesRequest(page=common_pb2.Page(limit=500))
+    )
+    before = {one.name for one in schedules().schedules}
+    yield
+    for one in schedules().schedules:
+        if one.name not in before:
+            admin.call(rpc.JobControlStub, "DeleteSchedule", pb.DeleteScheduleRequest(name=one.name))
+
+
+def test_a_crontab_is_imported_and_one_of_its_jobs_runs(
+    admin: AdminClient, toban_here: Callable[..., Ended], unscheduled: None
+) -> None:
+    words = ("import", "crontab", str(ROOT / "examples" / "crontab"), "--timezone", "Europe/Berlin", "--apply")
+    done = toban_here(*words)
     # Its @reboot has no schedule.
     assert done.returncode == 65, done.stderr
     assert "NOT carried over: the time of line 29" in done.stderr
     assert all(line.endswith(" created") for line in done.stdout.splitlines())
-    again = toban_process(stack, "import", "crontab", crontab, "--timezone", "Europe/Berlin", "--apply")
+    again = toban_here(*words)
     assert {line.rpartition(" ")[2] for line in again.stdout.splitlines()} == {"unchanged"}
-    with admin_of(stack) as admin:
-        [greeting, disk] = [*admin.start("cat"), *admin.start("df")]
-        assert admin.until_ended(greeting).state == "SUCCEEDED"
-        assert admin.until_ended(disk).state == "SUCCEEDED"
-        admin.until(lambda: len(admin.log(greeting)) == 2, seconds=20, of="its output")
-        assert admin.log(greeting) == ["Good morning!", "It is nine o'clock."]
+    [greeting, disk] = [*admin.start("cat"), *admin.start("df")]
+    assert admin.until_ended(greeting).state == "SUCCEEDED"
+    assert admin.until_ended(disk).state == "SUCCEEDED"
+    admin.until(lambda: len(admin.log(greeting)) == 2, seconds=20, of="its output")
+    assert admin.log(greeting) == ["Good morning!", "It is nine o'clock."]

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from toban_stack.stack import Stack
+from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, marks, recorder_job
-from toban_testing.stack_fixtures import admin_of, executor_name, running_stack
+from toban_testing.stack_fixtures import executor_name, sql
 
 pytestmark = pytest.mark.e2e
 RUNS = 12
@@ -23,32 +25,36 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.seed(1, 8)
-def test_jobs_die_with_their_executor_and_run_again_elsewhere(tmp_path: Path, at_most: Any) -> None:
+def test_jobs_die_with_their_executor_and_run_again_elsewhere(
+    stack: Stack, admin: AdminClient, whole_afterwards: None, tmp_path: Path, at_most: Any
+) -> None:
     record = tmp_path / "record"
     record.mkdir()
-    with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
-        admin.apply(recorder_job("steady", record, seconds=8))
-        ids = admin.start("steady", count=RUNS)
-        admin.until(lambda: len(by_run(record)) == RUNS, seconds=60, of="all runs started")
-        held = {run_id: admin.run(run_id) for run_id in ids}
-        victim_worker = held[ids[0]].worker_id
-        lost = {run_id for run_id, run in held.items() if run.worker_id == victim_worker}
-        assert 0 < len(lost) < RUNS, "both executors have work"
-        pids = [mark.pid for mark in marks(record) if mark.run_id in lost]
-        assert all(alive(pid) for pid in pids)
+    admin.apply(recorder_job("dies-with-it", record, seconds=8))
+    ids = admin.start("dies-with-it", count=RUNS)
+    admin.until(lambda: len(by_run(record)) == RUNS, seconds=60, of="all runs started")
+    held = {run_id: admin.run(run_id) for run_id in ids}
+    victim_worker = held[ids[0]].worker_id
+    lost = {run_id for run_id, run in held.items() if run.worker_id == victim_worker}
+    assert 0 < len(lost) < RUNS, "both executors have work"
+    pids = [mark.pid for mark in marks(record) if mark.run_id in lost]
+    assert all(alive(pid) for pid in pids)
 
-        stack.kill(executor_name(stack, admin, victim_worker), signal.SIGKILL)
-        admin.until(
-            lambda: not any(alive(pid) for pid in pids), seconds=at_most(3), of="the jobs of the dead executor died"
-        )
+    stack.kill(executor_name(stack, admin, victim_worker), signal.SIGKILL)
+    admin.until(
+        lambda: not any(alive(pid) for pid in pids), seconds=at_most(3), of="the jobs of the dead executor died"
+    )
 
-        runs = {run_id: admin.until_ended(run_id, seconds=60) for run_id in ids}
-        assert {run.state for run in runs.values()} == {"SUCCEEDED"}
-        for run_id, run in runs.items():
-            if run_id in lost:
-                assert run.lost_count == 1 and run.worker_id != victim_worker and run.token > held[run_id].token
-                assert [mark.what for mark in by_run(record)[run_id]] == ["start", "start", "end"]
-            else:
-                assert run.lost_count == 0 and run.token == held[run_id].token
-                assert [mark.what for mark in by_run(record)[run_id]] == ["start", "end"]
-        assert not [mark for mark in marks(record) if mark.what == "overlap"]
+    runs = {run_id: admin.until_ended(run_id, seconds=60) for run_id in ids}
+    assert {run.state for run in runs.values()} == {"SUCCEEDED"}
+    for run_id, run in runs.items():
+        if run_id in lost:
+            assert run.lost_count == 1 and run.worker_id != victim_worker and run.token > held[run_id].token
+            assert [mark.what for mark in by_run(record)[run_id]] == ["start", "start", "end"]
+        else:
+            assert run.lost_count == 0 and run.token == held[run_id].token
+            assert [mark.what for mark in by_run(record)[run_id]] == ["start", "end"]
+    assert not [mark for mark in marks(record) if mark.what == "overlap"]
+    closed = "SELECT off_reason FROM scheduler.executors WHERE worker_id = %(id)s"
+    [row] = sql(stack, closed, id=victim_worker)
+    assert row["off_reason"] == "attested: its witness found its processes gone", "nothing waited for its lease"

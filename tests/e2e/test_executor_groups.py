@@ -23,7 +23,7 @@ from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import duplex, unary
 from toban_transport.tls import TlsFiles
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 GROUPS = ("pci", "web")
 
 
@@ -144,7 +144,6 @@ def test_a_ticket_out_of_the_journal_writes_no_line(stack: Stack, admin: AdminCl
     assert admin.until_ended(run).state == "CANCELED"
 
 
-@pytest.mark.long
 def test_lines_of_a_dead_incarnation_reach_the_log_with_renewed_tickets(stack: Stack, admin: AdminClient) -> None:
     admin.apply(job("chatty", "seq 1 2000; exec sleep 600", "pci"))
     victim = groups_of(admin)["pci"]

@@ -14,7 +14,7 @@ from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, leader_name, running_stack
+from toban_testing.stack_fixtures import leader_name
 
 pytestmark = pytest.mark.e2e
 JOB = {
@@ -33,18 +33,9 @@ JOB = {
 Work = Callable[[str, Any], Any]
 
 
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Two coordinators and one executor."""
-    with running_stack(tmp_path_factory.mktemp("home"), coordinators=2, executors=1, slots=2) as made:
-        yield made
-
-
-@pytest.fixture
-def admin(stack: Stack) -> Iterator[AdminClient]:
-    with admin_of(stack) as made:
-        made.apply(JOB)
-        yield made
+@pytest.fixture(autouse=True)
+def applied(admin: AdminClient) -> None:
+    admin.apply(JOB)
 
 
 @pytest.fixture
@@ -105,7 +96,10 @@ def test_steps_of_both_kinds_follow_each_other(admin: AdminClient, work: Work) -
     ]
 
 
-def test_the_leader_dies_between_claim_and_completion(stack: Stack, admin: AdminClient, work: Work) -> None:
+@pytest.mark.long
+def test_the_leader_dies_between_claim_and_completion(
+    stack: Stack, admin: AdminClient, work: Work, whole_afterwards: None
+) -> None:
     [run_id] = admin.start("mixed")
     step = claimed(work)
     stack.kill(leader_name(stack, admin), signal.SIGKILL)

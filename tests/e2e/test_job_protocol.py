@@ -4,13 +4,12 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
-from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import toban_process
 
 pytestmark = pytest.mark.e2e
 SDK = Path(__file__).parents[2] / "libs/sdk/src"
@@ -85,9 +84,11 @@ def test_a_step_that_is_not_cancelable_is_ended_by_a_kill_alone(admin: AdminClie
     assert admin.until_ended(run, seconds=60).state == "CANCELED"
 
 
-def test_steps_and_a_retry_from_the_one_that_failed(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
+def test_steps_and_a_retry_from_the_one_that_failed(
+    admin: AdminClient, toban_here: Callable[..., CompletedProcess[str]], tmp_path: Path
+) -> None:
     def step_log(*words: str) -> str:
-        done = toban_process(stack, "run", "logs", str(run), "--step", *words)
+        done = toban_here("run", "logs", str(run), "--step", *words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

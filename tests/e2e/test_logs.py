@@ -3,7 +3,9 @@
 import json
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -35,12 +37,6 @@ def job(script: Path) -> dict[str, Any]:
     return {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "talk"}, "spec": spec}
 
 
-def toban(stack: Stack, *words: str, code: int = 0) -> tuple[str, str]:
-    done = toban_process(stack, *words)
-    assert done.returncode == code, done.stderr
-    return done.stdout, done.stderr
-
-
 def holes_passed(stack: Stack) -> list[float]:
     """Holes in the numbers that followers gave up on, of each log-archiver."""
     ports = [record.admin for record in stack.processes().values() if record.role == "log-archiver"]
@@ -52,15 +48,24 @@ def holes_passed(stack: Stack) -> list[float]:
     return found
 
 
-def test_the_output_of_a_run_while_it_is_written_and_afterwards(stack: Stack, tmp_path: Path) -> None:
+def test_the_output_of_a_run_while_it_is_written_and_afterwards(
+    stack: Stack, toban_here: Callable[..., CompletedProcess[str]], tmp_path: Path
+) -> None:
+    def toban(*words: str, code: int = 0) -> tuple[str, str]:
+        done = toban_here(*words)
+        assert done.returncode == code, done.stderr
+        return done.stdout, done.stderr
+
     (tmp_path / "talk.py").write_text(SCRIPT)
     (tmp_path / "job.yaml").write_text(json.dumps(job(tmp_path / "talk.py")))
-    toban(stack, "apply", "-f", str(tmp_path / "job.yaml"))
+    toban("apply", "-f", str(tmp_path / "job.yaml"))
     holes = holes_passed(stack)
-    started: dict[str, Any] = json.loads(toban(stack, "run", "start", "talk", "-o", "json")[0])
+    started: dict[str, Any] = json.loads(toban("run", "start", "talk", "-o", "json")[0])
     run = str(started["run_id"])
 
-    live, said = toban(stack, "run", "logs", run, "--follow")
+    followed = toban_process(stack, "run", "logs", run, "--follow")
+    assert followed.returncode == 0, followed.stderr
+    live, said = followed.stdout, followed.stderr
     assert live.startswith("begins\n")
     assert live.endswith("\x1b[31mends")
     assert "warned\n" in said
@@ -68,22 +73,22 @@ def test_the_output_of_a_run_while_it_is_written_and_afterwards(stack: Stack, tm
     # What the limit left out was not waited for.
     assert holes_passed(stack) == holes != []
     # Followed and read afterwards are the same lines.
-    whole, _ = toban(stack, "run", "logs", run)
+    whole, _ = toban("run", "logs", run)
     assert whole == live
 
-    assert toban(stack, "run", "logs", run, "--stderr", "--verbose") == ("", f"run {run}, from the database\nwarned\n")
-    assert toban(stack, "run", "logs", run, "--head", "1") == ("begins\n", "")
-    assert toban(stack, "run", "logs", run, "--tail", "2", "--stdout")[0] == "line 2999\n\x1b[31mends"
-    assert toban(stack, "run", "logs", run, "--grep", "disk full")[0] == '{"level": "error", "msg": "disk full"}\n'
-    assert toban(stack, "run", "logs", run, "--grep", "^line (1|2)$", "--regex")[0] == "line 1\nline 2\n"
-    (line,) = toban(stack, "run", "logs", run, "--level", "warning", "-o", "json")[0].splitlines()
+    assert toban("run", "logs", run, "--stderr", "--verbose") == ("", f"run {run}, from the database\nwarned\n")
+    assert toban("run", "logs", run, "--head", "1") == ("begins\n", "")
+    assert toban("run", "logs", run, "--tail", "2", "--stdout")[0] == "line 2999\n\x1b[31mends"
+    assert toban("run", "logs", run, "--grep", "disk full")[0] == '{"level": "error", "msg": "disk full"}\n'
+    assert toban("run", "logs", run, "--grep", "^line (1|2)$", "--regex")[0] == "line 1\nline 2\n"
+    (line,) = toban("run", "logs", run, "--level", "warning", "-o", "json")[0].splitlines()
     assert (json.loads(line)["level"], json.loads(line)["attempt"]) == ("error", 1)
-    assert toban(stack, "run", "logs", run, "--since", "1h", "--until", "59m")[1].endswith("nothing of this kind\n")
-    assert "missing )" in toban(stack, "run", "logs", run, "--grep", "(", "--regex", code=65)[1]
+    assert toban("run", "logs", run, "--since", "1h", "--until", "59m")[1].endswith("nothing of this kind\n")
+    assert "missing )" in toban("run", "logs", run, "--grep", "(", "--regex", code=65)[1]
 
     # The same over every run of the job, and where it all is.
-    (hit,) = toban(stack, "job", "logs", "talk", "--since", "1h", "--grep", "disk full", "-o", "json")[0].splitlines()
+    (hit,) = toban("job", "logs", "talk", "--since", "1h", "--grep", "disk full", "-o", "json")[0].splitlines()
     assert (str(json.loads(hit)["run"]), json.loads(hit)["level"]) == (run, "error")
-    assert toban(stack, "job", "logs", "talk", "--until", "1h")[1].startswith("nothing found in 0 runs")
-    log = json.loads(toban(stack, "run", "get", run, "-o", "json")[0])["log"]
+    assert toban("job", "logs", "talk", "--until", "1h")[1].startswith("nothing found in 0 runs")
+    log = json.loads(toban("run", "get", run, "-o", "json")[0])["log"]
     assert (log["lines"] > 100, log["complete"], log["places"]) == (True, True, ["db"])

@@ -8,7 +8,7 @@ from toban_stack.stack import Stack
 from toban_testing.run_recorder import by_run, recorder_job
 from toban_testing.stack_fixtures import admin_of, running_stack, sql
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 HISTORY = (
     "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = 'scheduler.runs_history'::regclass"
 )
@@ -26,7 +26,7 @@ def lose_the_commit(stack: Stack, run: int, table: str) -> None:
     )
 
 
-@pytest.mark.parametrize("canceled", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("canceled", [False, True])
 def test_a_run_whose_accepted_outcome_is_lost_ends(stack: Stack, tmp_path: Path, canceled: bool) -> None:
     record = tmp_path / "record"
     record.mkdir()
@@ -55,7 +55,6 @@ def test_a_run_whose_accepted_outcome_is_lost_ends(stack: Stack, tmp_path: Path,
             assert [mark.what for mark in by_run(record)[run]] == ["start", "end", "start", "end"]
 
 
-@pytest.mark.long
 def test_an_outcome_without_a_partition_is_kept_until_there_is_one(tmp_path: Path) -> None:
     """On a stack of its own: the history of every run is lost."""
     record = tmp_path / "record"

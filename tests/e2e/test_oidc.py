@@ -15,7 +15,7 @@ from toban_testing.oidc_provider import CLIENT, SECRET, Provider
 from toban_testing.site_client import SiteClient
 from toban_testing.stack_fixtures import admin_of, running_stack
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 PASSWORD = "correct horse battery"
 
 

@@ -26,7 +26,7 @@ def load_until(
     epochs: list[int] = []
 
     def step() -> bool:
-        ids.extend(admin.start("steady", count=3))
+        ids.extend(admin.start("without-redis", count=3))
         epochs.append(admin.cluster().epoch)
         return done()
 
@@ -45,40 +45,38 @@ def check(admin: AdminClient, record: Path, ids: list[int], epochs: list[int]) -
 
 def prepared(stack: Stack, admin: AdminClient, record: Path) -> int:
     record.mkdir()
-    admin.apply(recorder_job("steady", record, seconds=0.1))
-    for run_id in admin.start("steady", count=5):
+    admin.apply(recorder_job("without-redis", record, seconds=0.1))
+    for run_id in admin.start("without-redis", count=5):
         admin.until_ended(run_id)
     return admin.cluster().epoch
 
 
 @pytest.mark.seed(23, 125)
-def test_redis_emptied_under_load(tmp_path: Path) -> None:
+def test_redis_emptied_under_load(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
     record = tmp_path / "record"
-    with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
-        epoch = prepared(stack, admin, record)
-        turns = 0
+    epoch = prepared(stack, admin, record)
+    turns = 0
 
-        def emptied_thrice() -> bool:
-            nonlocal turns
-            turns += 1
-            if turns % 10 == 5:
-                flush_redis(stack)
-            return turns > 40
+    def emptied_thrice() -> bool:
+        nonlocal turns
+        turns += 1
+        if turns % 10 == 5:
+            flush_redis(stack)
+        return turns > 40
 
-        ids, epochs = load_until(admin, record, emptied_thrice, seconds=60)
-        check(admin, record, ids, [epoch, *epochs])
-        assert admin.cluster().epoch == epoch, "an empty Redis deposes nobody"
-        flush_redis(stack)
-        newest = sql(stack, "SELECT max(worker_id) AS id FROM scheduler.executors")[0]["id"]
-        with redis.Redis.from_url(stack.endpoints().redis_url) as client:
-            admin.until(
-                lambda: int(client.get(SEQUENCE_KEY) or 0) >= newest, seconds=30, of="the mirror of ids returns"
-            )
+    ids, epochs = load_until(admin, record, emptied_thrice, seconds=60)
+    check(admin, record, ids, [epoch, *epochs])
+    assert admin.cluster().epoch == epoch, "an empty Redis deposes nobody"
+    flush_redis(stack)
+    newest = sql(stack, "SELECT max(worker_id) AS id FROM scheduler.executors")[0]["id"]
+    with redis.Redis.from_url(stack.endpoints().redis_url) as client:
+        admin.until(lambda: int(client.get(SEQUENCE_KEY) or 0) >= newest, seconds=30, of="the mirror of ids returns")
 
 
 @pytest.mark.long
 @pytest.mark.seed(23, 179)
 def test_redis_stopped_for_thirty_seconds_under_load(tmp_path: Path) -> None:
+    """On a stack of its own: a stopped Redis stops what other tests do."""
     record = tmp_path / "record"
     with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
         epoch = prepared(stack, admin, record)

@@ -28,12 +28,7 @@ CHAIN = {
 }
 
 
-def test_from_one_run_to_the_next(admin: AdminClient, toban_here: Callable[..., tuple[int, str]]) -> None:
-    def toban(*words: str) -> str:
-        code, said = toban_here(*words)
-        assert code == 0, said
-        return said
-
+def test_from_one_run_to_the_next(admin: AdminClient, toban: Callable[..., str]) -> None:
     admin.apply(job("extract", "echo '::output {\"rows\": 3}::'"), job("load", 'echo "rows $TOBAN_PARAM_ROWS"'), CHAIN)
     toban("run", "start", "extract", "--wait")
     follow(admin, count=2)

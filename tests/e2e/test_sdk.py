@@ -18,7 +18,7 @@ from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_testing.accounts import user_token
 from toban_testing.admin_client import AdminClient
-from toban_testing.stack_fixtures import admin_of, executor_name, running_stack
+from toban_testing.stack_fixtures import admin_of, executor_name
 
 pytestmark = pytest.mark.e2e
 
@@ -26,47 +26,59 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "sdk.md"
 PROGRAMS = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL))
 
 
-def target_of(stack: Stack, admin: AdminClient, role: str) -> Target:
-    """The site, with a token of a new user of this role."""
-    return Target(url=f"http://{stack.sites[0]}", token=user_token(admin, f"sdk-{role}", role))
+def target_of(stack: Stack, admin: AdminClient, name: str, role: str) -> Target:
+    """The site, with a token of a new user with this role."""
+    return Target(url=f"http://{stack.sites[0]}", token=user_token(admin, f"sdk-{name}", role))
 
 
-def test_the_first_page_works_as_written(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def on_the_first_page(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Target]:
+    """A folder with the programs of the page, and where they run."""
+    folder = tmp_path_factory.mktemp("programs")
     for name, text in PROGRAMS.items():
-        (tmp_path / name).write_text(text)
-    with running_stack(tmp_path / "home", coordinators=1, admin_webs=1) as stack, admin_of(stack) as admin:
-        target = target_of(stack, admin, "admin")
-        given = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
-        given |= {"TOBAN_URL": target.url, "TOBAN_TOKEN": target.token}
-        command = [sys.executable, "start.py"]
-        for _ in range(2):
-            done = subprocess.run(
-                command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=120, check=False
-            )
-            assert (done.returncode, done.stderr) == (0, "")
-            assert done.stdout.splitlines() == ["part 0", "part 1", "part 2", "SUCCEEDED {'parts': 3}"]
-        assert len(list(admin.runs())) == 1, "the key has a run"
-        with Client(target) as client:
-            survives_a_killed_executor(client, stack, admin)
+        (folder / name).write_text(text)
+    with admin_of(stack) as admin:
+        return folder, target_of(stack, admin, "page", "admin")
 
 
-def survives_a_killed_executor(client: Client, stack: Stack, admin: AdminClient) -> None:
-    run_id = client.runs.start("count-parts", {"parts": 5000, "seconds": 0.2}).run_id
+def start(folder: Path, target: Target) -> None:
+    given = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
+    given |= {"TOBAN_URL": target.url, "TOBAN_TOKEN": target.token}
+    command = [sys.executable, "start.py"]
+    done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["part 0", "part 1", "part 2", "SUCCEEDED {'parts': 3}"]
 
-    def parts() -> list[int]:
-        return [int(line.text.split()[1]) for line in client.runs.logs(run_id)]
 
-    assert wait_until(lambda: len(parts()) >= 3, 60)
-    first = client.runs.get(run_id).raw["worker_id"]
-    stack.kill(executor_name(stack, admin, first), signal.SIGKILL)
-    assert wait_until(lambda: client.runs.get(run_id).raw["worker_id"] not in (0, first), 90)
-    seen = max(parts())
-    assert wait_until(lambda: max(parts()) > seen, 60)
-    client.runs.cancel(run_id, reason="seen enough")
-    ended = client.runs.wait(run_id, timeout=60)
-    assert (ended.state, ended.cancel_reason) == ("CANCELED", "seen enough")
-    # The second attempt begins at a checkpoint; at most the part that was under way is done again.
-    assert parts().count(0) == 1 and parts() == sorted(parts())
+def test_the_first_page_works_as_written(admin: AdminClient, on_the_first_page: tuple[Path, Target]) -> None:
+    for _ in range(2):
+        start(*on_the_first_page)
+    assert len(list(admin.runs(job="count-parts"))) == 1, "the key has a run"
+
+
+@pytest.mark.long
+def test_a_program_survives_a_killed_executor(
+    stack: Stack, admin: AdminClient, on_the_first_page: tuple[Path, Target], whole_afterwards: None
+) -> None:
+    # It applies the job.
+    start(*on_the_first_page)
+    with Client(on_the_first_page[1]) as client:
+        run_id = client.runs.start("count-parts", {"parts": 5000, "seconds": 0.2}).run_id
+
+        def parts() -> list[int]:
+            return [int(line.text.split()[1]) for line in client.runs.logs(run_id)]
+
+        assert wait_until(lambda: len(parts()) >= 3, 60)
+        first = client.runs.get(run_id).raw["worker_id"]
+        stack.kill(executor_name(stack, admin, first), signal.SIGKILL)
+        assert wait_until(lambda: client.runs.get(run_id).raw["worker_id"] not in (0, first), 90)
+        seen = max(parts())
+        assert wait_until(lambda: max(parts()) > seen, 60)
+        client.runs.cancel(run_id, reason="seen enough")
+        ended = client.runs.wait(run_id, timeout=60)
+        assert (ended.state, ended.cancel_reason) == ("CANCELED", "seen enough")
+        # The second attempt begins at a checkpoint; at most the part that was under way is done again.
+        assert parts().count(0) == 1 and parts() == sorted(parts())
 
 
 MANIFESTS: list[dict[str, Any]] = [
@@ -86,13 +98,13 @@ MANIFESTS: list[dict[str, Any]] = [
 
 
 def test_every_method_of_both_clients(stack: Stack, admin: AdminClient, toban: Callable[..., str]) -> None:
-    target = target_of(stack, admin, "admin")
+    target = target_of(stack, admin, "all", "admin")
     with Client(target) as client:
         use_definitions(client)
         use_runs(client)
         use_events(client)
         refuse(client)
-        viewer = target_of(stack, admin, "viewer")
+        viewer = target_of(stack, admin, "viewer", "viewer")
         with Client(viewer) as reader, pytest.raises(errors.AccessError) as caught:
             reader.runs.start("greet")
         assert caught.value.code == "PERMISSION_DENIED" and caught.value.request_id

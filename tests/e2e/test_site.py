@@ -10,6 +10,7 @@ import pytest
 
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
+from toban_testing.admin_client import AdminClient
 from toban_testing.site_client import SiteClient, signed_in
 from toban_testing.stack_fixtures import admin_of, running_stack
 
@@ -43,36 +44,45 @@ def site_health(stack: Stack) -> list[str]:
     return [row.health for row in stack.status() if row.role == "admin-web"]
 
 
-@pytest.mark.seed(11, 12, 90)
-def test_the_site_of_a_stack(tmp_path: Path) -> None:
+@pytest.mark.seed(11, 12)
+def test_the_site_of_a_stack(stack: Stack, admin: AdminClient) -> None:
+    admin.until(lambda: "ok" in site_health(stack), seconds=20, of="a healthy site")
+    site = signed_in(stack)
+    steps = [{"argv": ["python3", "-c", WRITER]}]
+    spec = {"steps": steps, "timeout_seconds": 60, "allow_shell": True}
+    admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "site-writer"}, "spec": spec})
+    [run_id] = admin.start("site-writer")
+    admin.until(lambda: admin.run(run_id).state == "RUNNING", seconds=20, of="the run")
+
+    seen, cursor, stream = [], "", events(site, run_id)
+    while len(seen) < 5:
+        _, cursor, data = next(stream)
+        seen += data["lines"]  # type: ignore[arg-type]
+    stream.close()
+    # The rest over another connection, which resumes at the cursor of the first one.
+    for event in events(site, run_id, cursor):
+        name, _, data = event
+        seen += data.get("lines", [])  # type: ignore[arg-type]
+    assert name == "end" and data == {"state": "SUCCEEDED", "complete": True}
+    assert [row[0] for row in seen] == list(range(1, 22)), "each line once, in order"
+    assert [row[3] for row in seen if row[1] == "stdout"] == [f"out {n}" for n in range(20)]
+    assert [row[3] for row in seen if row[1] == "stderr"] == ["bad"]
+
+    page = site.get(f"/runs/{run_id}")
+    assert "out 19" in page and "succeeded" in page
+    for path in ("/", "/runs", "/jobs", "/jobs/site-writer", "/schedules", "/executors", f"/runs/{run_id}/log.txt"):
+        assert site.get(path)
+
+
+@pytest.mark.long
+@pytest.mark.seed(90)
+def test_a_site_whose_only_coordinator_dies(tmp_path: Path) -> None:
     with running_stack(tmp_path / "home", coordinators=1, executors=1, admin_webs=1) as stack, admin_of(stack) as admin:
-        admin.until(lambda: "ok" in site_health(stack), seconds=20, of="a healthy site")
         site = signed_in(stack)
-        steps = [{"argv": ["python3", "-c", WRITER]}]
-        spec = {"steps": steps, "timeout_seconds": 60, "allow_shell": True}
-        admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "writer"}, "spec": spec})
-        [run_id] = admin.start("writer")
-        admin.until(lambda: admin.run(run_id).state == "RUNNING", seconds=20, of="the run")
-
-        seen, cursor, stream = [], "", events(site, run_id)
-        while len(seen) < 5:
-            _, cursor, data = next(stream)
-            seen += data["lines"]  # type: ignore[arg-type]
-        stream.close()
-        # The rest over another connection, which resumes at the cursor of the first one.
-        for event in events(site, run_id, cursor):
-            name, _, data = event
-            seen += data.get("lines", [])  # type: ignore[arg-type]
-        assert name == "end" and data == {"state": "SUCCEEDED", "complete": True}
-        assert [row[0] for row in seen] == list(range(1, 22)), "each line once, in order"
-        assert [row[3] for row in seen if row[1] == "stdout"] == [f"out {n}" for n in range(20)]
-        assert [row[3] for row in seen if row[1] == "stderr"] == ["bad"]
-
-        page = site.get(f"/runs/{run_id}")
-        assert "out 19" in page and "succeeded" in page
-        for path in ("/", "/runs", "/jobs", "/jobs/writer", "/schedules", "/executors", f"/runs/{run_id}/log.txt"):
-            assert site.get(path)
-
+        spec = {"steps": [{"argv": ["/bin/true"]}]}
+        admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "alone"}, "spec": spec})
+        [run_id] = admin.start("alone")
+        assert admin.until_ended(run_id).state == "SUCCEEDED"
         stack.kill("coordinator-1", signal.SIGKILL)
         with pytest.raises(urllib.error.HTTPError) as caught:
             site.get("/")

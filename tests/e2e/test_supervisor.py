@@ -18,7 +18,7 @@ from toban_stack.wait import wait_until
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import leader_name, running_stack, sql
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 BACKOFF = Backoff(first_seconds=1.0, longest_seconds=3600.0)
 SECONDS = 60.0
 # Ends at once when the file exists; else it runs until it is killed.
@@ -116,7 +116,6 @@ def test_a_killed_leader_comes_back_as_a_coordinator(stack: Stack, admin: AdminC
     admin.until(all_there, seconds=SECONDS, of="two coordinators, one of them leads")
 
 
-@pytest.mark.long
 def test_an_executor_that_ends_while_the_servers_are_down_comes_back(stack: Stack, admin: AdminClient) -> None:
     """Whatever the services do meanwhile, the supervisor continues to try."""
     [before] = [one.incarnation for one in admin.cluster().executors if one.state == "on"]

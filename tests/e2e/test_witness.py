@@ -15,7 +15,7 @@ from toban_testing.admin_client import AdminClient
 from toban_testing.run_recorder import by_run, recorder_job
 from toban_testing.stack_fixtures import admin_of, executor_name, running_stack, sql
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 ATTESTED = "attested: its witness found its processes gone"
 SUCCESSOR = "attested: its successor found its processes gone"
 CLOCK = SystemClock()
@@ -62,7 +62,6 @@ def test_runs_restart_elsewhere_without_a_wait_for_the_lease(tmp_path: Path) -> 
             assert [mark.what for mark in by_run(record)[run]] == ["start", "start"]
 
 
-@pytest.mark.long
 def test_a_job_that_had_ended_is_not_repeated(tmp_path: Path) -> None:
     """The executor is stopped when its job ends, so that only the guard has the exit code."""
     record, go = tmp_path / "record", tmp_path / "go"
@@ -96,7 +95,6 @@ def test_a_job_that_had_ended_is_not_repeated(tmp_path: Path) -> None:
         assert len(pids.read_text().split()) == 1, "it ran once"
 
 
-@pytest.mark.long
 def test_nothing_is_attested_when_a_guard_was_killed_too(tmp_path: Path) -> None:
     record = tmp_path / "record"
     with running_stack(tmp_path / "home") as stack, admin_of(stack) as admin:
@@ -110,7 +108,6 @@ def test_nothing_is_attested_when_a_guard_was_killed_too(tmp_path: Path) -> None
         assert not [mark for marks in by_run(record).values() for mark in marks if mark.what == "overlap"]
 
 
-@pytest.mark.long
 def test_witness_and_successor_at_once(tmp_path: Path) -> None:
     """Either attests, once; no run is doubled, and none waits for the lease."""
     record = tmp_path / "record"

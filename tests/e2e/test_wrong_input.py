@@ -3,8 +3,9 @@
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -14,6 +15,8 @@ from toban_testing.stack_fixtures import sql, toban_process
 
 pytestmark = pytest.mark.e2e
 
+Toban = Callable[..., CompletedProcess[str]]
+Refused = Callable[..., str]
 JOB = "apiVersion: toban/v1\nkind: Job\nmetadata: {name: NAME}\nspec:\n  steps: [{argv: [PROGRAM]}]\n"
 SCHEDULE = "---\napiVersion: toban/v1\nkind: Schedule\nmetadata: {name: wrong-bad}\nspec: {job: wrong-fine, RULE}\n"
 FINE = JOB.replace("NAME", "wrong-fine").replace("PROGRAM", "/bin/true")
@@ -52,33 +55,38 @@ def counts(stack: Stack) -> dict[str, int]:
     return row
 
 
-def refused(stack: Stack, code: int, *argv: str, **environment: str) -> str:
+@pytest.fixture
+def refused(stack: Stack, toban_here: Toban) -> Refused:
     """The one line that a command is refused with; what is stored is as before."""
-    before = counts(stack)
-    done = toban_process(stack, *argv, **environment)
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: "), done.stderr
-    assert counts(stack) == before
-    return done.stderr.removeprefix("error: ").rstrip("\n")
+
+    def call(code: int, *argv: str, **environment: str) -> str:
+        before = counts(stack)
+        done = toban_here(*argv, **environment)
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: "), done.stderr
+        assert counts(stack) == before
+        return done.stderr.removeprefix("error: ").rstrip("\n")
+
+    return call
 
 
-def test_a_wrong_file_changes_nothing(stack: Stack, tmp_path: Path) -> None:
+def test_a_wrong_file_changes_nothing(refused: Refused, tmp_path: Path) -> None:
     """A mistake that only a coordinator can see. What the command sees itself is in libs/cli/tests/test_wrong_input.py."""
     wrong = SCHEDULE.replace("RULE", "every_n_minutes: 60").replace("job: wrong-fine", "job: wrong-fin")
     file = tmp_path / "wrong.yaml"
     file.write_text(BEFORE + FINE + wrong)
-    said = refused(stack, 66, "apply", "-f", str(file))
+    said = refused(66, "apply", "-f", str(file))
     assert said == f"{file}, document 3: spec.job: there is no job 'wrong-fin'; did you mean 'wrong-fine'?"
 
 
-def test_a_start_of_an_unknown_job(stack: Stack) -> None:
-    assert refused(stack, 66, "run", "start", "wrong-fin") == "there is no job 'wrong-fin'; did you mean 'wrong-fine'?"
+def test_a_start_of_an_unknown_job(refused: Refused) -> None:
+    assert refused(66, "run", "start", "wrong-fin") == "there is no job 'wrong-fin'; did you mean 'wrong-fine'?"
 
 
-def test_a_program_that_does_not_exist(stack: Stack, tmp_path: Path) -> None:
+def test_a_program_that_does_not_exist(stack: Stack, toban_here: Toban, tmp_path: Path) -> None:
     name, program = "wrong-program", "no-such-program"
     (tmp_path / "job.yaml").write_text(JOB.replace("NAME", name).replace("PROGRAM", program))
-    assert toban_process(stack, "apply", "-f", str(tmp_path / "job.yaml")).returncode == 0
+    assert toban_here("apply", "-f", str(tmp_path / "job.yaml")).returncode == 0
     done = toban_process(stack, "run", "start", name, "--wait", "--follow")
     assert (done.returncode, done.stdout) == (127, "")
     begun, ended = done.stderr.splitlines()
@@ -90,32 +98,32 @@ def test_a_program_that_does_not_exist(stack: Stack, tmp_path: Path) -> None:
     assert run == {"state": "FAILED", "reason": "spawn_failed"}
 
 
-def test_the_same_file_again(stack: Stack, known: Path) -> None:
+def test_the_same_file_again(stack: Stack, toban_here: Toban, known: Path) -> None:
     versions = (
         "SELECT (SELECT version FROM scheduler.job_definitions WHERE name = 'wrong-fine') AS job, version"
         " FROM scheduler.schedules WHERE name = 'wrong-hourly'"
     )
     before = counts(stack), sql(stack, versions)
-    done = toban_process(stack, "apply", "-f", str(known))
+    done = toban_here("apply", "-f", str(known))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "job wrong-fine unchanged\nschedule wrong-hourly unchanged\n"
     assert (counts(stack), sql(stack, versions)) == before
 
 
 @pytest.mark.parametrize("argv", [("run", "list"), ("run", "start", "wrong-fine"), ("job", "get", "wrong-fine")])
-def test_the_certificate_of_another_service(stack: Stack, argv: tuple[str, ...]) -> None:
-    said = refused(stack, 77, *argv, SCHEDULER_TLS_DIR=str(stack.home.tls / "executor"))
+def test_the_certificate_of_another_service(stack: Stack, refused: Refused, argv: tuple[str, ...]) -> None:
+    said = refused(77, *argv, SCHEDULER_TLS_DIR=str(stack.home.tls / "executor"))
     assert re.fullmatch(r"service 'executor' may not call /toban_proto\.v1\.\w+/\w+; use the certificate of .*", said)
 
 
-def test_the_certificate_of_another_authority(stack: Stack, tmp_path: Path) -> None:
+def test_the_certificate_of_another_authority(stack: Stack, refused: Refused, tmp_path: Path) -> None:
     other = make_all(tmp_path) / "admin-cli"
-    said = refused(stack, 69, "run", "start", "wrong-fine", SCHEDULER_TLS_DIR=str(other))
+    said = refused(69, "run", "start", "wrong-fine", SCHEDULER_TLS_DIR=str(other))
     assert "certificate" in said and stack.coordinators[0] in said
 
 
-def test_a_folder_without_a_certificate(stack: Stack, tmp_path: Path) -> None:
-    said = refused(stack, 78, "run", "start", "wrong-fine", SCHEDULER_TLS_DIR=str(tmp_path))
+def test_a_folder_without_a_certificate(refused: Refused, tmp_path: Path) -> None:
+    said = refused(78, "run", "start", "wrong-fine", SCHEDULER_TLS_DIR=str(tmp_path))
     assert said.startswith(f"{tmp_path}/tls.crt: cannot be read") and "SCHEDULER_TLS_DIR" in said
 
 
@@ -160,13 +168,13 @@ def test_tls_without_a_client_certificate_is_refused_at_the_transport(stack: Sta
         assert over_tls(stack, address, stack.home.tls / "admin-cli")[3:4] == EMPTY_SETTINGS[3:4]
 
 
-def test_a_run_that_no_executor_fits_names_the_labels(stack: Stack, tmp_path: Path) -> None:
+def test_a_run_that_no_executor_fits_names_the_labels(toban: Callable[..., str], tmp_path: Path) -> None:
     file = tmp_path / "picky.yaml"
     file.write_text(
         JOB.replace("NAME", "wrong-picky").replace("PROGRAM", "/bin/true") + "  selector: {labels: {gpu: a100}}\n"
     )
-    assert toban_process(stack, "apply", "-f", str(file)).returncode == 0
-    run = toban_process(stack, "run", "start", "wrong-picky", "-o", "name").stdout.strip()
-    assert "no executor has the labels of its selector (gpu=a100)" in toban_process(stack, "run", "get", run).stdout
-    assert toban_process(stack, "run", "cancel", run).returncode == 0
-    assert "Waits" not in toban_process(stack, "run", "get", run).stdout
+    toban("apply", "-f", str(file))
+    run = toban("run", "start", "wrong-picky", "-o", "name").strip()
+    assert "no executor has the labels of its selector (gpu=a100)" in toban("run", "get", run)
+    toban("run", "cancel", run)
+    assert "Waits" not in toban("run", "get", run)

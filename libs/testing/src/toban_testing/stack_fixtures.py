@@ -83,16 +83,41 @@ def admin_of(stack: Stack, *, without: str = "") -> AdminClient:
 
 def toban_process(stack: Stack, *words: str, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """The command `toban` as a process: nothing is set but where the stack is, and `environment`. `typed` is its standard input."""
-    base = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
     return subprocess.run(
         [sys.executable, "-m", "toban_cli", *words],
-        env={**base, "TOBAN_HOME": str(stack.home.root), **environment},
+        env=run_environment(stack, **environment),
         input=typed,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+
+
+def run_environment(stack: Stack, **environment: str) -> dict[str, str]:
+    """The environment of a command for this stack."""
+    base = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
+    return {**base, "TOBAN_HOME": str(stack.home.root), **environment}
+
+
+@contextlib.contextmanager
+def made_whole(stack: Stack) -> Iterator[None]:
+    """What the block kills is started again at its end: whether the block failed or not, every process serves afterwards."""
+    before = stack.processes()
+    try:
+        yield
+    finally:
+        for name in before:
+            if name not in stack.processes():
+                stack.start(name)
+        pids = {record.pid for record in stack.processes().values() if record.role == "executor"}
+        on = "SELECT pid FROM scheduler.executors WHERE state = 'on'"
+        with admin_of(stack) as admin:
+            admin.until(
+                lambda: bool(admin.cluster().epoch) and {row["pid"] for row in sql(stack, on)} == pids,
+                seconds=60,
+                of="a leader and every executor",
+            )
 
 
 def leader_name(stack: Stack, admin: AdminClient) -> str:
