@@ -1,4 +1,4 @@
-"""A file stays in one process, so that its module fixtures are made once."""
+"""A file stays in one process, so that its module fixtures are made once; the files of a stack stay together, so that it is made once."""
 
 import os
 import subprocess
@@ -8,12 +8,13 @@ from pathlib import Path
 # Its options switch off plugins that other packages bring.
 SETTINGS = Path(__file__).resolve().parents[3] / "pyproject.toml"
 TESTS = """
+import os
 import pytest
 
 @pytest.fixture(scope="module")
 def made(request):
     with open({log!r}, "a") as log:
-        log.write(request.node.path.name + "\\n")
+        log.write(request.node.path.name + " " + os.environ["PYTEST_XDIST_WORKER"] + "\\n")
 
 @pytest.mark.parametrize("number", range(20))
 def test_one(made, number):
@@ -39,4 +40,6 @@ def test_a_module_fixture_is_made_once_with_several_processes(tmp_path: Path) ->
         check=False,
     )
     assert "80 passed" in result.stdout, result.stdout + result.stderr
-    assert sorted(log.read_text().split()) == ["test_a.py", "test_b.py", "test_c.py", "test_d.py"]
+    made = sorted(line.split() for line in log.read_text().splitlines())
+    assert [file for file, _ in made] == ["test_a.py", "test_b.py", "test_c.py", "test_d.py"]
+    assert made[2][1] == made[3][1]

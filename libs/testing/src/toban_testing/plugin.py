@@ -5,7 +5,6 @@ A test marked `pg_versions` runs once on each installed major version of Postgre
 
 import functools
 import os
-import zlib
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -28,6 +27,8 @@ from toban_testing.servers import SessionServers
 from toban_testing.starter import end_with_this_process
 
 _redis_numbers = count(1)
+# Folders of tests of whole stacks.
+_STACKS = ("tests/e2e/", "tests/attack/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,23 +65,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With several processes (`make test`), a file stays in one of them, so that its module fixtures are made once.
 
-    The files of whole stacks are in two groups, so that two stacks at most run at a time. (`--dist loadgroup` cannot be used: pytest 9 ignores the
-    name that xdist 3.8 gives a test, pytest-xdist#1386.)
+    Files of whole stacks stay together by their folder: those of tests/e2e share a stack, those of tests/attack attack one. So two stacks run at a
+    time. (`--dist loadgroup` cannot be used: pytest 9 ignores the name that xdist 3.8 gives a test, pytest-xdist#1386.)
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            if path.startswith("tests/attack/"):  # They attack one stack.
-                return "stacks-0"
-            return f"stacks-{zlib.crc32(path.encode()) % 2}" if _of_stacks(nodeid) else path
+            return path.rpartition("/")[0] if _of_stacks(nodeid) else path
 
     return ByFile(config, log)
 
 
 def _of_stacks(nodeid: str) -> bool:
-    return nodeid.startswith(("tests/e2e/", "tests/attack/"))
+    return nodeid.startswith(_STACKS)
 
 
 @pytest.fixture(scope="session", autouse=True)
