@@ -1,36 +1,25 @@
 """The executor's surroundings in tests: a coordinator and an archiver over real mTLS, and the executor as a real process."""
 
 import asyncio
-import os
-import shutil
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
+import pytest_asyncio
 
-from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey
-from toban_executor.decide.guard_types import Command, Spawn
-from toban_executor.decide.log_block import LogBlock
-from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
-from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import cgroup
-from toban_executor.guard.clock import boottime, wall
-from toban_executor.guard.launch import GuardSet, start_guards
-from toban_executor.guard.protocol import Report, decode_report, encode_command
-from toban_executor.guard.work_dir import payload_home
-from toban_fencing.executor_lease import Instant
-from toban_proto.v1 import common_pb2, executor_pb2, logs_pb2
+from toban_executor.guard.clock import boottime
+from toban_proto.v1 import common_pb2, executor_pb2
 from toban_proto.v1.coordinator_pb2_grpc import add_ExecutorGatewayServicer_to_server
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
-from toban_proto.v1.logs_pb2_grpc import LogIngestServicer, add_LogIngestServicer_to_server
+from toban_proto.v1.logs_pb2_grpc import add_LogIngestServicer_to_server
 from toban_runtime.clock import SystemClock
 from toban_testing.executor_process import ExecutorProcess
-from toban_testing.fake_coordinator import EPOCH, FakeCoordinator
+from toban_testing.fake_archiver import FakeArchiver
+from toban_testing.fake_coordinator import FakeCoordinator
+from toban_testing.guard_harness import GuardHarness
 from toban_transport.channel import ChannelPool
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
@@ -38,6 +27,10 @@ from toban_transport.tls import TlsFiles
 TRUST_DOMAIN = "toban.internal"
 # A variable of this value is left out of the executor's environment.
 UNSET = "<unset>"
+# Between the epochs of two tests that share an executor.
+TERM = 16 << 27
+# What a fake coordinator keeps from one of them to the next.
+KEPT = ("registered", "beats", "address", "settings", "watched", "epoch", "lease_ms", "_grant_seq")
 
 
 async def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
@@ -50,80 +43,9 @@ async def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     return found
 
 
-class FakeArchiver(LogIngestServicer):
-    """Keeps lines; can be told to fail."""
-
-    def __init__(self) -> None:
-        self.lines: dict[tuple[int, int], dict[int, tuple[int, bytes, bool]]] = {}
-        self.seals: dict[tuple[int, int], int] = {}
-        # First number of the chunk that each line came in.
-        self.places: dict[tuple[int, int], dict[int, int]] = {}
-        self.tickets: list[bytes] = []
-        self.chunks = 0
-        # Lines that came in two different chunks, which an archiver would store twice.
-        self.doubled = 0
-        self.down = False
-        # Refuse every chunk and seal with this code.
-        self.refusing = ""
-        self.refused = 0
-
-    async def Append(self, requests: Any, context: Any) -> AsyncIterator[Any]:
-        """Store and acknowledge."""
-        known = set()
-        async for request in requests:
-            if self.down:
-                raise TobanError(ErrorCode.UNAVAILABLE, "down")
-            for ticket in request.tickets:
-                self.tickets.append(ticket.body)
-                known.add(ticket.body)
-            if self.refusing:
-                yield self._refuse(request)
-                continue
-            for chunk in request.chunks:
-                assert known, "a chunk without any ticket on this stream"
-                self.chunks += 1
-                self._store(chunk)
-            for seal in request.seals:
-                self.seals[(seal.run_id, seal.token)] = seal.last_seq
-            yield logs_pb2.AppendResponse(request_id=request.request_id)
-
-    def _refuse(self, request: Any) -> Any:
-        places = [(one.run_id, one.token, one.seq_from) for one in request.chunks]
-        places += [(one.run_id, one.token, 0) for one in request.seals]
-        self.refused += len(places)
-        refusals = [
-            logs_pb2.ChunkRefusal(
-                key=common_pb2.AttemptKey(run_id=run, token=token), seq_from=seq_from, code=self.refusing
-            )
-            for run, token, seq_from in places
-        ]
-        return logs_pb2.AppendResponse(request_id=request.request_id, refusals=refusals)
-
-    def _store(self, chunk: Any) -> None:
-        stored = self.lines.setdefault((chunk.run_id, chunk.token), {})
-        data = logs_pb2.LogLines.FromString(zstandard.ZstdDecompressor().decompress(chunk.data))
-        found = [(seq, text, one.partial) for one in data.blocks for seq, text in enumerate(_texts(one), start=one.seq)]
-        assert {one.stream for one in data.blocks} == {chunk.stream}
-        assert (len(found), found[0][0], found[-1][0]) == (chunk.line_count, chunk.seq_from, chunk.seq_to)
-        places = self.places.setdefault((chunk.run_id, chunk.token), {})
-        for seq, text, partial in found:
-            self.doubled += places.setdefault(seq, chunk.seq_from) != chunk.seq_from
-            stored[seq] = (chunk.stream, text, partial)
-
-    def text(self, key: tuple[int, int]) -> list[bytes]:
-        """The lines of an attempt in order."""
-        return [line for _, (_, line, _) in sorted(self.lines.get(key, {}).items())]
-
-
-def _texts(block: Any) -> list[bytes]:
-    """The lines of a block without their newlines."""
-    return [block.text] if block.partial else block.text[:-1].split(b"\n")
-
-
 class World:
     """One executor process between a fake coordinator and a fake archiver."""
 
-    order: Callable[..., Any]
     until: Callable[..., Any]
 
     def __init__(self, *, tls: Path, tmp: Path, coordinator: FakeCoordinator, archiver: FakeArchiver) -> None:
@@ -224,41 +146,69 @@ class World:
         )
         return list((await self.worker.StartJob(request, timeout=5)).results)
 
+    def key(self, number: int) -> tuple[int, int]:
+        """Run and token of the attempt that `order(number)` names."""
+        return number, self.coordinator.epoch | number
+
+    def order(self, number: int, *argv: str, **fields: Any) -> Any:
+        """A start order for run `number` with one command."""
+        fields = {"grace_seconds": 1.0, "attempt": 1, "job_name": "test", "allow_shell": True} | fields
+        steps = fields.pop("steps", None) or [executor_pb2.Step(type="command", argv=argv, cancelable=True)]
+        ticket = common_pb2.LogTicket(body=b"ticket-%d" % number, signature=b"s", certificate=b"c")
+        run, token = self.key(number)
+        key = common_pb2.AttemptKey(run_id=run, token=token)
+        return executor_pb2.StartOrder(key=key, steps=steps, log_ticket=ticket, **fields)
+
     async def outcome(self, number: int, seconds: float = 60.0) -> Any:
         """The outcome of the attempt that `order(number)` named."""
-        key = (number, EPOCH | number)
-        return await until(lambda: self.coordinator.outcomes.get(key), seconds)
+        return await until(lambda: self.coordinator.outcomes.get(self.key(number)), seconds)
 
     async def ended(self, number: int, seconds: float = 60.0) -> tuple[Any, str]:
         """Its outcome and its output."""
-        outcome, key = await self.outcome(number, seconds), (number, EPOCH | number)
+        outcome, key = await self.outcome(number, seconds), self.key(number)
         await until(lambda: len(self.archiver.text(key)) == outcome.last_seq, 60)
         return outcome, b"\n".join(self.archiver.text(key)).decode()
 
     async def cancel(self, number: int, *, grace: float, mode: str = "kill") -> None:
         """Begin to end it."""
-        key = common_pb2.AttemptKey(run_id=number, token=EPOCH | number)
+        run, token = self.key(number)
+        key = common_pb2.AttemptKey(run_id=run, token=token)
         order = executor_pb2.CancelOrder(key=key, grace_seconds=grace, mode=mode)
         request = executor_pb2.CancelJobRequest(header=self.header(), orders=[order])
         assert [one.result for one in (await self.worker.CancelJob(request, timeout=5)).results] == ["cancelling"]
 
+    async def next_term(self) -> None:
+        """Between two tests: fakes as they were made, and an epoch whose tokens are above those of all tests before.
 
-def order(number: int, *argv: str, **fields: Any) -> Any:
-    """A start order for run `number` with one command."""
-    fields = {"grace_seconds": 1.0, "attempt": 1, "job_name": "test", "allow_shell": True} | fields
-    steps = fields.pop("steps", None) or [executor_pb2.Step(type="command", argv=argv, cancelable=True)]
-    ticket = common_pb2.LogTicket(body=b"ticket-%d" % number, signature=b"s", certificate=b"c")
-    return executor_pb2.StartOrder(
-        key=common_pb2.AttemptKey(run_id=number, token=EPOCH | number), steps=steps, log_ticket=ticket, **fields
-    )
+        A job that goes on is a mistake of the test: it would harm the next one. A test may use the epochs that follow its own.
+        """
+        coordinator, archiver = self.coordinator, self.archiver
+        coordinator.epoch += TERM
+        self._as_made(coordinator, "outcomes", *KEPT)
+        coordinator.beats.clear()
+        # The second one follows the answer that shows the epoch.
+        await until(lambda: len(coordinator.beats) > 1 and not _unfinished(coordinator.beats[-1]), 20)
+        ended = [key for key, outcome in coordinator.outcomes.items() if outcome.last_seq]
+        await until(lambda: all(key in archiver.seals for key in ended))
+        self._as_made(coordinator, *KEPT)
+        self._as_made(archiver)
+        del coordinator.beats[:-1], coordinator.registered[:-1]
+        self.executor.forget_log()
+
+    @staticmethod
+    def _as_made(fake: Any, *kept: str) -> None:
+        vars(fake).update({name: value for name, value in vars(type(fake)()).items() if name not in kept})
 
 
-World.order = staticmethod(order)
+def _unfinished(beat: Any) -> bool:
+    return bool(beat.held or beat.unanswered)
+
+
 World.until = staticmethod(until)
 
 
 @pytest.fixture
-async def world(tls: Path, tmp_path: Path) -> AsyncIterator[World]:
+async def own_world(tls: Path, tmp_path: Path) -> AsyncIterator[World]:
     """An executor with a grant."""
     made = World(tls=tls, tmp=tmp_path, coordinator=FakeCoordinator(), archiver=FakeArchiver())
     try:
@@ -266,6 +216,50 @@ async def world(tls: Path, tmp_path: Path) -> AsyncIterator[World]:
         yield made
     finally:
         await made.close()
+
+
+@pytest.fixture
+def world(own_world: World) -> World:
+    """In a module that overrides it with `shared_world`, tests that harm their executor use `own_world`."""
+    return own_world
+
+
+@pytest.fixture(scope="module")
+def executor_variables() -> dict[str, str]:
+    """Those of the executor that the tests of a module share; a module may override it."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def executor_lease_ms() -> int:
+    """Likewise its lease."""
+    return 10_000
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def _module_world(
+    tls: Path, tmp_path_factory: pytest.TempPathFactory, executor_variables: dict[str, str], executor_lease_ms: int
+) -> AsyncIterator[World]:
+    coordinator = FakeCoordinator(lease_ms=executor_lease_ms)
+    made = World(tls=tls, tmp=tmp_path_factory.mktemp("shared"), coordinator=coordinator, archiver=FakeArchiver())
+    try:
+        await made.open(**executor_variables)
+        yield made
+    finally:
+        await made.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shared_world(_module_world: World) -> AsyncIterator[World]:
+    """The executor of the module, for tests that do it no harm; each is a term of its own."""
+    yield _module_world
+    await _module_world.next_term()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test that shares an executor runs on the loop that serves it."""
+    if "shared_world" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.asyncio(loop_scope="module"), append=False)
 
 
 @pytest.fixture
@@ -279,88 +273,32 @@ def world_maker(tls: Path, tmp_path: Path) -> Callable[..., World]:
     return make
 
 
-# Its own on this machine: guards end what is left of the incarnation that they are named after.
-INCARNATION = f"test-incarnation-{os.urandom(6).hex()}"
-
-
-class GuardHarness:
-    """Guards as real processes, spoken to directly."""
-
-    incarnation = INCARNATION
-
-    def __init__(self, state: Path, slots: int = 1, warm: WarmLimits | None = None) -> None:
-        self.state = state
-        self.guards: GuardSet = start_guards(incarnation=INCARNATION, state_dir=state, slots=slots, warm=warm)
-        self.blocks: list[LogBlock] = []
-        # Reports of the guards.
-        self.received = 0
-        self.tokens = count(1)
-
-    def spawn(self, *argv: str, slot: int = 0, lease: float = 60.0, **fields: Any) -> int:
-        """Start a job; returns its token. `fields` are those of StartOrder, StepOrder(s) and Spawn; `inc`, `wall` as in the message."""
-        token = next(self.tokens)
-        deadline = Instant(boottime() + lease, fields.pop("wall", wall() + lease))
-        incarnation = fields.pop("inc", INCARNATION)
-        spawn = {"env": fields.pop("env", {"PATH": "/usr/bin:/bin"}), "lease_grace": fields.pop("lease_grace", 0.2)}
-        steps = fields.pop("steps", (StepOrder(type="command", argv=argv),))
-        order = StartOrder(key=AttemptKey(7, token), steps=steps, **{"grace_seconds": 0.5, **fields})
-        command = Spawn(order=order, programs=("",) * len(steps), deadline=deadline, **spawn)
-        self.send(command, slot=slot, incarnation=incarnation)
-        return token
-
-    def send(self, command: Command, *, slot: int = 0, acked: int = 0, incarnation: str = INCARNATION) -> None:
-        """Any command."""
-        self.guards.slots[slot].send(encode_command(command, incarnation=incarnation, acked=acked))
-
-    def receive(self, kind: type[Any], slot: int = 0, seconds: float = 60.0) -> Any:
-        """The next report of this kind; output on the way is kept in `blocks`."""
-        self.guards.slots[slot].settimeout(seconds)
-        while True:
-            report = self._next(slot)
-            if isinstance(report, kind):
-                return report
-
-    def receive_text(self, text: bytes, slot: int = 0) -> None:
-        """Until the job has written this."""
-        self.guards.slots[slot].settimeout(60)
-        while text not in self.text:
-            self._next(slot)
-
-    def _next(self, slot: int) -> Report:
-        data = self.guards.slots[slot].recv(1 << 18)
-        assert data, "the guard has ended"
-        self.received += 1
-        report = decode_report(data)
-        if isinstance(report, LogBlock):
-            self.blocks.append(report)
-        return report
-
-    def run(self, *argv: str, **fields: Any) -> AttemptEnd:
-        """Start a job and wait for its end."""
-        self.spawn(*argv, **fields)
-        return self.receive(AttemptEnd)
-
-    @property
-    def text(self) -> bytes:
-        """All output so far, in order."""
-        return b"".join(block.text for block in self.blocks)
-
-    def close(self) -> None:
-        """Let the guards go and wait for them."""
-        self.guards.close()
-        if self.guards.supervisor.poll() is None:
-            os.kill(self.guards.supervisor.pid, signal.SIGCONT)
-        self.guards.supervisor.wait(timeout=60)
-        # Guards that were killed leave it; the next ones would not use it, and have no place for secrets.
-        shutil.rmtree(payload_home(INCARNATION), ignore_errors=True)
-
-
 @pytest.fixture
-def guard(tmp_path: Path) -> Iterator[GuardHarness]:
+def own_guard(tmp_path: Path) -> Iterator[GuardHarness]:
     """A guard with one slot."""
     harness = GuardHarness(tmp_path)
     yield harness
     harness.close()
+
+
+@pytest.fixture
+def guard(own_guard: GuardHarness) -> GuardHarness:
+    """In a module that overrides it with `shared_guard`, tests that harm their guard use `own_guard`."""
+    return own_guard
+
+
+@pytest.fixture(scope="module")
+def _module_guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardHarness]:
+    harness = GuardHarness(tmp_path_factory.mktemp("shared-guard"))
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
+def shared_guard(_module_guard: GuardHarness) -> Iterator[GuardHarness]:
+    """The guard of the module, with an empty slot."""
+    yield _module_guard
+    _module_guard.next_test()
 
 
 @pytest.fixture

@@ -7,10 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toban_proto.v1 import common_pb2, executor_pb2
-from toban_testing.fake_coordinator import EPOCH
 
 SDK = str(Path(__file__).parents[3] / "libs/sdk/src")
+
+
+@pytest.fixture
+def world(shared_world: Any) -> Any:
+    return shared_world
 
 
 def python(script: str, **fields: Any) -> Any:
@@ -40,7 +46,7 @@ async def test_a_checkpoint_waits_for_coordinators_and_is_not_lost(world: Any) -
     world.coordinator.storing = False
     script = "print(job.checkpoint(), flush=True); job.save_checkpoint({'at': 2}); print('kept')"
     await world.start(order(world, 1, python(script), checkpoint_json='{"at":1}'))
-    key = (1, EPOCH | 1)
+    key = world.key(1)
     await world.until(lambda: world.archiver.text(key))
     assert world.archiver.text(key) == [b"{'at': 1}"]
     world.coordinator.storing = True
@@ -51,8 +57,8 @@ async def test_a_checkpoint_waits_for_coordinators_and_is_not_lost(world: Any) -
 async def test_a_cooperative_cancel_reaches_the_job(world: Any) -> None:
     script = "print('go', flush=True)\nwhile True: job.stop_if_cancelled(); time.sleep(0.02)"
     await world.start(order(world, 1, python(script), grace_seconds=600.0))
-    key = common_pb2.AttemptKey(run_id=1, token=EPOCH | 1)
-    await world.until(lambda: world.archiver.text((1, EPOCH | 1)))
+    key = common_pb2.AttemptKey(run_id=1, token=world.key(1)[1])
+    await world.until(lambda: world.archiver.text(world.key(1)))
     cancel = executor_pb2.CancelOrder(key=key, mode="cooperative", grace_seconds=600.0, reason="asked")
     request = executor_pb2.CancelJobRequest(header=world.header(), orders=[cancel])
     assert [one.result for one in (await world.worker.CancelJob(request, timeout=5)).results] == ["cancelling"]
@@ -60,8 +66,9 @@ async def test_a_cooperative_cancel_reaches_the_job(world: Any) -> None:
     assert (outcome.kind, outcome.exit_code, outcome.tree_empty) == (common_pb2.OUTCOME_KIND_CANCELED, 143, True)
 
 
-async def test_what_a_job_said_outlives_an_executor_that_hangs_and_dies(world: Any, tmp_path: Path) -> None:
+async def test_what_a_job_said_outlives_an_executor_that_hangs_and_dies(own_world: Any, tmp_path: Path) -> None:
     """The job ends while its executor is stopped: the guard keeps the output for the next incarnation."""
+    world = own_world
     end = tmp_path / "end"
     script = f"""
 import os
@@ -70,7 +77,7 @@ while not os.path.exists({str(end)!r}): time.sleep(0.02)
 job.output({{'kept': True}})
 """
     await world.start(order(world, 1, python(script)))
-    key = (1, EPOCH | 1)
+    key = world.key(1)
     await world.until(lambda: world.archiver.text(key))
     job = Path(f"/proc/{int(world.archiver.text(key)[0])}")
     os.kill(world.executor.pid, signal.SIGSTOP)

@@ -9,13 +9,18 @@ import pytest
 
 from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
 
-EPOCH = (1 << 51) | (1 << 27)
 OK = common_pb2.OUTCOME_KIND_SUCCEEDED
 FAILED = common_pb2.OUTCOME_KIND_FAILED
 
 
-def key(number: int) -> Any:
-    return common_pb2.AttemptKey(run_id=number, token=EPOCH | number)
+@pytest.fixture
+def world(shared_world: Any) -> Any:
+    return shared_world
+
+
+def key(world: Any, number: int) -> Any:
+    run, token = world.key(number)
+    return common_pb2.AttemptKey(run_id=run, token=token)
 
 
 @pytest.mark.seed(7)
@@ -31,9 +36,9 @@ async def test_runs_jobs_and_reports_outcomes_and_output(world: Any) -> None:
     assert (bad.kind, bad.exit_code, bad.reason, bad.error_summary) == (FAILED, 3, "exit_code", "exit code 3")
     assert (missing.kind, missing.reason, missing.HasField("started_at")) == (FAILED, "spawn_failed", False)
     assert missing.error_summary.startswith("program 'no-such-program' not found in PATH /usr/local/sbin:")
-    await world.until(lambda: world.archiver.seals.get((2, EPOCH | 2)) == 1)
-    await world.until(lambda: world.archiver.text((1, EPOCH | 1)) == [b"hello"])
-    assert world.archiver.text((2, EPOCH | 2)) == [b"to err"]
+    await world.until(lambda: world.archiver.seals.get(world.key(2)) == 1)
+    await world.until(lambda: world.archiver.text(world.key(1)) == [b"hello"])
+    assert world.archiver.text(world.key(2)) == [b"to err"]
     assert set(world.archiver.tickets) == {b"ticket-1", b"ticket-2"}
 
 
@@ -72,7 +77,7 @@ async def test_refusals_leave_tombstones(world: Any) -> None:
     for number in (1, 2, 3, 4):
         await world.outcome(number)
     assert [result.refusal for result in await world.start(many[4])] == ["TOMBSTONE"]
-    old = await world.start(world.order(6, "true"), smallest_live=EPOCH | 9)
+    old = await world.start(world.order(6, "true"), smallest_live=world.key(9)[1])
     assert old[0].refusal == "TOKEN_TOO_OLD"
     step = executor_pb2.Step(type="http", argv=["x"])
     assert (await world.start(world.order(10, steps=[step])))[0].refusal == "UNSUPPORTED_STEP"
@@ -86,13 +91,14 @@ async def test_stale_epochs_serials_and_other_incarnations(world: Any) -> None:
         results = await world.start(world.order(50, "true"), header=world.header(**header))
         return str(results[0].refusal)
 
-    assert await try_it(epoch=EPOCH - (1 << 27)) == "STALE_EPOCH"
+    epoch = world.coordinator.epoch
+    assert await try_it(epoch=epoch - (1 << 27)) == "STALE_EPOCH"
     assert await try_it(incarnation="another") == "WRONG_INCARNATION"
-    newer = EPOCH + (1 << 27)
+    newer = epoch + (1 << 27)
     assert (await world.start(world.order(51, "true"), header=world.header(epoch=newer, serial=7)))[0].accepted
     assert await try_it(epoch=newer, serial=7) == "STALE_EPOCH"
-    assert await try_it(epoch=EPOCH, serial=1000) == "STALE_EPOCH"
-    revoke = executor_pb2.RevokeRequest(header=world.header(epoch=EPOCH, serial=1001), keys=[key(52)])
+    assert await try_it(epoch=epoch, serial=1000) == "STALE_EPOCH"
+    revoke = executor_pb2.RevokeRequest(header=world.header(epoch=epoch, serial=1001), keys=[key(world, 52)])
     assert (await world.worker.Revoke(revoke, timeout=5)).results[0].result == "STALE_EPOCH"
     # Refused for its header alone: no tombstone, so the new leader may send it.
     assert (await world.start(world.order(50, "true"), header=world.header(epoch=newer, serial=8)))[0].accepted
@@ -102,7 +108,8 @@ async def test_stale_epochs_serials_and_other_incarnations(world: Any) -> None:
 
 async def cancel(world: Any, *numbers: int, mode: str = "kill", grace: float = 1.0) -> list[str]:
     orders = [
-        executor_pb2.CancelOrder(key=key(number), mode=mode, grace_seconds=grace, reason="why") for number in numbers
+        executor_pb2.CancelOrder(key=key(world, number), mode=mode, grace_seconds=grace, reason="why")
+        for number in numbers
     ]
     request = executor_pb2.CancelJobRequest(header=world.header(), orders=orders)
     return [result.result for result in (await world.worker.CancelJob(request, timeout=5)).results]
@@ -124,10 +131,11 @@ async def test_cancel(world: Any, tmp_path: Path) -> None:
 async def test_revoke(world: Any) -> None:
     await world.start(world.order(1, "sleep", "60"), world.order(2, "true"))
     await world.outcome(2)
-    request = executor_pb2.RevokeRequest(header=world.header(), keys=[key(1), key(2), key(3)])
+    request = executor_pb2.RevokeRequest(header=world.header(), keys=[key(world, 1), key(world, 2), key(world, 3)])
     results = [result.result for result in (await world.worker.Revoke(request, timeout=5)).results]
     assert results == ["running", "finished", "gone"]
     assert (await world.start(world.order(3, "true")))[0].refusal == "TOMBSTONE"
+    await cancel(world, 1)
 
 
 @pytest.mark.seed(74)
@@ -162,8 +170,8 @@ async def test_the_environment_of_a_job(world: Any) -> None:
     one.slot.FromJsonString("2026-11-21T10:00:00Z")
     await world.start(one, world.order(2, "env"))
     await world.outcome(1)
-    await world.until(lambda: (1, EPOCH | 1) in world.archiver.seals and (2, EPOCH | 2) in world.archiver.seals)
-    lines = [line.decode().split("=", 1) for line in world.archiver.text((1, EPOCH | 1))]
+    await world.until(lambda: world.key(1) in world.archiver.seals and world.key(2) in world.archiver.seals)
+    lines = [line.decode().split("=", 1) for line in world.archiver.text(world.key(1))]
     env = dict(lines)
     assert env.pop("TOBAN_DEADLINE").startswith("20")
     assert env.pop("TOBAN_PAYLOAD_FILE").endswith(".json")
@@ -176,15 +184,15 @@ async def test_the_environment_of_a_job(world: Any) -> None:
         "TOBAN_PARAM_NAME": "x y",
         "TOBAN_PARAM_N": "3",
         "TOBAN_PARAM_ON": "true",
-        "TOBAN_FENCE": str(EPOCH | 1),
+        "TOBAN_FENCE": str(world.key(1)[1]),
         "TOBAN_RUN_ID": "1",
         "TOBAN_ATTEMPT": "2",
         "TOBAN_SLOT": "2026-11-21T10:00:00+00:00",
-        "TOBAN_INCARNATION": world.coordinator.registered[0].incarnation,
+        "TOBAN_INCARNATION": world.coordinator.registered[-1].incarnation,
         "TOBAN_LEASE_FD": "3",
         "TRACEPARENT": "00-aa-bb-01",
     }
-    plain = dict(line.decode().split("=", 1) for line in world.archiver.text((2, EPOCH | 2)))
+    plain = dict(line.decode().split("=", 1) for line in world.archiver.text(world.key(2)))
     assert (plain["TOBAN_SLOT"], plain["TOBAN_DEADLINE"], "TRACEPARENT" in plain) == ("", "", False)
 
 
@@ -192,9 +200,9 @@ async def test_orders_relayed_by_heartbeats(world: Any) -> None:
     await world.start(world.order(1, "sleep", "60"))
     header = world.header()
     await world.start(world.order(2, "true"))
-    orders = [executor_pb2.CancelOrder(key=key(1), mode="kill", grace_seconds=1, reason="relayed")]
+    orders = [executor_pb2.CancelOrder(key=key(world, 1), mode="kill", grace_seconds=1, reason="relayed")]
     relayed = executor_pb2.CancelJobRequest(header=header, orders=orders)
-    revoke = executor_pb2.RevokeRequest(header=header, keys=[key(3)])
+    revoke = executor_pb2.RevokeRequest(header=header, keys=[key(world, 3)])
     world.coordinator.open_orders = [
         coordinator_pb2.OpenOrder(order_id=11, cancel=relayed),
         coordinator_pb2.OpenOrder(order_id=12, revoke=revoke),
@@ -207,7 +215,7 @@ async def test_orders_relayed_by_heartbeats(world: Any) -> None:
 
 async def test_attempts_that_the_cluster_does_not_hold_are_ended(world: Any) -> None:
     await world.start(world.order(1, "sleep", "60"))
-    world.coordinator.not_held = [key(1), key(99)]
+    world.coordinator.not_held = [key(world, 1), key(world, 99)]
     outcome = await world.outcome(1)
     assert (outcome.kind, outcome.reason) == (FAILED, "lease_lost")
 

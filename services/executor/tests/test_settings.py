@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from toban_executor.adapters import initial_slots
 from toban_executor.guard.clock import boottime
-from toban_testing.fake_coordinator import EPOCH
 
 UNSET = "<unset>"
 
@@ -20,6 +20,11 @@ UNSET = "<unset>"
 
 
 @pytest.fixture
+def world(shared_world: Any) -> Any:
+    return shared_world
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def opened(world_maker: Any) -> AsyncIterator[Any]:
     """`await opened(max_jobs=0, lease_ms=10_000, **variables)` is an executor with a grant."""
     worlds = []
@@ -53,6 +58,7 @@ async def test_a_new_heartbeat_interval_counts_at_once(world: Any, at_most: Any)
     assert boottime() - begun < at_most(2.0, net=10.0)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_the_interval_never_outlasts_a_short_lease(opened: Any) -> None:
     world = await opened(lease_ms=1500)
     await world.until(lambda: world.coordinator.watched)
@@ -69,10 +75,12 @@ async def test_a_coordinator_that_ends_costs_no_setting(world: Any) -> None:
     await world.coordinators_up()
     await world.until(lambda: coordinator.beats[-1].settings_version == coordinator.settings.known.version)
     assert coordinator.watched >= 2
+    coordinator.settings.set(heartbeat_interval_seconds=0.2)
 
 
 @pytest.mark.seed(183)
-@pytest.mark.parametrize(("own", "seconds"), [(UNSET, 0.5), ("1.5", 1.5)])
+@pytest.mark.parametrize(("own", "seconds"), [(UNSET, 0.5), pytest.param("1.5", 1.5, marks=pytest.mark.long)])
+@pytest.mark.asyncio(loop_scope="module")
 async def test_how_long_jobs_go_on_at_the_end(
     opened: Any, tmp_path: Path, own: str, seconds: float, at_most: Any
 ) -> None:
@@ -88,6 +96,7 @@ async def test_how_long_jobs_go_on_at_the_end(
     assert seconds <= boottime() - begun < seconds + at_most(3, net=28.0)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_slots_come_from_the_setting_when_the_executor_does_not_say(opened: Any) -> None:
     """More than it has: it registers again with so many. Fewer: it uses fewer, and makes fewer at its next start."""
     world = await opened(max_jobs=18, SCHEDULER_SLOTS=UNSET)
@@ -109,6 +118,7 @@ FEW_FILES = ("prlimit", "--nofile=100:300")
 MOST = (300 - initial_slots.RESERVED_FILES) // initial_slots.FILES_A_SLOT
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_more_slots_than_the_open_files_allow(opened: Any) -> None:
     """It takes as many as there can be, says so, does not restart for ever, and jobs keep the limit that it was started with."""
     world = await opened(max_jobs=4096, SCHEDULER_SLOTS=UNSET, prefix=FEW_FILES)
@@ -116,8 +126,8 @@ async def test_more_slots_than_the_open_files_allow(opened: Any) -> None:
     await world.until(lambda: world.coordinator.beats[-1].free_slots == MOST)
     await world.start(world.order(1, "sh", "-c", "ulimit -Sn; ulimit -Hn"))
     assert (await world.outcome(1)).exit_code == 0
-    await world.until(lambda: len(world.archiver.text((1, EPOCH | 1))) == 2)
-    assert world.archiver.text((1, EPOCH | 1)) == [b"100", b"300"]
+    await world.until(lambda: len(world.archiver.text(world.key(1))) == 2)
+    assert world.archiver.text(world.key(1)) == [b"100", b"300"]
     assert [(one.most_slots, one.ready_slots) for one in world.coordinator.registered] == [(MOST, 16), (MOST, MOST)]
 
 
@@ -130,6 +140,8 @@ async def test_own_slots_that_the_open_files_do_not_allow_are_an_error(world: An
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.long
 async def test_slots_that_cannot_be_saved_stay_as_they_are(opened: Any, tmp_path: Path) -> None:
     (tmp_path / "state" / "max-jobs.new").mkdir(parents=True)
     world = await opened(max_jobs=18, SCHEDULER_SLOTS=UNSET)
@@ -140,6 +152,7 @@ async def test_slots_that_cannot_be_saved_stay_as_they_are(opened: Any, tmp_path
     assert "cannot save max_jobs_per_worker" in world.executor.log()
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_own_slots_win_over_the_setting(opened: Any) -> None:
     world = await opened(max_jobs=9)
     assert world.coordinator.registered[0].slots == 4

@@ -28,6 +28,7 @@ class ExecutorProcess:
             "SECRET_OF_EXECUTOR": "must not leak",
         }
         self.env |= more
+        self.log_file = state.parent / f"{state.name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         # What starts it, such as `prlimit`.
         self.prefix: tuple[str, ...] = ()
@@ -36,7 +37,7 @@ class ExecutorProcess:
     def start(self) -> None:
         """Start, without waiting."""
         self.ready.unlink(missing_ok=True)
-        log = (self.state.parent / f"{self.state.name}.log").open("ab")
+        log = self.log_file.open("ab")
         command = [*self.prefix, sys.executable, "-m", self.module]
         self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
         log.close()
@@ -54,7 +55,11 @@ class ExecutorProcess:
 
     def log(self) -> str:
         """What it has logged."""
-        return (self.state.parent / f"{self.state.name}.log").read_text()
+        return self.log_file.read_text()
+
+    def forget_log(self) -> None:
+        """It appends to the file: `log` has what it logs from now on."""
+        os.truncate(self.log_file, 0)
 
     def stop(self) -> None:
         """End it for good."""

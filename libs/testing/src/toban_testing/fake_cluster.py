@@ -33,14 +33,16 @@ class FakeCluster:
         self.starting = True
         self.node_is_down = False
         self.stopped = False
-        self._let_go = threading.Event()
+        self._gone_on = False
         threading.Thread(target=self._enforce_deadlines, daemon=True).start()
 
     # ---- for tests
 
     def let_go(self) -> None:
         """Containers that wait go on."""
-        self._let_go.set()
+        with self.changed:
+            self._gone_on = True
+            self.changed.notify_all()
 
     def set_node(self, *, down: bool) -> None:
         """While it is down, pods that are to end do not."""
@@ -50,9 +52,8 @@ class FakeCluster:
 
     def end(self) -> None:
         """Nothing works any more."""
-        self.stopped = True
-        self._let_go.set()
         with self.changed:
+            self.stopped = True
             self.changed.notify_all()
 
     def all(self, kind: str) -> list[Object]:
@@ -217,8 +218,9 @@ class FakeCluster:
 
     def _wait_for_deletion(self, pod: Object, *, or_go: bool = False) -> bool:
         with self.changed:
-            while not (self.stopped or "deletionTimestamp" in pod["metadata"] or (or_go and self._let_go.is_set())):
-                self.changed.wait(0.02)
+            self.changed.wait_for(
+                lambda: self.stopped or "deletionTimestamp" in pod["metadata"] or (or_go and self._gone_on)
+            )
             return "deletionTimestamp" in pod["metadata"]
 
     def _status(self, pod: Object, phase: str, state: Object) -> None:

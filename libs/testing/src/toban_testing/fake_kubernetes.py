@@ -8,14 +8,15 @@ from __future__ import annotations
 import copy
 import json
 import re
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from toban_testing.fake_cluster import FakeCluster, Object
+from toban_testing.tls_proxy import server_context
 
 TOKEN = "token-of-the-service-account"
 # (method, path) → what happens instead of the request; None = it is carried out.
@@ -28,10 +29,14 @@ class FakeKubernetes(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, folder: Path) -> None:
+        """`folder` gets what a client needs: `ca.crt` and `token`."""
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.folder = folder
+        context = server_context(folder)
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.cluster = FakeCluster()
+        (folder / "token").write_text(TOKEN)
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str, Any]] = []
         self.held: list[Any] = []
@@ -49,6 +54,14 @@ class FakeKubernetes(ThreadingHTTPServer):
         self.cluster.end()
         self.shutdown()
         self.server_close()
+
+    def forget(self) -> None:
+        """An empty cluster without faults at the same address."""
+        (self.folder / "token").write_text(TOKEN)
+        self.cluster.end()
+        self.cluster = FakeCluster()
+        for records in (self.faults, self.requests, self.held, self.cut_logs):
+            records.clear()
 
     def calls(self, method: str, part: str) -> list[tuple[str, str, Any]]:
         """Requests so far."""
@@ -75,8 +88,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         fault = next((said for one in list(server.faults) if (said := one(method, self.path)) is not None), None)
         if fault == "hang":
-            with server.cluster.changed:
-                server.cluster.changed.wait_for(lambda: server.cluster.stopped)
+            cluster = server.cluster
+            with cluster.changed:
+                cluster.changed.wait_for(lambda: cluster.stopped)
             return
         if fault == "hold":
             server.held.append(body)
@@ -128,16 +142,16 @@ class _Handler(BaseHTTPRequestHandler):
             return copy.deepcopy(self.server.cluster.objects[kind].get(name))
 
     def _watch(self, kind: str, wanted: dict[str, set[str]], version: int) -> None:
-        server = self.server
+        cluster = self.server.cluster
         self._begin_stream()
         while True:
-            with server.cluster.changed:
-                gone = version < server.cluster.oldest
-                news = [one for one in server.cluster.events if one[0] > version and one[1] == kind]
+            with cluster.changed:
+                gone = version < cluster.oldest
+                news = [one for one in cluster.events if one[0] > version and one[1] == kind]
                 if not gone and not news:
-                    if server.cluster.stopped:
+                    if cluster.stopped:
                         return
-                    server.cluster.changed.wait(1)
+                    cluster.changed.wait(1)
                     continue
             if gone:
                 self._chunk({"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old version"}})
@@ -167,18 +181,18 @@ class _Handler(BaseHTTPRequestHandler):
         return 0, {}
 
     def _lines(self, name: str, pod: Object, since: str) -> Iterator[str]:
-        server, at = self.server, 0
+        cluster, at = self.server.cluster, 0
         while True:
-            with server.cluster.changed:
-                lines = server.cluster.logs[name][at:]
-                ended = pod["status"]["phase"] in ("Succeeded", "Failed") or server.cluster.stopped
+            with cluster.changed:
+                lines = cluster.logs[name][at:]
+                ended = pod["status"]["phase"] in ("Succeeded", "Failed") or cluster.stopped
                 if not lines and not ended:
-                    server.cluster.changed.wait(0.5)
+                    cluster.changed.wait(0.5)
                     continue
             at += len(lines)
             # By whole seconds, as the real one.
             yield from (line for line in lines if line[:19] >= since[:19])
-            if ended and at == len(server.cluster.logs[name]):
+            if ended and at == len(cluster.logs[name]):
                 return
 
     def _begin_stream(self) -> None:

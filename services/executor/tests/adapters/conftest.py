@@ -11,18 +11,15 @@ from typing import Any
 
 import pytest
 
-from toban_testing.fake_kubernetes import TOKEN, FakeKubernetes
-from toban_testing.tls_proxy import server_context
+from toban_testing.fake_kubernetes import FakeKubernetes
 
 SOCKET = os.environ.get("TOBAN_TEST_ENGINE", "/var/run/docker.sock")
 IMAGE = "toban-test-shell:1"
 
 
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[FakeKubernetes]:
-    (tmp_path / "api").mkdir()
-    server = FakeKubernetes(server_context(tmp_path / "api"))
-    (tmp_path / "api" / "token").write_text(TOKEN)
+@pytest.fixture(scope="module")
+def _api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeKubernetes]:
+    server = FakeKubernetes(tmp_path_factory.mktemp("api"))
     try:
         yield server
     finally:
@@ -30,12 +27,19 @@ def api(tmp_path: Path) -> Iterator[FakeKubernetes]:
 
 
 @pytest.fixture
-def variables(api: FakeKubernetes, tmp_path: Path) -> dict[str, str]:
+def api(_api: FakeKubernetes) -> Iterator[FakeKubernetes]:
+    """An API with an empty cluster."""
+    yield _api
+    _api.forget()
+
+
+@pytest.fixture(scope="module")
+def variables(_api: FakeKubernetes) -> dict[str, str]:
     """Those of an executor with this API."""
     return {
-        "SCHEDULER_KUBERNETES_API": api.url,
-        "SCHEDULER_KUBERNETES_TOKEN_FILE": str(tmp_path / "api" / "token"),
-        "SCHEDULER_KUBERNETES_CA_FILE": str(tmp_path / "api" / "ca.crt"),
+        "SCHEDULER_KUBERNETES_API": _api.url,
+        "SCHEDULER_KUBERNETES_TOKEN_FILE": str(_api.folder / "token"),
+        "SCHEDULER_KUBERNETES_CA_FILE": str(_api.folder / "ca.crt"),
         "SCHEDULER_KUBERNETES_NAMESPACES": "batch,other",
         "SCHEDULER_KUBERNETES_IMAGES": "registry.example.com/team/*",
         "SCHEDULER_KUBERNETES_SERVICE_ACCOUNTS": "report",

@@ -30,6 +30,8 @@ from toban_testing.fake_coordinator import EPOCH
 TICKET = common_pb2.LogTicket(body=b"body", signature=b"signature").SerializeToString()
 # Those of stepping_executor, in order.
 STEPS = ("told", "writing", "written", "reporting", "answered")
+# The outcome is in the journal of the one, and in the file of a guard of the other.
+IN_GATE = ("writing", "reporting")
 SUCCEEDED = common_pb2.OUTCOME_KIND_SUCCEEDED
 
 
@@ -231,6 +233,7 @@ def test_many_lines_become_chunks_of_the_usual_size(
     assert rows(journal, "SELECT max(raw_bytes) < 200, count(*) FROM chunks") == [(1, 8)]
 
 
+@pytest.mark.long
 async def test_jobs_that_print_while_their_executor_is_killed_lose_no_line(world: Any, tmp_path: Path) -> None:
     """Again and again, at moments that have nothing to do with what it is doing."""
     counts = [tmp_path / f"count-{number}" for number in range(1, 9)]
@@ -254,7 +257,9 @@ async def test_jobs_that_print_while_their_executor_is_killed_lose_no_line(world
     assert not left_in(world.executor.state / "guards", "*" + message_spool.SUFFIX)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[] if step in IN_GATE else [pytest.mark.long]) for step in STEPS]
+)
 async def test_kill_9_between_the_end_of_a_job_and_the_answer_to_its_report(
     world_maker: Any, tmp_path: Path, step: str
 ) -> None:

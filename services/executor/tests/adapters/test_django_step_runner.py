@@ -69,9 +69,10 @@ COMMANDS = {
 }
 
 
-@pytest.fixture(params=["cold", "warm"])
-def shop(request: pytest.FixtureRequest, guard: Any, tmp_path: Path) -> "Shop":
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project with more commands."""
+    tmp_path = tmp_path_factory.mktemp("shop")
     project = tmp_path / "project"
     shutil.copytree(SHOP, project)
     settings = project / "shop/settings.py"
@@ -82,7 +83,17 @@ def shop(request: pytest.FixtureRequest, guard: Any, tmp_path: Path) -> "Shop":
         (project / f"shop/management/commands/{name}.py").write_text(head + body.replace("\n        ", "\n    "))
     loads = "import os\nfrom django.db import connection\nBY = os.getpid()\nconnection.ensure_connection()\n"
     (project / "shop/loaded.py").write_text(loads)
-    return Shop(guard, project, warm=request.param == "warm")
+    (project / "shop/other.py").write_text("from shop.settings import *\nprint('other settings')\n")
+    return project
+
+
+# For what a cold step has in common with a warm one: each command of a cold one loads Django.
+COLD_LATER = pytest.mark.parametrize("shop", [pytest.param("cold", marks=pytest.mark.long), "warm"], indirect=True)
+
+
+@pytest.fixture(params=["cold", "warm"])
+def shop(request: pytest.FixtureRequest, shared_guard: Any, project: Path) -> "Shop":
+    return Shop(shared_guard, project, warm=request.param == "warm")
 
 
 class Shop:
@@ -144,28 +155,30 @@ def test_every_kind_of_option(shop: Shop) -> None:
     assert (given["interactive"], given["cache"], given["tag"]) == (True, True, None)
 
 
+MISTAKES: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
+    ("count_orders", {"days": 0}, {}, "CommandError: days must be at least 1, is 0"),
+    ("count_orders", {"days": "many"}, {}, "CommandError: Error: argument --days: invalid int value: 'many'"),
+    ("count_orders", {"day": 1}, {}, "the payload has 'day', the command takes"),
+    ("count_orders", {"dry_run": "yes"}, {}, "the payload has 'dry_run': \"yes\"; it is true or false"),
+    ("options", {"kind": "c"}, {}, "invalid choice: 'c'"),
+    ("options", {"size": ["--help", "1"]}, {}, "the payload has 'size': '--help'; it would be read as an option"),
+    ("count_order", {}, {}, "no app of shop.settings has it; did you mean 'count_orders'?"),
+    ("ends", {"how": "raise"}, {}, "RuntimeError: broken"),
+    ("ends", {}, {}, "CommandError: Error: the following arguments are required: how"),
+    ("count_orders", {}, {"project": "/no/where"}, "there is no folder /no/where: check `project`"),
+    ("count_orders", {}, {"project": "/usr"}, "/usr/manage.py names no settings module"),
+    ("count_orders", {}, {"settings": "shop.none"}, "No module named 'shop.none'"),
+]
+
+
+@COLD_LATER
 @pytest.mark.seed(94)
-@pytest.mark.parametrize(
-    ("command", "payload", "fields", "words"),
-    [
-        ("count_orders", {"days": 0}, {}, "CommandError: days must be at least 1, is 0"),
-        ("count_orders", {"days": "many"}, {}, "CommandError: Error: argument --days: invalid int value: 'many'"),
-        ("count_orders", {"day": 1}, {}, "the payload has 'day', the command takes"),
-        ("count_orders", {"dry_run": "yes"}, {}, "the payload has 'dry_run': \"yes\"; it is true or false"),
-        ("options", {"kind": "c"}, {}, "invalid choice: 'c'"),
-        ("options", {"size": ["--help", "1"]}, {}, "the payload has 'size': '--help'; it would be read as an option"),
-        ("count_order", {}, {}, "no app of shop.settings has it; did you mean 'count_orders'?"),
-        ("ends", {"how": "raise"}, {}, "RuntimeError: broken"),
-        ("ends", {}, {}, "CommandError: Error: the following arguments are required: how"),
-        ("count_orders", {}, {"project": "/no/where"}, "there is no folder /no/where: check `project`"),
-        ("count_orders", {}, {"project": "/usr"}, "/usr/manage.py names no settings module"),
-        ("count_orders", {}, {"settings": "shop.none"}, "No module named 'shop.none'"),
-    ],
-)
-def test_what_is_wrong_is_named(shop: Shop, command: str, payload: Any, fields: Any, words: str) -> None:
-    end = shop.run(command, payload, keys=fields)
-    assert (end.exit_code, end.cause) == (1, "")
-    assert words in shop.text
+def test_what_is_wrong_is_named(shop: Shop, subtests: pytest.Subtests) -> None:
+    for command, payload, fields, words in MISTAKES:
+        with subtests.test(words):
+            end = shop.run(command, payload, keys=fields)
+            assert (end.exit_code, end.cause) == (1, "")
+            assert words in shop.text
 
 
 @pytest.mark.seed(94)
@@ -175,6 +188,7 @@ def test_exit_codes(shop: Shop) -> None:
     assert shop.run("ends", {"how": "exit"}).exit_code == 4
 
 
+@COLD_LATER
 def test_a_fork_shares_no_connection(shop: Shop) -> None:
     """A module that is imported before the fork has opened one."""
     assert shop.run("modules", keys={"preload": ["shop.loaded"]}).exit_code == 0, shop.text
@@ -184,13 +198,14 @@ def test_a_fork_shares_no_connection(shop: Shop) -> None:
 
 
 def test_settings_of_the_environment(shop: Shop) -> None:
-    (shop.project / "shop/other.py").write_text("from shop.settings import *\nprint('other settings')\n")
     assert shop.run("count_orders", env={"DJANGO_SETTINGS_MODULE": "shop.other"}).exit_code == 0
     assert shop.warm or "other settings" in shop.text
     assert shop.run("count_orders", keys={"settings": "shop.missing"}).exit_code == 1
 
 
+@COLD_LATER
 def test_kill_timeout_and_lease(shop: Shop, tmp_path: Path) -> None:
+    shop.guard.end_zygotes()
     env = {"OUT": str(tmp_path / "out")}
     token = shop.spawn("waits", env=env)
     shop.guard.receive(AttemptStart)
@@ -205,6 +220,7 @@ def test_kill_timeout_and_lease(shop: Shop, tmp_path: Path) -> None:
     assert len(left) <= shop.warm, "nothing but the zygote"
 
 
+@COLD_LATER
 def test_freeze(shop: Shop, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert shop.run("count_orders", env={"OUT": str(out)}).exit_code == 0
@@ -212,7 +228,7 @@ def test_freeze(shop: Shop, tmp_path: Path) -> None:
     shop.guard.receive_text(b"ready")
     assert shop.guard.receive(FreezeTurn).frozen
     # The kernel's word for it.
-    events = Path(guard_state.read_all(tmp_path / "guards")[0].cgroup or tmp_path) / "slot-0" / "cgroup.events"
+    events = Path(guard_state.read_all(shop.guard.state / "guards")[0].cgroup or tmp_path) / "slot-0" / "cgroup.events"
     if events.exists():
         assert "frozen 1" in events.read_text()
     else:

@@ -5,18 +5,23 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from toban_executor.adapters import drain_command
 from toban_executor.guard.clock import boottime
 from toban_proto.v1 import common_pb2
 
 
-def drain(world: Any, *words: str, **environment: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "toban_executor", *(words or ("drain",))]
-    environment = world.executor.env | environment
+def drain(world: Any, **environment: str) -> "subprocess.Popen[bytes]":
+    return executor("drain", world.executor.env | environment)
+
+
+def executor(word: str, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "toban_executor", word]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
@@ -62,7 +67,7 @@ async def test_a_drain_that_takes_too_long_is_a_stop(world_maker: Any) -> None:
         await world.close()
 
 
-@pytest.mark.parametrize(("longest", "tidied"), [("60", True), ("0.3", False)])
+@pytest.mark.parametrize(("longest", "tidied"), [("60", True), pytest.param("0.3", False, marks=pytest.mark.long)])
 async def test_a_job_has_its_own_grace_when_its_executor_stops(
     world_maker: Any, tmp_path: Path, longest: str, tidied: bool
 ) -> None:
@@ -82,7 +87,7 @@ async def test_a_job_has_its_own_grace_when_its_executor_stops(
         await world.close()
 
 
-async def test_no_other_process_is_asked_to_drain(world: Any, tmp_path: Path) -> None:
+async def test_no_other_process_is_asked_to_drain(world: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not a process that has the pid of an executor that crashed: this test would not outlive the signal."""
     code, text = await said(drain(world, SCHEDULER_STATE_DIR=str(tmp_path / "other")))
     assert code != 0
@@ -92,10 +97,15 @@ async def test_no_other_process_is_asked_to_drain(world: Any, tmp_path: Path) ->
     file = world.tmp / "state" / "serving.json"
     serving = json.loads(file.read_text())
     file.write_text(json.dumps(serving | {"pid": os.getpid()}))
-    for content in (file.read_text(), "", "{}", "[]"):
+    code, text = await said(drain(world))
+    assert (code != 0, "no executor serves" in text, text.count("\n")) == (True, True, 1)
+    for name, value in world.executor.env.items():
+        monkeypatch.setenv(name, value)
+    for content in ("", "{}", "[]"):
         file.write_text(content)
-        code, text = await said(drain(world))
-        assert (code != 0, "no executor serves" in text, text.count("\n")) == (True, True, 1)
+        lines: list[str] = []
+        assert drain_command.main(lines.append) != 0
+        assert "no executor serves" in lines[0] and len(lines) == 1
 
 
 async def test_what_a_killed_executor_said_of_itself_is_gone_before_the_next_one_serves(world: Any) -> None:
@@ -113,5 +123,8 @@ async def test_what_a_killed_executor_said_of_itself_is_gone_before_the_next_one
     await world.until(file.exists)
 
 
-async def test_other_words_are_refused(world: Any) -> None:
-    assert await said(drain(world, "drian")) == (64, "toban_executor takes no arguments, or `drain`; not 'drian'\n")
+async def test_other_words_are_refused() -> None:
+    assert await said(executor("drian", os.environ)) == (
+        64,
+        "toban_executor takes no arguments, or `drain`; not 'drian'\n",
+    )

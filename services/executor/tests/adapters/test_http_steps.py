@@ -5,7 +5,7 @@ import json
 import ssl
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from toban_executor.adapters.http_steps import HttpSteps
 from toban_executor.decide.models import StartOrder, StepOrder
 from toban_proto.v1 import common_pb2, executor_pb2
 
-EPOCH = (1 << 51) | (1 << 27)
 SUCCEEDED, FAILED = common_pb2.OUTCOME_KIND_SUCCEEDED, common_pb2.OUTCOME_KIND_FAILED
 CANCELED, TIMED_OUT = common_pb2.OUTCOME_KIND_CANCELED, common_pb2.OUTCOME_KIND_TIMED_OUT
 
@@ -49,7 +48,15 @@ class Site(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that was killed is no error."""
 
-    def stop(self) -> None:
+    def forget(self) -> None:
+        """As it was made."""
+        self.released.set()
+        self.released = threading.Event()
+        for records in (self.answers, self.requests):
+            records.clear()
+        self.arrived.clear()
+
+    def close(self) -> None:
         self.released.set()
         self.shutdown()
         self.server_close()
@@ -85,22 +92,28 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def _site() -> Iterator[Site]:
     made = Site()
     yield made
-    made.stop()
+    made.close()
 
 
 @pytest.fixture
-async def opened(world_maker: Any, site: Site) -> AsyncIterator[Any]:
-    """An executor whose http steps may reach the site."""
-    world = world_maker()
-    try:
-        await world.open(SCHEDULER_HTTP_STEP_ALLOW=f"public,127.0.0.1:{site.port}")
-        yield world
-    finally:
-        await world.close()
+def site(_site: Site) -> Iterator[Site]:
+    yield _site
+    _site.forget()
+
+
+@pytest.fixture(scope="module")
+def executor_variables(_site: Site) -> dict[str, str]:
+    """Its http steps may reach the site."""
+    return {"SCHEDULER_HTTP_STEP_ALLOW": f"public,127.0.0.1:{_site.port}"}
+
+
+@pytest.fixture
+def opened(shared_world: Any) -> Any:
+    return shared_world
 
 
 def call(url: str, *, timeout_seconds: int = 0, cancelable: bool = True, **request: Any) -> Any:
@@ -122,9 +135,17 @@ def carry_out(site: Site, request: Any, *, allow: str = "", ca_file: Path | None
     """Exit code and output of the program of such a step."""
     step = StepOrder(type="http", argv=(), id="call", stdin=json.dumps(request))
     steps = HttpSteps(allow=allow or f"public,127.0.0.1:{site.port}", ca_file=ca_file)
-    [step] = steps.complete(StartOrder(key=AttemptKey(1, EPOCH | 1), steps=(step,))).steps
+    [step] = steps.complete(StartOrder(key=AttemptKey(1, 1), steps=(step,))).steps
     done = subprocess.run(step.argv, input=step.stdin, capture_output=True, text=True, timeout=60, env={})
     return done.returncode, done.stdout + done.stderr
+
+
+def command_lines() -> list[bytes]:
+    lines = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            lines.append((folder / "cmdline").read_bytes() + (folder / "environ").read_bytes())
+    return lines
 
 
 async def test_a_request_and_its_result(opened: Any, site: Site) -> None:
@@ -139,20 +160,12 @@ async def test_a_request_and_its_result(opened: Any, site: Site) -> None:
     assert (method, path, json.loads(body)) == ("POST", "/reports?key=hidden", {"day": "é"})
     assert (headers["X-Api-Key"], headers["Content-Type"]) == ("k", "application/json")
     assert headers["Idempotency-Key"] == "toban-1-5-3-call"
-    assert headers["Toban-Fence"] == str(EPOCH | 5)
+    assert headers["Toban-Fence"] == str(opened.key(5)[1])
     assert headers["User-Agent"].startswith("toban/")
     assert headers["Host"] == f"127.0.0.1:{site.port}"
     assert f"POST {site.url('/reports')}: 201, 9 bytes, " in text
     assert "hidden" not in text
     assert "LD_PRELOAD" not in text, "variables of the definition do not reach the program"
-
-
-def command_lines() -> list[bytes]:
-    lines = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            lines.append((folder / "cmdline").read_bytes() + (folder / "environ").read_bytes())
-    return lines
 
 
 async def test_nothing_of_the_request_is_on_a_command_line(opened: Any, site: Site) -> None:
@@ -161,6 +174,55 @@ async def test_nothing_of_the_request_is_on_a_command_line(opened: Any, site: Si
     lines = command_lines()
     assert any(b"http_step_runner" in line for line in lines)
     assert not any(b"sesame" in line for line in lines)
+    await opened.cancel(1, grace=5)
+    await opened.outcome(1)
+
+
+async def test_a_cancel_ends_a_request(opened: Any, site: Site) -> None:
+    await opened.start(opened.order(1, steps=[call(site.url("/hangs"))]))
+    await opened.until(site.arrived.is_set, 30)
+    await opened.cancel(1, grace=5)
+    outcome = await opened.outcome(1)
+    assert (outcome.kind, outcome.tree_empty) == (CANCELED, True)
+
+
+async def test_a_cooperative_cancel_is_obeyed_between_two_tries(opened: Any, site: Site) -> None:
+    site.answers["/a"] = [(503, {}, b"")]
+    step = call(site.url("/a"), retry={"attempts": 2, "backoff_seconds": [3600]})
+    await opened.start(opened.order(1, steps=[step]))
+    await opened.until(lambda: any(b"next in 3600 s" in line for line in opened.archiver.text(opened.key(1))), 30)
+    await opened.cancel(1, grace=600, mode="cooperative")
+    outcome = await opened.outcome(1)
+    assert (outcome.kind, outcome.exit_code) == (CANCELED, 143)
+
+
+async def test_a_cancel_waits_for_the_tries_of_a_step_that_is_not_cancelable(opened: Any, site: Site) -> None:
+    site.answers["/a"] = [(503, {}, b""), (200, {}, b"")]
+    tried = call(site.url("/a"), retry={"attempts": 2, "backoff_seconds": [4]}, cancelable=False)
+    await opened.start(opened.order(1, steps=[tried, call(site.url("/second"))]))
+    await opened.until(lambda: any(b"next in 4 s" in line for line in opened.archiver.text(opened.key(1))), 30)
+    await opened.cancel(1, grace=600, mode="cooperative")
+    outcome = await opened.outcome(1, 30)
+    assert (outcome.kind, outcome.exit_code) == (CANCELED, 0)
+    assert [path for _, path, _, _ in site.requests] == ["/a", "/a"]
+
+
+async def test_the_timeout_of_the_step_bounds_all_tries(opened: Any, site: Site) -> None:
+    site.answers["/a"] = [(503, {}, b"")]
+    step = call(site.url("/a"), timeout_seconds=2, retry={"attempts": 20, "backoff_seconds": [3600]})
+    outcome, _ = await run(opened, 1, step)
+    assert (outcome.kind, len(site.requests)) == (TIMED_OUT, 1)
+
+
+async def test_a_response_that_is_too_large_for_a_result(opened: Any, site: Site) -> None:
+    site.answers["/a"] = [(200, {}, b'"' + b"x" * 40_000 + b'"')]
+    outcome, text = await run(opened, 1, call(site.url("/a"), result="body"))
+    assert (outcome.kind, "the limit is 32768" in text) == (FAILED, True)
+
+
+async def test_a_request_that_is_no_json_is_refused(opened: Any) -> None:
+    [answer] = await opened.start(opened.order(1, steps=[executor_pb2.Step(type="http", http_json="{")]))
+    assert (answer.accepted, answer.refusal) == (False, "UNSUPPORTED_STEP")
 
 
 @pytest.mark.parametrize(
@@ -239,64 +301,24 @@ def test_a_redirect_is_judged_like_a_request(site: Site) -> None:
     assert (code, "metadata service of a cloud at 169.254.169.254" in text) == (1, True)
 
 
-async def test_a_cancel_ends_a_request(opened: Any, site: Site) -> None:
-    await opened.start(opened.order(1, steps=[call(site.url("/hangs"))]))
-    await opened.until(site.arrived.is_set, 30)
-    await opened.cancel(1, grace=5)
-    outcome = await opened.outcome(1)
-    assert (outcome.kind, outcome.tree_empty) == (CANCELED, True)
-
-
-async def test_a_cooperative_cancel_is_obeyed_between_two_tries(opened: Any, site: Site) -> None:
-    site.answers["/a"] = [(503, {}, b"")]
-    step = call(site.url("/a"), retry={"attempts": 2, "backoff_seconds": [3600]})
-    await opened.start(opened.order(1, steps=[step]))
-    await opened.until(lambda: any(b"next in 3600 s" in line for line in opened.archiver.text((1, EPOCH | 1))), 30)
-    await opened.cancel(1, grace=600, mode="cooperative")
-    outcome = await opened.outcome(1)
-    assert (outcome.kind, outcome.exit_code) == (CANCELED, 143)
-
-
-async def test_a_cancel_waits_for_the_tries_of_a_step_that_is_not_cancelable(opened: Any, site: Site) -> None:
-    site.answers["/a"] = [(503, {}, b""), (200, {}, b"")]
-    tried = call(site.url("/a"), retry={"attempts": 2, "backoff_seconds": [4]}, cancelable=False)
-    await opened.start(opened.order(1, steps=[tried, call(site.url("/second"))]))
-    await opened.until(lambda: any(b"next in 4 s" in line for line in opened.archiver.text((1, EPOCH | 1))), 30)
-    await opened.cancel(1, grace=600, mode="cooperative")
-    outcome = await opened.outcome(1, 30)
-    assert (outcome.kind, outcome.exit_code) == (CANCELED, 0)
-    assert [path for _, path, _, _ in site.requests] == ["/a", "/a"]
-
-
-async def test_the_timeout_of_the_step_bounds_all_tries(opened: Any, site: Site) -> None:
-    site.answers["/a"] = [(503, {}, b"")]
-    step = call(site.url("/a"), timeout_seconds=2, retry={"attempts": 20, "backoff_seconds": [3600]})
-    outcome, _ = await run(opened, 1, step)
-    assert (outcome.kind, len(site.requests)) == (TIMED_OUT, 1)
-
-
 def test_a_server_that_is_silent_fails_the_try(site: Site) -> None:
     code, text = carry_out(site, {"url": site.url("/hangs"), "response_timeout_seconds": 1})
     assert (code, "response_timeout_seconds = 1" in text) == (1, True)
 
 
-async def test_a_response_that_is_too_large_for_a_result(opened: Any, site: Site) -> None:
-    site.answers["/a"] = [(200, {}, b'"' + b"x" * 40_000 + b'"')]
-    outcome, text = await run(opened, 1, call(site.url("/a"), result="body"))
-    assert (outcome.kind, "the limit is 32768" in text) == (FAILED, True)
-
-
-def test_a_certificate_of_another_authority_or_name_is_refused(site: Site, tls: Path) -> None:
+def test_a_certificate_of_another_authority_or_name_is_refused(tls: Path) -> None:
+    site = Site()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tls / "coordinator" / "tls.crt", tls / "coordinator" / "tls.key")
     site.socket = context.wrap_socket(site.socket, server_side=True)
     site.scheme = "https"
     request = {"url": site.url("/"), "retry": {"attempts": 3}}
-    for ca_file, words in ((None, "local issuer certificate"), (tls / "coordinator" / "ca.crt", "127.0.0.1")):
-        code, text = carry_out(site, request, ca_file=ca_file)
-        assert (code, site.requests) == (1, [])
-        assert "the certificate of the server is not accepted" in text and words in text
-        assert "try 1" not in text
+    with contextlib.closing(site):
+        for ca_file, words in ((None, "local issuer certificate"), (tls / "coordinator" / "ca.crt", "127.0.0.1")):
+            code, text = carry_out(site, request, ca_file=ca_file)
+            assert (code, site.requests) == (1, [])
+            assert "the certificate of the server is not accepted" in text and words in text
+            assert "try 1" not in text
 
 
 @pytest.mark.parametrize(
@@ -311,8 +333,3 @@ def test_settings_that_cannot_be_used(make: Callable[[Path], Any], words: str, t
         HttpSteps(**make(tmp_path))
     assert caught.value.code == ErrorCode.CONFIG_INVALID
     assert words in caught.value.message
-
-
-async def test_a_request_that_is_no_json_is_refused(world: Any) -> None:
-    [answer] = await world.start(world.order(1, steps=[executor_pb2.Step(type="http", http_json="{")]))
-    assert (answer.accepted, answer.refusal) == (False, "UNSUPPORTED_STEP")

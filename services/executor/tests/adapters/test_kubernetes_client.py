@@ -15,11 +15,11 @@ from toban_testing.fake_kubernetes import TOKEN as BEARER
 from toban_testing.fake_kubernetes import FakeKubernetes
 
 
-def settings(server: FakeKubernetes, tmp_path: Path, **more: Any) -> KubernetesSettings:
+def settings(server: FakeKubernetes, **more: Any) -> KubernetesSettings:
     given = {
         "api": server.url,
-        "token_file": tmp_path / "api" / "token",
-        "ca_file": tmp_path / "api" / "ca.crt",
+        "token_file": server.folder / "token",
+        "ca_file": server.folder / "ca.crt",
         "owner": "toban",
         "namespaces": "batch",
         "images": "*",
@@ -43,38 +43,36 @@ def settings(server: FakeKubernetes, tmp_path: Path, **more: Any) -> KubernetesS
         ({"api": "https://127.0.0.1:1"}, ErrorCode.UNAVAILABLE, "Connection refused"),
     ],
 )
-def test_settings_that_cannot_be_used(
-    api: FakeKubernetes, tmp_path: Path, more: Any, code: ErrorCode, words: str
-) -> None:
+def test_settings_that_cannot_be_used(api: FakeKubernetes, more: Any, code: ErrorCode, words: str) -> None:
     with pytest.raises(TobanError) as caught:
-        KubernetesSteps(settings(api, tmp_path, **more), incarnation="i")
+        KubernetesSteps(settings(api, **more), incarnation="i")
     assert (caught.value.code, words in caught.value.message) == (code, True), caught.value.message
 
 
-def test_an_executor_without_the_rights_does_not_start(api: FakeKubernetes, tmp_path: Path) -> None:
-    (tmp_path / "api" / "token").write_text("another")
+def test_an_executor_without_the_rights_does_not_start(api: FakeKubernetes) -> None:
+    (api.folder / "token").write_text("another")
     with pytest.raises(TobanError, match="Unauthorized") as caught:
-        KubernetesSteps(settings(api, tmp_path), incarnation="i")
+        KubernetesSteps(settings(api), incarnation="i")
     assert caught.value.code == ErrorCode.CONFIG_INVALID
 
 
-def test_pods_that_do_not_end_are_not_attested(api: FakeKubernetes, tmp_path: Path) -> None:
+def test_pods_that_do_not_end_are_not_attested(api: FakeKubernetes) -> None:
     api.cluster.create(waiting_job("a", {OWNER: "toban", RUN: "5", TOKEN: "4", INCARNATION: "old"}))
     api.cluster.set_node(down=True)
-    steps = KubernetesSteps(settings(api, tmp_path, margin=0.5), incarnation="new")
+    steps = KubernetesSteps(settings(api, margin=0.5), incarnation="new")
     assert steps.end_earlier(["old", "older"], stopped=lambda: False) == {"old"}
-    assert KubernetesSteps(settings(api, tmp_path, margin=600.0), incarnation="new").end_earlier(
+    assert KubernetesSteps(settings(api, margin=600.0), incarnation="new").end_earlier(
         ["old"], stopped=lambda: True
     ) == {"old"}
     api.cluster.set_node(down=False)
     assert steps.end_earlier(["old"], stopped=lambda: False) == set()
 
 
-def test_what_is_left_of_many_attempts_is_asked_for_at_once(api: FakeKubernetes, tmp_path: Path) -> None:
+def test_what_is_left_of_many_attempts_is_asked_for_at_once(api: FakeKubernetes) -> None:
     for number in (4, 5, 6):
         api.cluster.create(waiting_job(f"job-{number}", {OWNER: "toban", RUN: "1", TOKEN: str(number)}))
     api.cluster.set_node(down=True)
-    steps = KubernetesSteps(settings(api, tmp_path), incarnation="i")
+    steps = KubernetesSteps(settings(api), incarnation="i")
     first, second, gone = AttemptKey(1, 4), AttemptKey(1, 6), AttemptKey(1, 7)
     before = len(api.requests)
     left = steps.remove([first, second, gone])
@@ -85,18 +83,18 @@ def test_what_is_left_of_many_attempts_is_asked_for_at_once(api: FakeKubernetes,
 
 
 def test_a_server_that_is_slow_counts_as_one_that_does_not_respond(
-    api: FakeKubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: FakeKubernetes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toban_executor.adapters.kubernetes_client.SECONDS", 0.3)
     api.faults.append(lambda method, path: "hang")
     with pytest.raises(TobanError, match="timed out") as caught:
-        KubernetesSteps(settings(api, tmp_path), incarnation="i")
+        KubernetesSteps(settings(api), incarnation="i")
     assert caught.value.code == ErrorCode.UNAVAILABLE
 
 
-def test_the_token_is_read_for_each_request(api: FakeKubernetes, tmp_path: Path) -> None:
-    token = tmp_path / "api" / "token"
-    client = Api(Cluster(api.url, str(token), str(tmp_path / "api" / "ca.crt")))
+def test_the_token_is_read_for_each_request(api: FakeKubernetes) -> None:
+    token = api.folder / "token"
+    client = Api(Cluster(api.url, str(token), str(api.folder / "ca.crt")))
     token.write_text("old")
     with pytest.raises(Exception, match="Unauthorized"):
         client.job("batch", "a")

@@ -83,6 +83,7 @@ async def test_an_executor_does_not_register_before_old_pods_have_ended(opened: 
     assert [job["metadata"]["name"] for job in api.cluster.all("jobs")] == ["other"]
 
 
+@pytest.mark.long
 async def test_old_pods_that_do_not_end_are_not_attested(
     world_maker: Any, variables: dict[str, str], api: FakeKubernetes
 ) -> None:
@@ -102,6 +103,7 @@ async def test_old_pods_that_do_not_end_are_not_attested(
         await world.close()
 
 
+@pytest.mark.long
 async def test_an_executor_that_waits_for_old_pods_can_be_stopped(opened: Any, api: FakeKubernetes) -> None:
     """It has not registered yet, and would wait for the margin."""
     await start(opened, 1, step("say:begun", "wait"))

@@ -13,11 +13,20 @@ from toban_executor.decide.kubernetes_job import INCARNATION, OWNER, RUN, TOKEN,
 from toban_executor.guard.process_tree import descendants, has_argument
 from toban_proto.v1 import common_pb2, executor_pb2
 from toban_testing.fake_cluster import waiting_job
-from toban_testing.fake_coordinator import EPOCH
 from toban_testing.fake_kubernetes import FakeKubernetes
 
 SUCCEEDED, FAILED = common_pb2.OUTCOME_KIND_SUCCEEDED, common_pb2.OUTCOME_KIND_FAILED
 CANCELED, TIMED_OUT = common_pb2.OUTCOME_KIND_CANCELED, common_pb2.OUTCOME_KIND_TIMED_OUT
+
+
+@pytest.fixture(scope="module")
+def executor_variables(variables: dict[str, str]) -> dict[str, str]:
+    return variables
+
+
+@pytest.fixture
+def opened(shared_world: Any) -> Any:
+    return shared_world
 
 
 def step(*words: str, timeout_seconds: int = 0, cancelable: bool = True, **more: Any) -> Any:
@@ -39,7 +48,7 @@ async def run(world: Any, number: int, *steps: Any, **fields: Any) -> tuple[Any,
 
 async def shown(world: Any, number: int, wanted: str) -> None:
     """Until its log has this."""
-    await world.until(lambda: wanted.encode() in b"\n".join(world.archiver.text((number, EPOCH | number))), 30)
+    await world.until(lambda: wanted.encode() in b"\n".join(world.archiver.text(world.key(number))), 30)
 
 
 def own_lines(text: str) -> list[str]:
@@ -77,7 +86,7 @@ async def test_what_the_job_is_made_of(opened: Any, api: FakeKubernetes) -> None
     await run(opened, 1, step("say:x$(Y)", **pod), env={"A": "b", "B": "c"}, payload_json='{"k": "v"}', grace_seconds=3)
     [made] = api.cluster.made
     marks = made["metadata"]["labels"]
-    assert (marks[RUN], marks[TOKEN], marks[OWNER]) == ("1", str(EPOCH | 1), "toban")
+    assert (marks[RUN], marks[TOKEN], marks[OWNER]) == ("1", str(opened.key(1)[1]), "toban")
     assert marks[INCARNATION] == opened.coordinator.registered[-1].incarnation
     assert [path for method, path, _ in api.requests if method == "POST"] == ["/apis/batch/v1/namespaces/other/jobs"]
     spec = made["spec"]
@@ -140,23 +149,25 @@ async def test_a_cancel_ends_the_pods_first(opened: Any, api: FakeKubernetes) ->
         assert api.cluster.all("pods") == [] == api.cluster.all("jobs")
 
 
-@pytest.mark.parametrize("mode", ["kill", "cooperative"])
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_cancel_waits_for_the_end_of_a_step_that_is_not_cancelable(
-    world_maker: Any, variables: dict[str, str], api: FakeKubernetes, mode: str
+    world_maker: Any, variables: dict[str, str], api: FakeKubernetes
 ) -> None:
     """Its program goes on extending the deadline of the Job; no step follows."""
     world = world_maker()
     try:
-        await world.open(**variables | {"SCHEDULER_KUBERNETES_MARGIN_SECONDS": "10"})
-        await start(world, 1, step("say:begun", "wait", cancelable=False), step("say:second"))
-        await shown(world, 1, "begun")
-        await world.cancel(1, grace=1, mode=mode)
-        extended = len(api.calls("PATCH", "/jobs/"))
-        await world.until(lambda: len(api.calls("PATCH", "/jobs/")) > extended, 60)
-        api.cluster.let_go()
-        outcome, text = await world.ended(1)
-        assert (outcome.kind, outcome.exit_code, len(api.cluster.made)) == (CANCELED, 0, 1)
-        assert "second" not in text
+        await world.open(**variables | {"SCHEDULER_KUBERNETES_MARGIN_SECONDS": "10", "SCHEDULER_SLOTS": "1"})
+        for number, mode in ((1, "kill"), (2, "cooperative")):
+            await start(world, number, step("say:begun", "wait", cancelable=False), step("say:second"))
+            await shown(world, number, "begun")
+            await world.cancel(number, grace=1, mode=mode)
+            extended = len(api.calls("PATCH", "/jobs/"))
+            await world.until(lambda extended=extended: len(api.calls("PATCH", "/jobs/")) > extended, 60)
+            api.cluster.let_go()
+            outcome, text = await world.ended(number)
+            assert (outcome.kind, outcome.exit_code, len(api.cluster.made)) == (CANCELED, 0, 1)
+            assert "second" not in text
+            api.forget()
     finally:
         await world.close()
 
@@ -171,7 +182,7 @@ async def test_a_run_is_not_canceled_before_its_pods_have_ended(opened: Any, api
     await opened.until(lambda: not Path(f"/proc/{program}").exists(), 20)
     looked = len(api.calls("GET", "/pods?labelSelector"))
     await opened.until(lambda: len(api.calls("GET", "/pods?labelSelector")) > looked + 2, 20)
-    assert (1, EPOCH | 1) not in opened.coordinator.outcomes
+    assert opened.key(1) not in opened.coordinator.outcomes
     assert [one.run_id for one in opened.coordinator.beats[-1].unanswered] == [1], "heartbeats name it meanwhile"
     api.cluster.set_node(down=False)
     outcome, _ = await opened.ended(1)
@@ -188,7 +199,7 @@ async def test_a_timeout_ends_a_pod_that_ignores_sigterm(opened: Any, api: FakeK
 async def test_a_repeated_attempt_waits_for_the_pods_of_an_earlier_one(opened: Any, api: FakeKubernetes) -> None:
     """Another executor is lost; its Job of the same run has a smaller token. Jobs of other runs are left alone."""
     for name, number in (("theirs", "5"), ("foreign", "6")):
-        marks = {OWNER: "toban", RUN: number, TOKEN: str(EPOCH | 4), INCARNATION: "lost"}
+        marks = {OWNER: "toban", RUN: number, TOKEN: str(opened.key(4)[1]), INCARNATION: "lost"}
         api.cluster.create(waiting_job(name, marks))
     api.cluster.set_node(down=True)
     await start(opened, 5, step("exit:0"))
@@ -202,7 +213,9 @@ async def test_a_repeated_attempt_waits_for_the_pods_of_an_earlier_one(opened: A
 
 async def test_a_cancel_does_not_wait_for_the_pods_of_an_earlier_attempt(opened: Any, api: FakeKubernetes) -> None:
     """Its own Job was never made, so nothing of it runs."""
-    api.cluster.create(waiting_job("theirs", {OWNER: "toban", RUN: "5", TOKEN: str(EPOCH | 4), INCARNATION: "lost"}))
+    api.cluster.create(
+        waiting_job("theirs", {OWNER: "toban", RUN: "5", TOKEN: str(opened.key(4)[1]), INCARNATION: "lost"})
+    )
     api.cluster.set_node(down=True)
     await start(opened, 5, step("exit:0"))
     await shown(opened, 5, "waits for the end of an earlier attempt")
@@ -223,7 +236,7 @@ async def test_a_repeated_create_makes_no_second_job(opened: Any, api: FakeKuber
 
 async def test_a_job_of_that_name_that_is_of_something_else_is_left_alone(opened: Any, api: FakeKubernetes) -> None:
     incarnation = opened.coordinator.registered[-1].incarnation
-    marks = labels(owner="toban", key=AttemptKey(1, EPOCH | 1), attempt=1, step=0, incarnation=incarnation)
+    marks = labels(owner="toban", key=AttemptKey(*opened.key(1)), attempt=1, step=0, incarnation=incarnation)
     api.cluster.create(waiting_job(job_name(marks), {}))
     outcome, text = await run(opened, 1, step("exit:0"))
     assert (outcome.kind, outcome.exit_code) == (FAILED, 1)
@@ -249,14 +262,14 @@ async def test_a_refusal_of_the_job_fails_the_step(opened: Any, api: FakeKuberne
 
 
 @pytest.mark.long
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_create_that_is_carried_out_after_a_cancel_leaves_nothing(
     world_maker: Any, variables: dict[str, str], api: FakeKubernetes
 ) -> None:
     """Its response never came, so the end waits until the API cannot carry it out any more: for 30 s, unless it is set."""
-    del variables["SCHEDULER_KUBERNETES_SETTLE_SECONDS"]
     world = world_maker()
     try:
-        await world.open(**variables)
+        await world.open(**{name: value for name, value in variables.items() if "SETTLE" not in name})
         api.faults.append(lambda method, path: "hold" if method == "POST" else None)
         # What a job sets is no setting of its executor.
         await start(world, 1, step("say:begun", "wait"), env={"SCHEDULER_KUBERNETES_SETTLE_SECONDS": "0"})
@@ -283,7 +296,9 @@ async def test_objects_that_may_not_be_watched_are_listed(opened: Any, api: Fake
         assert text.count(told) == 1
 
 
-@pytest.mark.parametrize("fault", [401, 403, 429, 500, "drop"])
+@pytest.mark.parametrize(
+    "fault", [403, 429, *(pytest.param(fault, marks=pytest.mark.long) for fault in (401, 500, "drop"))]
+)
 async def test_a_list_that_is_refused_for_a_while_ends_no_step(
     opened: Any, api: FakeKubernetes, fault: int | str
 ) -> None:

@@ -11,7 +11,6 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.adapters import python_step_runner
 from toban_proto.v1 import common_pb2, executor_pb2
 
-EPOCH = (1 << 51) | (1 << 27)
 SUCCEEDED, FAILED = common_pb2.OUTCOME_KIND_SUCCEEDED, common_pb2.OUTCOME_KIND_FAILED
 MODULE = """
 import sys, os
@@ -50,6 +49,11 @@ class Shop:
 
 
 @pytest.fixture
+def world(shared_world: Any) -> Any:
+    return shared_world
+
+
+@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a package `shop` in it."""
     package = tmp_path / "code" / "shop"
@@ -71,7 +75,7 @@ async def run(world: Any, number: int, step: Any, **fields: Any) -> tuple[Any, l
     [answer] = await world.start(world.order(number, steps=[step], **fields))
     assert answer.accepted, answer.message
     outcome = await world.outcome(number)
-    key = (number, EPOCH | number)
+    key = world.key(number)
     await world.until(lambda: len(world.archiver.text(key)) == outcome.last_seq)
     return outcome, [line.decode() for line in world.archiver.text(key)]
 
@@ -210,11 +214,12 @@ async def test_steps_of_both_kinds_in_order_and_a_timeout(world: Any, folder: Pa
     assert "step 2" in outcome.error_summary
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_listed_interpreter_is_needed(world_maker: Any, folder: Path, tmp_path: Path) -> None:
     allowed = tmp_path / "allowed"
     allowed.write_text("echo\n")
     world = world_maker()
-    await world.open(SCHEDULER_ALLOW_LIST=str(allowed))
+    await world.open(SCHEDULER_ALLOW_LIST=str(allowed), SCHEDULER_SLOTS="1")
     try:
         [answer] = await world.start(world.order(1, steps=[call("shop.report:later", folder)]))
         assert answer.refusal == "PROGRAM_NOT_ALLOWED" and "python steps need the interpreter" in answer.message
@@ -223,7 +228,7 @@ async def test_a_listed_interpreter_is_needed(world_maker: Any, folder: Path, tm
 
 
 async def test_progress_goes_with_heartbeats_while_the_job_runs(world: Any) -> None:
-    key = (1, EPOCH | 1)
+    key = world.key(1)
 
     def told() -> list[tuple[float, str]]:
         held = [item for beat in list(world.coordinator.beats) for item in beat.held if item.key.run_id == 1]
@@ -261,11 +266,12 @@ async def test_progress_is_told_again_when_no_coordinator_answered(world: Any) -
 
     coordinator._maybe_silent = refuse
     await world.start(world.order(1, "sh", "-c", "echo '::progress 10 begun::'; sleep 60"))
-    await world.until(lambda: world.archiver.text((1, EPOCH | 1)))
+    await world.until(lambda: world.archiver.text(world.key(1)))
     seen = len(refused)
     await world.until(lambda: len(refused) > seen + 2)
     del coordinator._maybe_silent
     await world.until(lambda: [item for beat in coordinator.beats for item in beat.held if item.progress_json])
+    await world.cancel(1, grace=1)
 
 
 async def test_a_warm_step_by_an_order(world: Any, folder: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,14 @@ class Warm:
 
 
 @pytest.fixture
-def warm(guard: Any, folder: Path) -> Warm:
-    return Warm(guard, folder)
+def warm(shared_guard: Any, folder: Path) -> Iterator[Warm]:
+    yield Warm(shared_guard, folder)
+    shared_guard.end_zygotes()
+
+
+@pytest.fixture
+def own_warm(own_guard: Any, folder: Path) -> Warm:
+    return Warm(own_guard, folder)
 
 
 @pytest.fixture

@@ -14,11 +14,12 @@ import pytest
 
 from toban_executor.decide.guard_types import Cancel, FreezeTurn, Kill, Reset, SetDeadline, SlotLost
 from toban_executor.decide.models import AttemptEnd, StepOrder
-from toban_executor.guard import cgroup, guard_state
+from toban_executor.guard import guard_state
 from toban_executor.guard.clock import boottime, pause, wall
 from toban_executor.guard.freezer import TreeFreezer, thread_states
 from toban_executor.guard.process_tree import children, descendants, scan_tree, slot_of, start_time
 from toban_fencing.executor_lease import Instant
+from toban_testing.guard_harness import GuardHarness, guard_that_freezes_by
 
 COUNTS = 'while :; do echo x >> "$OUT"; sleep 0.01; done'
 """Shows by its file whether it runs."""
@@ -34,32 +35,29 @@ while True:
 """Never the same process for long."""
 
 
-@pytest.fixture(params=["cgroup", "signals"])
-def guard(request: pytest.FixtureRequest, tmp_path: Path, guard_harness: Any) -> Iterator[Any]:
-    """A guard with one slot that freezes by its cgroup, or that may make none."""
-    base = empty_base(f"toban-{guard_harness.incarnation}")
-    if request.param == "cgroup" and base is None:
-        pytest.skip("this machine has no writable cgroup2 mount")
-    if base is not None:
-        # With 0 no slot can have a group of its own.
-        (base / "cgroup.max.descendants").write_text("0" if request.param == "signals" else "max")
-    harness = guard_harness(tmp_path)
-    harness.uses_cgroup = request.param == "cgroup"
-    yield harness
-    harness.close()
-    if base is not None:
-        cgroup.remove(base)
+WAYS = ("cgroup", "signals")
 
 
-def empty_base(name: str) -> Path | None:
-    """None where no group can be made. Raises AssertionError while groups of the test before are left, whose processes are still being killed."""
-    for _attempt in range(1000):
-        base = cgroup.find_base(name)
-        if base is None or not any(base.glob("slot-*")):
-            return base
-        cgroup.remove(base)
-        pause(0.01)
-    raise AssertionError("groups of the test before are left")
+@pytest.fixture(scope="module", params=WAYS)
+def _module_guard(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardHarness]:
+    with guard_that_freezes_by(request.param, tmp_path_factory.mktemp("shared-guard")) as harness:
+        yield harness
+
+
+@pytest.fixture
+def guard(shared_guard: GuardHarness) -> GuardHarness:
+    return shared_guard
+
+
+@pytest.fixture(params=WAYS)
+def own_guard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GuardHarness]:
+    with guard_that_freezes_by(request.param, tmp_path) as harness:
+        yield harness
+
+
+def uses_cgroup(guard: Any) -> bool:
+    group = Path(guard_state.read_all(guard.state / "guards")[0].cgroup or guard.state / "none")
+    return (group / "slot-0" / "cgroup.freeze").exists()
 
 
 def keeper(guard: Any) -> int:
@@ -126,7 +124,7 @@ def test_it_is_frozen_at_the_deadline_and_goes_on_after_the_grant(guard: Any, tm
     assert (turn.key.token, turn.frozen, turn.seconds) == (token, True, 0.0)
     [main] = children(keeper(guard))
     # A process that a cgroup has frozen looks like one that sleeps.
-    assert guard.uses_cgroup or not runs(main)
+    assert uses_cgroup(guard) or not runs(main)
     assert_still(file)
     renew(guard, token)
     turn = guard.receive(FreezeTurn)
@@ -138,10 +136,9 @@ def test_it_is_frozen_at_the_deadline_and_goes_on_after_the_grant(guard: Any, tm
     assert guard.run("sh", "-c", "exit 3").exit_code == 3
 
 
-def test_the_way_that_the_test_wants_is_taken(guard: Any, tmp_path: Path) -> None:
+def test_the_way_that_the_test_wants_is_taken(guard: Any, request: pytest.FixtureRequest) -> None:
     assert guard.run("/bin/true").exit_code == 0, "the slot is ready"
-    state = Path(guard_state.read_all(tmp_path / "guards")[0].cgroup or tmp_path / "none")
-    assert (state / "slot-0" / "cgroup.freeze").exists() == guard.uses_cgroup
+    assert uses_cgroup(guard) == ("[cgroup]" in request.node.name)
 
 
 def test_a_tree_of_sessions_and_daemons_is_frozen_as_a_whole(guard: Any, tmp_path: Path) -> None:
@@ -308,7 +305,8 @@ def test_the_next_step_does_not_start_while_frozen(guard: Any, tmp_path: Path) -
     assert mark.exists()
 
 
-def test_the_end_of_the_executor_kills_what_is_frozen(guard: Any, tmp_path: Path) -> None:
+def test_the_end_of_the_executor_kills_what_is_frozen(own_guard: Any, tmp_path: Path) -> None:
+    guard = own_guard
     file = tmp_path / "out"
     frozen(guard, file)
     [main] = children(keeper(guard))
@@ -318,8 +316,9 @@ def test_the_end_of_the_executor_kills_what_is_frozen(guard: Any, tmp_path: Path
     assert [one.empty for one in guard_state.read_all(tmp_path / "guards")] == [True]
 
 
-def test_a_keeper_that_dies_takes_its_frozen_job_along(guard: Any, tmp_path: Path) -> None:
+def test_a_keeper_that_dies_takes_its_frozen_job_along(own_guard: Any, tmp_path: Path) -> None:
     """Its successor is not frozen with the group that it enters."""
+    guard = own_guard
     file = tmp_path / "out"
     frozen(guard, file)
     [main] = children(keeper(guard))

@@ -6,12 +6,19 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toban_executor.decide.guard_types import AttemptStart, HoldOutput, Kill
 from toban_executor.decide.log_block import SYSTEM, LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules
 from toban_executor.guard.clock import boottime, pause
 
 ENV = {"PATH": "/usr/bin:/bin", "TOKEN": "hunter2-hunter2"}
+
+
+@pytest.fixture
+def guard(shared_guard: Any) -> Any:
+    return shared_guard
 
 
 def flat(blocks: list[LogBlock], stream: int = 0) -> list[tuple[int, bytes]]:
@@ -122,3 +129,35 @@ def test_a_hold_without_effect_is_not_logged(guard: Any) -> None:
     guard.send(HoldOutput(on=False))
     guard.send(Kill(token=token, cause="cancel", reason="asked", grace=0.0))
     assert guard.receive(AttemptEnd).last_seq == 0
+
+
+class TestHold:
+    """The executor takes no output for a while: only the jobs' pipes wait."""
+
+    def test_a_held_guard_tells_starts_and_ends_but_reads_no_output(self, guard: Any) -> None:
+        guard.send(HoldOutput(on=True))
+        token = guard.spawn("sh", "-c", "echo before; while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done")
+        guard.receive(AttemptStart)
+        pause(0.1)
+        assert guard.text == b""
+        guard.send(Kill(token=token, cause="cancel", reason="asked", grace=0.0))
+        assert guard.receive(AttemptEnd).cause == "cancel"
+        # What was in the pipe when the job ended belongs to it.
+        assert guard.text.startswith(b"before\n")
+        assert len(guard.text) <= 1 << 17
+        assert guard.run("/bin/true").exit_code == 0
+
+    def test_go_on_reads_what_waited(self, guard: Any) -> None:
+        guard.send(HoldOutput(on=True))
+        guard.spawn("sh", "-c", "seq 40000; sleep 60")
+        guard.receive(AttemptStart)
+        guard.send(HoldOutput(on=False))
+        guard.receive_text(b"40000\n")
+        assert guard.text.count(b"\n") == 40000
+
+    def test_timeout_and_lease_go_on_while_held(self, guard: Any, at_most: Any) -> None:
+        guard.send(HoldOutput(on=True))
+        assert guard.run("sh", "-c", "yes", timeout_seconds=0.2).cause == "timeout"
+        begun = boottime()
+        assert guard.run("sh", "-c", "trap '' TERM; yes", lease=1.0).cause == "lease"
+        assert boottime() - begun < at_most(1.0)

@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 
-from toban_executor.decide.guard_types import AttemptStart, FreezeTurn, HoldOutput, Kill, Reset, SetDeadline, SlotLost
+from toban_executor.decide.guard_types import AttemptStart, FreezeTurn, Kill, Reset, SetDeadline, SlotLost
 from toban_executor.decide.models import AttemptEnd, StepOrder
 from toban_executor.guard import guard_state
 from toban_executor.guard.clock import boottime, pause, wall
 from toban_executor.guard.process_tree import children, descendants, start_time
 from toban_executor.guard.reap_previous import end_previous
 from toban_fencing.executor_lease import Instant
+
+
+@pytest.fixture
+def guard(shared_guard: Any) -> Any:
+    return shared_guard
 
 
 def alive(pid: int) -> bool:
@@ -153,8 +158,9 @@ class TestTrees:
         assert descendants(keeper) == []
 
     def test_the_end_of_the_executor_kills_everything_within_a_second(
-        self, guard: Any, tmp_path: Path, at_most: Any
+        self, own_guard: Any, tmp_path: Path, at_most: Any
     ) -> None:
+        guard = own_guard
         file = tmp_path / "pid"
         guard.spawn("sh", "-c", f"trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > {file}; sleep 1000' & wait")
         pid = read_pid(file)
@@ -166,7 +172,8 @@ class TestTrees:
         assert [one.empty for one in guard_state.read_all(tmp_path / "guards")] == [True]
         assert end_previous(tmp_path) == {guard.incarnation: True}
 
-    def test_a_keeper_that_dies_takes_its_job_along_and_is_replaced(self, guard: Any, tmp_path: Path) -> None:
+    def test_a_keeper_that_dies_takes_its_job_along_and_is_replaced(self, own_guard: Any, tmp_path: Path) -> None:
+        guard = own_guard
         file = tmp_path / "pid"
         guard.spawn("sh", "-c", f"setsid sh -c 'echo $$ > {file}; sleep 1000' & wait")
         pid = read_pid(file)
@@ -175,8 +182,11 @@ class TestTrees:
         assert not alive(pid)
         assert guard.run("/bin/true").exit_code == 0
 
-    def test_an_order_on_its_way_to_a_keeper_that_dies_is_not_run_by_the_next(self, guard: Any, tmp_path: Path) -> None:
+    def test_an_order_on_its_way_to_a_keeper_that_dies_is_not_run_by_the_next(
+        self, own_guard: Any, tmp_path: Path
+    ) -> None:
         """The executor reports it as lost, and it may be running elsewhere."""
+        guard = own_guard
         mark = tmp_path / "ran"
         for losses in (1, 2):
             keeper = wait_for(lambda: children(guard.guards.supervisor.pid))[0]
@@ -188,7 +198,8 @@ class TestTrees:
         assert guard.run("/bin/true").exit_code == 0
         assert not mark.exists()
 
-    def test_a_loss_is_told_as_soon_as_the_executor_reads(self, guard: Any) -> None:
+    def test_a_loss_is_told_as_soon_as_the_executor_reads(self, own_guard: Any) -> None:
+        guard = own_guard
         guard.spawn("cat", "/dev/zero")
         [keeper] = children(guard.guards.supervisor.pid)
         wait_for(lambda: children(keeper))
@@ -197,7 +208,8 @@ class TestTrees:
         guard.send(Reset(guard.receive(SlotLost).losses))
         assert guard.run("/bin/true").exit_code == 0
 
-    def test_leftovers_of_killed_guards_are_ended(self, guard: Any, tmp_path: Path) -> None:
+    def test_leftovers_of_killed_guards_are_ended(self, own_guard: Any, tmp_path: Path) -> None:
+        guard = own_guard
         file = tmp_path / "pid"
         env = {"PATH": "/usr/bin:/bin", "TOBAN_INCARNATION": guard.incarnation}
         guard.spawn("sh", "-c", f"echo $$ > {file}; sleep 1000", env=env)
@@ -366,35 +378,3 @@ def test_three_hundred_spawns_none_lost(tmp_path: Path, guard_slots: int, guard_
         assert len(set(ended)) == len(ended)
     finally:
         harness.close()
-
-
-class TestHold:
-    """The executor takes no output for a while: only the jobs' pipes wait."""
-
-    def test_a_held_guard_tells_starts_and_ends_but_reads_no_output(self, guard: Any) -> None:
-        guard.send(HoldOutput(on=True))
-        token = guard.spawn("sh", "-c", "echo before; while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done")
-        guard.receive(AttemptStart)
-        pause(0.1)
-        assert guard.text == b""
-        guard.send(Kill(token=token, cause="cancel", reason="asked", grace=0.0))
-        assert guard.receive(AttemptEnd).cause == "cancel"
-        # What was in the pipe when the job ended belongs to it.
-        assert guard.text.startswith(b"before\n")
-        assert len(guard.text) <= 1 << 17
-        assert guard.run("/bin/true").exit_code == 0
-
-    def test_go_on_reads_what_waited(self, guard: Any) -> None:
-        guard.send(HoldOutput(on=True))
-        guard.spawn("sh", "-c", "seq 40000; sleep 60")
-        guard.receive(AttemptStart)
-        guard.send(HoldOutput(on=False))
-        guard.receive_text(b"40000\n")
-        assert guard.text.count(b"\n") == 40000
-
-    def test_timeout_and_lease_go_on_while_held(self, guard: Any, at_most: Any) -> None:
-        guard.send(HoldOutput(on=True))
-        assert guard.run("sh", "-c", "yes", timeout_seconds=0.2).cause == "timeout"
-        begun = boottime()
-        assert guard.run("sh", "-c", "trap '' TERM; yes", lease=1.0).cause == "lease"
-        assert boottime() - begun < at_most(1.0)

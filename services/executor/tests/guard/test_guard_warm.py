@@ -81,7 +81,8 @@ def test_what_the_step_leaves_behind_is_killed(warm: Any) -> None:
     assert descendants(warm.supervisor) == [], "the zygote has had the SIGKILL as well"
 
 
-def test_a_slot_supervisor_that_dies_leaves_nothing(warm: Any) -> None:
+def test_a_slot_supervisor_that_dies_leaves_nothing(own_warm: Any) -> None:
+    warm = own_warm
     _token, pid = warm.started("sleeps")
     [zygote] = warm.zygotes
     os.kill(warm.supervisor, signal.SIGKILL)

@@ -42,6 +42,11 @@ def notes(guard: Any, kind: str, count: int = 1) -> list[JobNote]:
 
 
 @pytest.fixture
+def guard(shared_guard: Any) -> Any:
+    return shared_guard
+
+
+@pytest.fixture
 def two(guard_harness: Any, tmp_path: Path) -> Iterator[Any]:
     """Guards with two slots."""
     harness = guard_harness(tmp_path, slots=2)

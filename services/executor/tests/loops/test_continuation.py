@@ -7,9 +7,13 @@ import pytest
 
 from toban_executor.guard.clock import boottime
 from toban_proto.v1 import common_pb2
-from toban_testing.fake_coordinator import EPOCH
 
 COUNTS = 'while [ ! -e "$OUT.end" ]; do echo x >> "$OUT"; sleep 0.02; done'
+
+
+@pytest.fixture
+def world(shared_world: Any) -> Any:
+    return shared_world
 
 
 class Job:
@@ -19,7 +23,7 @@ class Job:
         self.world = world
         self.file = file
         self.number = number
-        self.key = (number, EPOCH | number)
+        self.key = world.key(number)
 
     async def start(self, **fields: Any) -> "Job":
         """Until it writes."""
@@ -66,6 +70,7 @@ async def test_jobs_outlive_the_lease_by_confirmations_alone(world: Any, tmp_pat
 
 
 @pytest.mark.seed(19)
+@pytest.mark.asyncio(loop_scope="module")
 async def test_without_a_confirmation_a_job_is_frozen_at_the_deadline(world_maker: Any, tmp_path: Path) -> None:
     world = world_maker(lease_ms=4000)
     await world.open()
@@ -109,6 +114,7 @@ async def test_a_detach_that_lets_finish_is_confirmed_and_the_executor_joins_aga
     await world.granted(incarnations=2)
 
 
+@pytest.mark.long
 async def test_a_detach_that_stops_asks_nothing_and_ends_the_jobs_now(world: Any, tmp_path: Path) -> None:
     await Job(world, tmp_path / "out").start(on_lease_loss="freeze")
     world.coordinator.state, world.coordinator.detach_mode = "detached", "stop"

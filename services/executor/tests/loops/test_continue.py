@@ -1,6 +1,5 @@
 """Jobs with `on_lease_loss: continue` in a whole executor: they outlive the lease, the fence and report late (docs/fencing.md 3.7)."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +7,19 @@ import pytest
 
 from toban_executor.guard.clock import boottime
 from toban_proto.v1 import common_pb2
-from toban_testing.fake_coordinator import EPOCH
 
 COUNTS = 'while [ ! -e "$OUT.end" ]; do echo x >> "$OUT"; sleep 0.02; done'
 
 
+@pytest.fixture(scope="module")
+def executor_lease_ms() -> int:
+    """Short."""
+    return 2500
+
+
 @pytest.fixture
-async def short(world_maker: Any) -> AsyncIterator[Any]:
-    """A world whose lease is short."""
-    made = world_maker(lease_ms=2500)
-    await made.open()
-    yield made
-    await made.close()
+def short(shared_world: Any) -> Any:
+    return shared_world
 
 
 async def started(world: Any, file: Path, number: int, on_lease_loss: str) -> None:
@@ -90,7 +90,7 @@ async def test_it_ends_when_its_run_has_gone_on_elsewhere(short: Any, tmp_path: 
     world.coordinator.silent = True
     await lease_lost(world)
     world.coordinator.state = "off"
-    world.coordinator.not_held = [common_pb2.AttemptKey(run_id=1, token=EPOCH | 1)]
+    world.coordinator.not_held = [common_pb2.AttemptKey(run_id=1, token=world.key(1)[1])]
     world.coordinator.silent = False
     assert (await world.outcome(1)).reason == "lease_lost"
     await world.granted(incarnations=2)

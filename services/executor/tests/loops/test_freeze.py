@@ -12,14 +12,24 @@ import pytest
 from toban_executor.guard.clock import boottime
 from toban_executor.guard.process_tree import children, start_time
 from toban_proto.v1 import common_pb2, executor_pb2
-from toban_testing.fake_coordinator import EPOCH
 
 COUNTS = 'trap "" TERM; while [ ! -e "$OUT.end" ]; do echo x >> "$OUT"; sleep 0.02; done'
 """Shows by its file whether it runs, and ends when it is told to."""
 
 
+@pytest.fixture(scope="module")
+def executor_lease_ms() -> int:
+    """Short."""
+    return 2500
+
+
 @pytest.fixture
-async def short(world_maker: Any) -> AsyncIterator[Any]:
+def short(shared_world: Any) -> Any:
+    return shared_world
+
+
+@pytest.fixture
+async def own_short(world_maker: Any) -> AsyncIterator[Any]:
     """A world whose lease is short."""
     made = world_maker(lease_ms=2500)
     await made.open()
@@ -88,7 +98,8 @@ def turns(world: Any, number: int = 1) -> list[int]:
 
 def guards(world: Any) -> tuple[int, list[int]]:
     """The guard supervisor and the slot supervisors."""
-    record = json.loads(next((world.tmp / "state" / "guards").glob("*.json")).read_text())
+    name = f"{world.coordinator.registered[-1].incarnation}.json"
+    record = json.loads((world.tmp / "state" / "guards" / name).read_text())
     return record["master"], children(record["master"])
 
 
@@ -115,7 +126,7 @@ async def test_a_frozen_job_that_the_cluster_does_not_hold_never_runs_again(shor
     world.coordinator.silent = True
     await frozen(world, 2)
     size = job.size
-    world.coordinator.not_held = [common_pb2.AttemptKey(run_id=1, token=EPOCH | 1)]
+    world.coordinator.not_held = [common_pb2.AttemptKey(run_id=1, token=world.key(1)[1])]
     world.coordinator.silent = False
     outcome = await world.outcome(1)
     assert (outcome.signal, outcome.reason, job.size) == (signal.SIGKILL, "lease_lost", size)
@@ -133,25 +144,6 @@ async def test_a_fenced_executor_kills_what_is_frozen(short: Any, tmp_path: Path
     await world.granted(incarnations=2)
     assert (await world.outcome(1)).reason == "continuation_refused"
     assert job.size == size
-
-
-async def test_the_setting_limits_the_time_in_the_freezer(short: Any, tmp_path: Path) -> None:
-    """Also of jobs that are frozen already."""
-    world, job = short, await Job(short, tmp_path / "out").start()
-    world.coordinator.granting = False
-    await frozen(world)
-    size = job.size
-    world.coordinator.settings.set(lease_freeze_max_seconds=1)
-    outcome = await world.outcome(1)
-    assert (outcome.reason, outcome.signal, job.size) == ("continuation_refused", signal.SIGKILL, size)
-    assert "lease_freeze_max_seconds = 1" in outcome.error_summary
-
-
-async def cancel(world: Any, mode: str, grace: float) -> None:
-    key = common_pb2.AttemptKey(run_id=1, token=EPOCH | 1)
-    order = executor_pb2.CancelOrder(key=key, mode=mode, grace_seconds=grace, reason="asked")
-    request = executor_pb2.CancelJobRequest(header=world.header(), orders=[order])
-    assert (await world.worker.CancelJob(request, timeout=5)).results[0].result == "cancelling"
 
 
 async def test_a_cancel_of_a_frozen_job_kills_it(short: Any, tmp_path: Path) -> None:
@@ -195,76 +187,7 @@ async def test_a_job_of_the_definition_kill_ends_beside_a_frozen_one(short: Any,
     await job.end()
 
 
-async def test_a_stopped_guard_does_not_let_a_job_run_on(short: Any, tmp_path: Path) -> None:
-    """The executor freezes it in its place, and lets it go on."""
-    world, job = short, await Job(short, tmp_path / "out").start(timeout_seconds=30)
-    supervisor, keepers = guards(world)
-    for pid in (supervisor, *keepers):
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        world.coordinator.silent = True
-        await frozen(world)
-        await job.assert_still()
-        world.coordinator.silent = False
-        await job.assert_runs()
-    finally:
-        for pid in (supervisor, *keepers):
-            os.kill(pid, signal.SIGCONT)
-    await world.until(lambda: turns(world)[:2] == [1, 2])
-    assert (await job.end()).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
-    assert len(world.coordinator.registered) == 1
-
-
-async def test_stopped_guards_are_found_without_their_supervisor(short: Any, tmp_path: Path) -> None:
-    """It was killed, so that they are nobody's children that the executor could find."""
-    world, job = short, await Job(short, tmp_path / "out").start(timeout_seconds=30)
-    supervisor, keepers = guards(world)
-    os.kill(supervisor, signal.SIGKILL)
-    for pid in keepers:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        world.coordinator.silent = True
-        await frozen(world)
-        await job.assert_still()
-        world.coordinator.silent = False
-        await job.assert_runs()
-    finally:
-        for pid in keepers:
-            os.kill(pid, signal.SIGCONT)
-    await world.until(lambda: turns(world)[:2] == [1, 2])
-    assert (await job.end()).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
-
-
-async def test_a_job_whose_slot_supervisor_is_dead_is_killed_while_the_guard_supervisor_is_stopped(
-    short: Any, tmp_path: Path
-) -> None:
-    world = short
-    await Job(world, tmp_path / "out").start()
-    supervisor, keepers = guards(world)
-    [main] = [pid for keeper in keepers for pid in children(keeper)]
-    os.kill(supervisor, signal.SIGSTOP)
-    try:
-        for pid in keepers:
-            os.kill(pid, signal.SIGKILL)
-        world.coordinator.silent = True
-        await world.until(lambda: not start_time(main))
-    finally:
-        os.kill(supervisor, signal.SIGCONT)
-
-
-async def test_a_stopped_slot_supervisor_does_not_outlive_the_executor_with_its_job(short: Any, tmp_path: Path) -> None:
-    """Neither it nor the executor can act: the guard supervisor wakes it."""
-    world = short
-    await Job(world, tmp_path / "out").start()
-    _supervisor, keepers = guards(world)
-    [main] = [pid for keeper in keepers for pid in children(keeper)]
-    for pid in keepers:
-        os.kill(pid, signal.SIGSTOP)
-    world.executor.process.kill()
-    await world.until(lambda: not start_time(main))
-    await world.until(lambda: not any(map(start_time, keepers)))
-
-
+@pytest.mark.long
 async def test_a_guard_that_wakes_up_meanwhile_takes_over(short: Any, tmp_path: Path) -> None:
     world, job = short, await Job(short, tmp_path / "out").start()
     supervisor, keepers = guards(world)
@@ -294,8 +217,102 @@ async def test_a_stopped_executor_does_not_let_a_job_run_on(short: Any, tmp_path
     assert (await job.end()).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
 
 
-async def test_the_death_of_the_executor_ends_what_is_frozen(short: Any, tmp_path: Path) -> None:
-    world, job = short, await Job(short, tmp_path / "out").start()
+async def test_a_stopped_guard_does_not_let_a_job_run_on(own_short: Any, tmp_path: Path) -> None:
+    """The executor freezes it in its place, and lets it go on."""
+    world, job = own_short, await Job(own_short, tmp_path / "out").start(timeout_seconds=30)
+    supervisor, keepers = guards(world)
+    for pid in (supervisor, *keepers):
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        world.coordinator.silent = True
+        await frozen(world)
+        await job.assert_still()
+        world.coordinator.silent = False
+        await job.assert_runs()
+    finally:
+        for pid in (supervisor, *keepers):
+            os.kill(pid, signal.SIGCONT)
+    await world.until(lambda: turns(world)[:2] == [1, 2])
+    assert (await job.end()).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
+    assert len(world.coordinator.registered) == 1
+
+
+async def test_the_setting_limits_the_time_in_the_freezer(own_short: Any, tmp_path: Path) -> None:
+    """Also of jobs that are frozen already."""
+    world, job = own_short, await Job(own_short, tmp_path / "out").start()
+    world.coordinator.granting = False
+    await frozen(world)
+    size = job.size
+    world.coordinator.settings.set(lease_freeze_max_seconds=1)
+    outcome = await world.outcome(1)
+    assert (outcome.reason, outcome.signal, job.size) == ("continuation_refused", signal.SIGKILL, size)
+    assert "lease_freeze_max_seconds = 1" in outcome.error_summary
+
+
+async def cancel(world: Any, mode: str, grace: float) -> None:
+    key = common_pb2.AttemptKey(run_id=1, token=world.key(1)[1])
+    order = executor_pb2.CancelOrder(key=key, mode=mode, grace_seconds=grace, reason="asked")
+    request = executor_pb2.CancelJobRequest(header=world.header(), orders=[order])
+    assert (await world.worker.CancelJob(request, timeout=5)).results[0].result == "cancelling"
+
+
+@pytest.mark.long
+async def test_stopped_guards_are_found_without_their_supervisor(own_short: Any, tmp_path: Path) -> None:
+    """It was killed, so that they are nobody's children that the executor could find."""
+    world, job = own_short, await Job(own_short, tmp_path / "out").start(timeout_seconds=30)
+    supervisor, keepers = guards(world)
+    os.kill(supervisor, signal.SIGKILL)
+    for pid in keepers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        world.coordinator.silent = True
+        await frozen(world)
+        await job.assert_still()
+        world.coordinator.silent = False
+        await job.assert_runs()
+    finally:
+        for pid in keepers:
+            os.kill(pid, signal.SIGCONT)
+    await world.until(lambda: turns(world)[:2] == [1, 2])
+    assert (await job.end()).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
+
+
+@pytest.mark.long
+async def test_a_job_whose_slot_supervisor_is_dead_is_killed_while_the_guard_supervisor_is_stopped(
+    own_short: Any, tmp_path: Path
+) -> None:
+    world = own_short
+    await Job(world, tmp_path / "out").start()
+    supervisor, keepers = guards(world)
+    [main] = [pid for keeper in keepers for pid in children(keeper)]
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        for pid in keepers:
+            os.kill(pid, signal.SIGKILL)
+        world.coordinator.silent = True
+        await world.until(lambda: not start_time(main))
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+
+
+@pytest.mark.long
+async def test_a_stopped_slot_supervisor_does_not_outlive_the_executor_with_its_job(
+    own_short: Any, tmp_path: Path
+) -> None:
+    """Neither it nor the executor can act: the guard supervisor wakes it."""
+    world = own_short
+    await Job(world, tmp_path / "out").start()
+    _supervisor, keepers = guards(world)
+    [main] = [pid for keeper in keepers for pid in children(keeper)]
+    for pid in keepers:
+        os.kill(pid, signal.SIGSTOP)
+    world.executor.process.kill()
+    await world.until(lambda: not start_time(main))
+    await world.until(lambda: not any(map(start_time, keepers)))
+
+
+async def test_the_death_of_the_executor_ends_what_is_frozen(own_short: Any, tmp_path: Path) -> None:
+    world, job = own_short, await Job(own_short, tmp_path / "out").start()
     _supervisor, keepers = guards(world)
     [main] = [pid for keeper in keepers for pid in children(keeper)]
     world.coordinator.silent = True

@@ -47,6 +47,37 @@ async def short(world_maker: Any) -> AsyncIterator[Any]:
     await made.close()
 
 
+async def test_put_off_by_the_cluster(shared_world: Any, tmp_path: Path) -> None:
+    world = shared_world
+    file = tmp_path / "pid"
+    await world.start(world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"))
+    pid = await job_pid(world, file)
+    world.coordinator.state = "off"
+    await world.until(lambda: not lives(pid), 60)
+    await world.granted(incarnations=2)
+    assert world.coordinator.registered[1].previous_verified_empty
+    assert (await world.outcome(1)).reason == "continuation_refused"
+
+
+async def test_cut_ends_jobs_at_once_and_off_joins_again(shared_world: Any) -> None:
+    world = shared_world
+    await world.start(world.order(1, "sh", "-c", STUBBORN))
+    world.coordinator.state = "cut"
+    assert (await world.outcome(1)).reason == "continuation_refused"
+    assert len(world.coordinator.registered) == 1
+    world.coordinator.state = "off"
+    await world.granted(incarnations=2)
+
+
+async def test_two_executors_cannot_share_a_state_directory(shared_world: Any, tmp_path: Path) -> None:
+    world = shared_world
+    env = world.executor.env | {"SCHEDULER_READY_FILE": str(tmp_path / "other")}
+    other = run_executor(env)
+    assert other.returncode == 78
+    assert b"belongs to a running executor" in other.stderr
+    assert other.stderr.count(b"\n") == 1
+
+
 @pytest.mark.seed(19, 99)
 async def test_a_lost_lease_kills_jobs_in_time_and_a_new_incarnation_follows(
     short: Any, tmp_path: Path, at_most: Any
@@ -72,6 +103,7 @@ async def test_a_lost_lease_kills_jobs_in_time_and_a_new_incarnation_follows(
     assert world.executor.process.poll() is None
 
 
+@pytest.mark.long
 async def test_a_stopped_guard_does_not_save_a_job(short: Any, tmp_path: Path) -> None:
     """The executor's own timer is the second line."""
     world, file = short, tmp_path / "pid"
@@ -93,26 +125,7 @@ async def test_a_stopped_guard_does_not_save_a_job(short: Any, tmp_path: Path) -
     assert not any(lives(keeper) for keeper in keepers)
 
 
-async def test_put_off_by_the_cluster(world: Any, tmp_path: Path) -> None:
-    file = tmp_path / "pid"
-    await world.start(world.order(1, "sh", "-c", f"echo $$ > {file}; {STUBBORN}"))
-    pid = await job_pid(world, file)
-    world.coordinator.state = "off"
-    await world.until(lambda: not lives(pid), 60)
-    await world.granted(incarnations=2)
-    assert world.coordinator.registered[1].previous_verified_empty
-    assert (await world.outcome(1)).reason == "continuation_refused"
-
-
-async def test_cut_ends_jobs_at_once_and_off_joins_again(world: Any) -> None:
-    await world.start(world.order(1, "sh", "-c", STUBBORN))
-    world.coordinator.state = "cut"
-    assert (await world.outcome(1)).reason == "continuation_refused"
-    assert len(world.coordinator.registered) == 1
-    world.coordinator.state = "off"
-    await world.granted(incarnations=2)
-
-
+@pytest.mark.long
 async def test_a_lost_answer_to_register_makes_a_new_incarnation(world_maker: Any) -> None:
     world = world_maker()
     real, tried = world.coordinator.Register, []
@@ -169,7 +182,7 @@ async def test_outcomes_and_lines_outlive_a_crash(world: Any) -> None:
     # It came with the registration, before anybody could take the run for lost.
     [told] = world.coordinator.registered[1].reports
     assert (told.key.run_id, told.outcome.last_line) == (1, "kept")
-    await world.until(lambda: world.archiver.text((1, EPOCH | 1)) == [b"kept"])
+    await world.until(lambda: world.archiver.text(world.key(1)) == [b"kept"])
     await world.until(lambda: not journal_has(world, "chunks") and not journal_has(world, "reports"))
 
 
@@ -217,14 +230,6 @@ async def test_an_idle_executor_stops_at_once(world: Any, at_most: Any) -> None:
     assert world.coordinator.beats[-2].draining
 
 
-async def test_two_executors_cannot_share_a_state_directory(world: Any, tmp_path: Path) -> None:
-    env = world.executor.env | {"SCHEDULER_READY_FILE": str(tmp_path / "other")}
-    other = run_executor(env)
-    assert other.returncode == 78
-    assert b"belongs to a running executor" in other.stderr
-    assert other.stderr.count(b"\n") == 1
-
-
 async def test_the_allow_list(world_maker: Any, tmp_path: Path) -> None:
     allowed = tmp_path / "allowed"
     allowed.write_text("# ours\necho\nargs: x ...\n/bin/true\nshell: false\nsh\nbash\nenv: TZ\n")
@@ -267,7 +272,7 @@ async def test_a_full_log_budget_holds_back_output_only(world_maker: Any, tmp_pa
         await world.worker.CancelJob(executor_pb2.CancelJobRequest(header=world.header(), orders=[end]), timeout=5)
         assert (await world.outcome(3)).kind == common_pb2.OUTCOME_KIND_CANCELED
         await world.until(lambda: beats[-1].free_slots == 3)
-        assert (1, EPOCH | 1) not in world.coordinator.outcomes
+        assert world.key(1) not in world.coordinator.outcomes
         world.archiver.down = False
         assert (await world.outcome(1, 30)).last_line == "last"
     finally:
@@ -307,6 +312,7 @@ async def test_a_copied_state_directory_is_another_instance(world: Any) -> None:
     assert (third.instance, third.previous_incarnation) == (second.instance, second.incarnation)
 
 
+@pytest.mark.long
 async def test_a_superseded_copy_reports_nothing_and_comes_back_as_another_instance(world_maker: Any) -> None:
     """Its runs go on in the other copy, whose outcomes count, and whose end it cannot attest."""
     world = world_maker(lease_ms=3000)
@@ -326,6 +332,7 @@ async def test_a_superseded_copy_reports_nothing_and_comes_back_as_another_insta
         await world.close()
 
 
+@pytest.mark.long
 async def test_an_outage_of_all_coordinators(world_maker: Any, tmp_path: Path, at_most: Any) -> None:
     """Shorter than the lease it costs nothing; longer, it costs the running jobs, and the executor comes back by itself."""
     world, file = world_maker(lease_ms=3000), tmp_path / "pid"
@@ -341,7 +348,7 @@ async def test_an_outage_of_all_coordinators(world_maker: Any, tmp_path: Path, a
         went = boottime()
         await world.until(lambda: boottime() - went > 1.2)
         assert lives(pid)
-        assert (2, EPOCH | 2) not in world.coordinator.outcomes
+        assert world.key(2) not in world.coordinator.outcomes
         await world.coordinators_up()
         assert (await world.outcome(2)).last_line == "on"
         assert (await world.start(world.order(3, "true")))[0].accepted

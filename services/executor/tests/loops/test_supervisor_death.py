@@ -6,6 +6,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from toban_executor.guard.process_tree import children, start_time
 from toban_proto.v1 import common_pb2
 
@@ -52,6 +54,7 @@ async def test_its_jobs_go_on_and_new_work_waits_for_new_guards(world: Any, tmp_
     assert (await world.outcome(3)).kind == SUCCEEDED
 
 
+@pytest.mark.long
 async def test_an_idle_executor_registers_again_at_once(world: Any) -> None:
     os.kill(supervisor(world), signal.SIGKILL)
     await world.granted(incarnations=2)

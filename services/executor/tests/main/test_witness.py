@@ -123,6 +123,7 @@ async def test_an_executor_goes_before_a_witness(world: Any) -> None:
     assert second.instance_secret == first.instance_secret
 
 
+@pytest.mark.long
 async def test_an_executor_that_is_there_again_needs_no_witness(world: Any, tmp_path: Path) -> None:
     """The guards end after the next executor has begun to wait for them."""
     await running_job(world, tmp_path / "pid")
@@ -182,6 +183,7 @@ def visible(pid: int) -> bytes:
     return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
 
 
+@pytest.mark.long
 async def test_a_witness_gives_up_when_the_lease_has_long_ended(world_maker: Any) -> None:
     world = world_maker(lease_ms=1500)
     try:

@@ -1,11 +1,16 @@
 """The environment of a job, built from nothing: no variable of the executor itself gets through."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from toban_executor.decide.models import StartOrder
+if TYPE_CHECKING:
+    # The programs of steps import this module, and are to start fast.
+    from toban_executor.decide.models import StartOrder
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
