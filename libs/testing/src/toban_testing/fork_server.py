@@ -39,6 +39,8 @@ IMPORTED = {
 }
 # Read before a program's first line: the fork server has read its own.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "LD_", "GLIBC_", "MALLOC_", "OPENSSL_", "SSL_", "GRPC_")
+# Services set it to 0 themselves before they import gRPC, also those that a test runs in its own process.
+OWN = "GRPC_ENABLE_FORK_SUPPORT"
 CLONE_PARENT = 0x8000
 # Number of the system call clone.
 CLONE = {"x86_64": 56, "aarch64": 220}
@@ -81,7 +83,7 @@ def start(
 
 
 def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
+    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START) and name != OWN}
 
 
 class _Server:
@@ -123,7 +125,7 @@ class _Server:
 
 
 def _execute_child(self: Any, args: Any, executable: Any, preexec_fn: Any, *rest: Any) -> None:
-    """`Popen._execute_child`, whose arguments these are. The files of the child that nobody redirects are ours."""
+    """`Popen._execute_child`, whose arguments these are. Files of the child that are not redirected are ours."""
     close_fds, pass_fds, cwd, env, _, _, shell, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = rest[:13]
     restore_signals, gid, gids, uid, umask, new_session, process_group = rest[13:20]
     pid = None
@@ -208,7 +210,7 @@ def _run(request: dict[str, Any]) -> None:
 def main(module: str, descriptor: str) -> None:
     """The fork server. Usage: python -m toban_testing.fork_server MODULE DESCRIPTOR"""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    os.environ[OWN] = "0"
     request = _serve(module, socket.socket(fileno=int(descriptor)))
     if request is not None:
         _run(request)
