@@ -40,7 +40,7 @@ class PostgresTestServer:
     def take_back(self, url: str) -> None:
         """Takes a migrated database after its test: reset for reuse, or dropped when the test changed more than rows."""
         connection = self.connection(url)
-        connection.execute(_END_OTHERS)
+        connection.execute(_END_OTHERS, prepare=True)
         if self._fresh is not None and self._fresh.restore(connection):
             self._idle.append(url)
         else:
@@ -49,7 +49,8 @@ class PostgresTestServer:
     def connection(self, url: str) -> psycopg.Connection:
         """An open connection with autocommit, kept for the next call: opening one costs more than the reset of a database.
 
-        It is a session of the database owner that is idle while a test runs.
+        It is a session of the database owner that is idle while a test runs. It fires no trigger; a session that turns triggers off and on loses
+        the plans of all its statements each time.
         """
         kept = self._connections.get(url)
         if kept is not None:
@@ -58,7 +59,7 @@ class PostgresTestServer:
                 return kept
             except psycopg.OperationalError:  # The test ended every session of its database.
                 kept.close()
-        self._connections[url] = psycopg.connect(url, autocommit=True)
+        self._connections[url] = psycopg.connect(url, autocommit=True, options="-c session_replication_role=replica")
         return self._connections[url]
 
     def close(self) -> None:
