@@ -13,8 +13,8 @@ from toban_domain.epoch import Term
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop
-from toban_store.pool import open_pool
 from toban_testing.coordinator_calls import health, registration
+from toban_testing.kept_sessions import kept_pool, kept_sessions
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
 from toban_transport.tls import TlsFiles
@@ -25,7 +25,7 @@ DOMAIN = "toban.internal"
 
 @pytest.fixture
 async def pool(coordinator_url):
-    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=6)
+    opened = await kept_pool(coordinator_url)
     yield opened
     await opened.close()
 
@@ -55,18 +55,19 @@ async def process(pg_url, redis_url, tls, tmp_path):
     config = CoordinatorConfig(
         database_url=pg_url, redis_url=redis_url, tls_dir=tls / "coordinator", ready_file=ready, node_id="n1"
     )
-    task = asyncio.create_task(run(config, stop, "test"))
-    async with asyncio.timeout(60):
-        while not (ready.exists() and json.loads(ready.read_text())):
-            assert not task.done(), task.exception()
-            await asyncio.sleep(0.02)
-    ports = json.loads(ready.read_text())
-    async with asyncio.timeout(60):
-        while (await health(ports))["checks"]["role"]["value"] != "leader":  # noqa: ASYNC110 (over HTTP)
-            await asyncio.sleep(0.02)
-    yield ports
-    stop.request("test")
-    await task
+    with kept_sessions():
+        task = asyncio.create_task(run(config, stop, "test"))
+        async with asyncio.timeout(60):
+            while not (ready.exists() and json.loads(ready.read_text())):
+                assert not task.done(), task.exception()
+                await asyncio.sleep(0.02)
+        ports = json.loads(ready.read_text())
+        async with asyncio.timeout(60):
+            while (await health(ports))["checks"]["role"]["value"] != "leader":  # noqa: ASYNC110 (over HTTP)
+                await asyncio.sleep(0.02)
+        yield ports
+        stop.request("test")
+        await task
 
 
 @pytest.fixture

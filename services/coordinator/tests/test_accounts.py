@@ -18,8 +18,9 @@ from toban_domain.access import TOKEN_PREFIX, Action, Effect, Role, Selector, ma
 from toban_domain.client_address import network_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.ids import IdSource
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import tx
+from toban_testing.kept_sessions import kept_pool
 
 PASSWORD = "correct horse battery"
 HERE, ELSEWHERE = "192.0.2.1", "203.0.113.9"
@@ -28,7 +29,7 @@ CLI = "admin-cli"
 
 @pytest.fixture
 async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=8)
+    opened = await kept_pool(coordinator_url)
     yield opened
     await opened.close()
 

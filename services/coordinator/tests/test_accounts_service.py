@@ -21,7 +21,8 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.json_http import JsonHttp
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
+from toban_testing.kept_sessions import kept_pool
 
 PASSWORD = "correct horse battery"
 
@@ -39,7 +40,7 @@ CLI = Caller()
 
 @pytest.fixture
 async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=8)
+    opened = await kept_pool(coordinator_url)
     yield opened
     await opened.close()
 

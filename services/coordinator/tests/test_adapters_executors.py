@@ -22,7 +22,7 @@ from toban_proto.v1 import executor_pb2 as pb
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
-from toban_store.pool import open_pool
+from toban_testing.kept_sessions import kept_pool
 from toban_transport.channel import ChannelPool
 from toban_transport.log_ticket import TicketSigner, TicketVerifier
 from toban_transport.server import build_server
@@ -92,7 +92,7 @@ async def worker(tls):
 @pytest.fixture
 async def setting(pg_url, tls, worker):
     """(orders, term, target, pool): an executor is registered under the target's incarnation."""
-    pool = await open_pool(pg_url, application_name="test", min_size=1, max_size=4)
+    pool = await kept_pool(pg_url, max_size=4)
     channels = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain=DOMAIN)
     me = leader.Contender(incarnation=IDS.uuid(), worker_id=99, address="a:1", node_id="n1")
     term = (await leader.take_over(pool, me, observed=0, beat=0)).term

@@ -22,6 +22,7 @@ from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import open_pool
 from toban_store.tx import autocommit
+from toban_testing.kept_sessions import kept_pool
 
 # The servers of the tests are not durable, and a fresh database has neither leader nor executors.
 BARE = {"durability": "error", "leader": "error", "executor": "error"}
@@ -30,7 +31,7 @@ BARE = {"durability": "error", "leader": "error", "executor": "error"}
 @pytest.fixture
 async def doctor(coordinator_url: str, redis_url: str) -> AsyncIterator[Diagnose]:
     clock = SystemClock()
-    pool = await open_pool(coordinator_url, application_name="toban-test", min_size=1, max_size=2)
+    pool = await kept_pool(coordinator_url, max_size=2)
     link = RedisLink(client=open_client(redis_url), clock=clock)
     yield Diagnose(pool=pool, redis=link, secret_keys=FileKeys(None), clock=clock, release=VERSION)
     await link.close()

@@ -20,7 +20,7 @@ SECRET = "5" * 64
 TOKEN = 77
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def groups(tls):
     """Certificates of groups pci and web, as services of `call`."""
     for group in ("pci", "web"):

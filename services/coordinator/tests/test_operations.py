@@ -23,9 +23,10 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.notifications import Listener
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import tx
 from toban_testing.fake_coordinator import FixedSettings
+from toban_testing.kept_sessions import kept_pool
 
 ACTOR = "admin-cli"
 IDS = IdSource()
@@ -33,7 +34,7 @@ IDS = IdSource()
 
 @pytest.fixture
 async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=8)
+    opened = await kept_pool(coordinator_url)
     yield opened
     await opened.close()
 
@@ -195,7 +196,7 @@ async def test_a_change_wakes_every_listener(desk: SettingsOperations, pg_url: s
 async def test_the_cache_says_when_something_changed_and_keeps_the_last_known(
     desk: SettingsOperations, pool: Pool, pg_url: str
 ) -> None:
-    own = await open_pool(pg_url, application_name="test", min_size=1, max_size=1)
+    own = await kept_pool(pg_url, max_size=1)
     cache = SettingsCache(pool=own, clock=SystemClock())
     assert cache.known["assign_ahead_seconds"] == 30.0
     first = asyncio.create_task(cache.wait_other_than(None))
@@ -213,7 +214,7 @@ async def test_the_cache_says_when_something_changed_and_keeps_the_last_known(
 
 
 async def test_what_cannot_be_undone_waits_for_a_value_that_is_known(pool: Pool, pg_url: str) -> None:
-    own = await open_pool(pg_url, application_name="test", min_size=1, max_size=1)
+    own = await kept_pool(pg_url, max_size=1)
     cache = SettingsCache(pool=own, clock=SystemClock())
     assert await cache.get_verified("history_retention_days") == 90, "nothing stored: the default is the value"
     async with tx(pool) as t:

@@ -22,9 +22,10 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.context import Caller
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.ids import IdSource
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import autocommit
 from toban_testing.clock import FakeClock
+from toban_testing.kept_sessions import kept_pool
 from toban_transport.call_context import set_actor
 from toban_transport.person_rules import ADDRESS, CREDENTIAL
 
@@ -78,7 +79,7 @@ class World:
 
 @pytest.fixture
 async def world(coordinator_url: str) -> AsyncIterator[World]:
-    pool = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=4)
+    pool = await kept_pool(coordinator_url, max_size=4)
     passwords = Passwords(memory_kib=8, time_cost=1)
     yield World(pool, passwords)
     passwords.close()

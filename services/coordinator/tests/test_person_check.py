@@ -29,9 +29,10 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.context import Caller
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.ids import IdSource
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import autocommit
 from toban_testing.clock import FakeClock
+from toban_testing.kept_sessions import kept_pool
 from toban_transport.call_context import set_actor
 from toban_transport.person_rules import CREDENTIAL, PERSON_RULES, WITHOUT_PERSON, About
 from toban_transport.read_ticket import ReadTicketSigner, ReadTicketVerifier
@@ -91,7 +92,7 @@ class World:
 
 @pytest.fixture
 async def world(coordinator_url: str) -> AsyncIterator[World]:
-    pool = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=8)
+    pool = await kept_pool(coordinator_url)
     passwords, ids, clock = Passwords(memory_kib=8, time_cost=1), IdSource(), FakeClock()
     texts = [job("backup", "ops"), job("mail", "web"), schedule("backup", "backup"), schedule("mail", "mail")]
     await Apply(pool=pool).apply([ManifestText(json=text) for text in texts], actor="user root")

@@ -18,8 +18,9 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec, StepSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import MAX_VALUE, SecretRef
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import autocommit, tx
+from toban_testing.kept_sessions import kept_pool
 
 VALUE = b"hunter2-Zaphod"
 ACTOR = "ada"
@@ -39,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=4)
+    opened = await kept_pool(coordinator_url, max_size=4)
     yield opened
     await opened.close()
 

@@ -29,10 +29,11 @@ from toban_fencing.worker_registry import SEQUENCE_KEY, Members, worker_key
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import autocommit, fenced_tx, tx
 from toban_testing.clock import FakeClock
 from toban_testing.fake_coordinator import FixedSettings
+from toban_testing.kept_sessions import kept_pool
 
 IDS = IdSource()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -40,7 +41,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 async def pool(pg_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(pg_url, application_name="test", min_size=1, max_size=6)
+    opened = await kept_pool(pg_url)
     yield opened
     await opened.close()
 

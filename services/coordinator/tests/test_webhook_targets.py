@@ -20,8 +20,9 @@ from toban_coordinator.store.webhooks import Filter
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import autocommit
+from toban_testing.kept_sessions import kept_pool
 
 URL = "https://hooks.example:8443/services/T0/very-hidden?token=hidden"
 SECRET = "whsec_" + base64.b64encode(bytes(range(24))).decode()
@@ -29,7 +30,7 @@ SECRET = "whsec_" + base64.b64encode(bytes(range(24))).decode()
 
 @pytest.fixture
 async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=4)
+    opened = await kept_pool(coordinator_url, max_size=4)
     yield opened
     await opened.close()
 

@@ -17,8 +17,8 @@ from toban_domain.access import Effect, Role, Selector
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.context import Caller
 from toban_runtime.ids import IdSource
-from toban_store.pool import open_pool
 from toban_testing.clock import FakeClock
+from toban_testing.kept_sessions import kept_pool
 from toban_transport.person_rules import CREDENTIAL, PERSON_RULES
 
 ROOT = "user root"
@@ -54,7 +54,7 @@ class World:
 
 @pytest.fixture
 async def world(coordinator_url: str) -> AsyncIterator[World]:
-    pool = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=4)
+    pool = await kept_pool(coordinator_url, max_size=4)
     passwords, ids = Passwords(memory_kib=8, time_cost=1), IdSource()
     sign_in = SignIn(pool=pool, passwords=passwords, ids=ids)
     check = PeopleCheck(pool=pool, credentials=Credentials(sign_in=sign_in, clock=FakeClock()))

@@ -14,8 +14,9 @@ from toban_log_archiver.decide.stored_chunks import ALWAYS, NewChunk, TimeSpan, 
 from toban_log_archiver.store import chunks, log_attempts
 from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1.logs_pb2 import LogLine
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import tx
+from toban_testing.kept_sessions import kept_pool
 from toban_testing.memory_chunk_source import MemoryChunks, at, new_chunk
 
 NANOS = 1_800_000_000_000_000_000
@@ -25,7 +26,7 @@ INCARNATION = "11111111-2222-4333-8444-555555555555"
 
 @pytest.fixture
 async def pool(pg_url: str) -> AsyncIterator[Pool]:
-    one = await open_pool(pg_url, application_name="test", min_size=1, max_size=2)
+    one = await kept_pool(pg_url, max_size=2)
     yield one
     await one.close()
 

@@ -14,8 +14,9 @@ from toban_log_archiver.store import chunks, log_attempts
 from toban_log_archiver.store.log_attempts import TokenNote
 from toban_observability.metrics import REGISTRY
 from toban_proto.v1.logs_pb2 import LogLine
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import tx
+from toban_testing.kept_sessions import kept_pool
 from toban_testing.memory_chunk_source import new_chunk
 
 CHUNKS = 200
@@ -29,7 +30,7 @@ NANOS = 1_800_000_000_000_000_000
 
 @pytest.fixture
 async def pool(pg_url: str) -> AsyncIterator[Pool]:
-    one = await open_pool(pg_url, application_name="test", min_size=1, max_size=1)
+    one = await kept_pool(pg_url, max_size=1)
     yield one
     await one.close()
 

@@ -14,36 +14,31 @@ _NO_ROWS = 11 + 4 + 4 + 2
 TABLES: LiteralString = """
 SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind = 'r' AND c.oid >= 16384 AND n.nspname !~ '^pg_' ORDER BY 1"""
-# Every user-created row of the catalogue, with the transaction that wrote it.
+# The partitions of days that a test has added.
+PARTITIONS: LiteralString = """
+SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind = 'r' AND format('%%I.%%I', n.nspname, c.relname) <> ALL(%s)"""
+# How many user-created rows each table of the catalogue has, and the newest transaction that wrote one, counted from a fixed one. A change
+# writes a row, so the newest transaction is a later one; a removal lowers the number.
 CATALOGUE: LiteralString = """
-SELECT md5(string_agg(line, ',' ORDER BY line)) FROM (
-    SELECT 'c' || oid || ' ' || xmin FROM pg_class WHERE oid >= 16384 AND relkind <> 't'
-    UNION ALL SELECT 'p' || oid || ' ' || xmin FROM pg_proc WHERE oid >= 16384
-    UNION ALL SELECT 'k' || oid || ' ' || xmin FROM pg_constraint WHERE oid >= 16384
-    UNION ALL SELECT 't' || oid || ' ' || xmin FROM pg_trigger WHERE oid >= 16384
-    UNION ALL SELECT 'y' || oid || ' ' || xmin FROM pg_type WHERE oid >= 16384
-    UNION ALL SELECT 'n' || oid || ' ' || xmin FROM pg_namespace
-    UNION ALL SELECT 'e' || oid || ' ' || xmin FROM pg_extension
-    UNION ALL SELECT 's' || setrole || ' ' || setconfig::text FROM pg_db_role_setting
+SELECT string_agg(concat_ws(' ', kind, number, age('100'::xid) - newest), ',' ORDER BY kind) FROM (
+    SELECT 'c', count(*), min(age(xmin)) FROM pg_class WHERE oid >= 16384 AND relkind <> 't'
+    UNION ALL SELECT 'p', count(*), min(age(xmin)) FROM pg_proc WHERE oid >= 16384
+    UNION ALL SELECT 'k', count(*), min(age(xmin)) FROM pg_constraint WHERE oid >= 16384
+    UNION ALL SELECT 't', count(*), min(age(xmin)) FROM pg_trigger WHERE oid >= 16384
+    UNION ALL SELECT 'y', count(*), min(age(xmin)) FROM pg_type WHERE oid >= 16384
+    UNION ALL SELECT 'n', count(*), min(age(xmin)) FROM pg_namespace
+    UNION ALL SELECT 'e', count(*), min(age(xmin)) FROM pg_extension
+    UNION ALL SELECT 'a', count(*), min(age(xmin)) FROM pg_attribute WHERE attrelid >= 16384
+    UNION ALL SELECT 's' || setrole || setconfig::text, 1, 0 FROM pg_db_role_setting
         WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())
-    UNION ALL SELECT 'a' || attrelid || ' ' || attnum || ' ' || xmin FROM pg_attribute WHERE attrelid >= 16384
-) AS made (line)"""
-EMPTY: LiteralString = """
-DO $$
-DECLARE
-    name text;
-    filled boolean;
-BEGIN
-    SET LOCAL session_replication_role = replica;
-    FOREACH name IN ARRAY {tables}::text[] LOOP
-        EXECUTE 'SELECT EXISTS (SELECT FROM ' || name || ')' INTO filled;
-        IF filled THEN EXECUTE 'DELETE FROM ' || name; END IF;
-    END LOOP;
-    PERFORM setval(seqrelid, seqstart, false) FROM pg_sequence;
-END $$"""
-GREW: LiteralString = (
-    "SELECT EXISTS (SELECT FROM unnest(%s::text[]) AS name WHERE pg_relation_size(name::regclass) > %s)"
-)
+) AS made (kind, number, newest)"""
+CONTENT: LiteralString = "(SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM {table} t)"
+CHANGED: LiteralString = "SELECT {name} WHERE {content} IS DISTINCT FROM {fresh}"
+FILLED: LiteralString = "SELECT {name} WHERE EXISTS (SELECT FROM {table})"
+SEQUENCES: LiteralString = "SELECT setval(seqrelid, seqstart, false) FROM pg_sequence"
+GREW: LiteralString = """
+SELECT EXISTS (SELECT FROM pg_class WHERE relkind = 'r' AND oid >= 16384 AND pg_relation_size(oid) > %s)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +48,59 @@ class Fresh:
     tables: list[str]
     catalogue: str
     rows: dict[str, bytes]
+    # Selects the names of the tables whose rows are other ones now. One statement, so that the plan of a kept connection serves every reset.
+    changed: sql.Composed
 
     @classmethod
     def of(cls, template: str) -> "Fresh":
         """Reads the template database at this URL."""
         with psycopg.connect(template, autocommit=True) as connection:
             tables = [str(row[0]) for row in connection.execute(TABLES)]
-            return cls(
-                tables, _catalogue(connection), {name: data for name in tables if (data := _copy(connection, name))}
-            )
+            rows = {name: data for name in tables if (data := _copy(connection, name))}
+            changed = [_changed(connection, name) if name in rows else _filled(name) for name in tables]
+            return cls(tables, _catalogue(connection), rows, sql.SQL(" UNION ALL ").join(changed))
 
     def restore(self, connection: psycopg.Connection) -> bool:
-        """Resets the database of a connection. False, without any change, when more than rows of ordinary size has changed."""
+        """Resets the database of a connection without triggers. False when more has changed than partitions were added, and rows of ordinary size."""
         with connection.transaction():
-            if _catalogue(connection) != self.catalogue or self._grew(connection):
+            if _catalogue(connection) != self.catalogue:
+                for (name,) in connection.execute(PARTITIONS, [self.tables]).fetchall():
+                    connection.execute(sql.SQL("DROP TABLE {}").format(_raw(name)))
+                if _catalogue(connection) != self.catalogue:
+                    return False
+            if _grew(connection):
                 return False
-            connection.execute(sql.SQL(EMPTY).format(tables=sql.Literal(self.tables)))
-            connection.execute("SET LOCAL session_replication_role = replica")
-            for name, data in self.rows.items():
+            changed = [str(row[0]) for row in connection.execute(self.changed, prepare=True)]
+            for name in changed:
+                connection.execute(sql.SQL("DELETE FROM {}").format(_raw(name)))
+            connection.execute(SEQUENCES, prepare=True)
+            for name in self.rows.keys() & set(changed):
                 with connection.cursor().copy(f"COPY {name} FROM STDIN (FORMAT binary)".encode()) as copy:
-                    copy.write(data)
+                    copy.write(self.rows[name])
         return True
 
-    def _grew(self, connection: psycopg.Connection) -> bool:
-        row = connection.execute(GREW, [self.tables, LARGEST_TABLE_BYTES]).fetchone()
-        return bool(row and row[0])
+
+def _changed(connection: psycopg.Connection, table: str) -> sql.Composed:
+    content = sql.SQL(CONTENT).format(table=_raw(table))
+    row = connection.execute(sql.SQL("SELECT {}").format(content)).fetchone()
+    return sql.SQL(CHANGED).format(name=sql.Literal(table), content=content, fresh=sql.Literal(row and row[0]))
+
+
+def _filled(table: str) -> sql.Composed:
+    return sql.SQL(FILLED).format(name=sql.Literal(table), table=_raw(table))
+
+
+def _raw(name: str) -> sql.SQL:
+    return sql.SQL(name)  # PostgreSQL has quoted it.
+
+
+def _grew(connection: psycopg.Connection) -> bool:
+    row = connection.execute(GREW, [LARGEST_TABLE_BYTES], prepare=True).fetchone()
+    return bool(row and row[0])
 
 
 def _catalogue(connection: psycopg.Connection) -> str:
-    row = connection.execute(CATALOGUE).fetchone()
+    row = connection.execute(CATALOGUE, prepare=True).fetchone()
     return str(row[0]) if row else ""
 
 

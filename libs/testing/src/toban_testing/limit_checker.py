@@ -53,7 +53,7 @@ def limit_faults(connection: psycopg.Connection) -> list[str]:
     known = connection.execute("SELECT to_regclass('scheduler.limit_overrides')").fetchone()
     if known is None or known[0] is None:
         return []
-    rows = connection.execute(FAULTS).fetchall()
+    rows = connection.execute(FAULTS, prepare=True).fetchall()  # The plan is kept with the connection.
     return [f"{what}: {live} live, {allowed} allowed" for what, live, allowed in rows]
 
 

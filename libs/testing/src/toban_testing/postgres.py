@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from toban_store import migrate
 from toban_testing.database_reset import Fresh
+from toban_testing.kept_sessions import end_kept, kept_pids
 
 TEMPLATE = "toban_template"
 
@@ -40,7 +41,7 @@ class PostgresTestServer:
     def take_back(self, url: str) -> None:
         """Takes a migrated database after its test: reset for reuse, or dropped when the test changed more than rows."""
         connection = self.connection(url)
-        connection.execute(_END_OTHERS)
+        connection.execute(_END_OTHERS, [kept_pids(_name(url))], prepare=True)
         if self._fresh is not None and self._fresh.restore(connection):
             self._idle.append(url)
         else:
@@ -49,7 +50,8 @@ class PostgresTestServer:
     def connection(self, url: str) -> psycopg.Connection:
         """An open connection with autocommit, kept for the next call: opening one costs more than the reset of a database.
 
-        It is a session of the database owner that is idle while a test runs.
+        It is a session of the database owner that is idle while a test runs. It fires no trigger; a session that turns triggers off and on loses
+        the plans of all its statements each time.
         """
         kept = self._connections.get(url)
         if kept is not None:
@@ -58,7 +60,7 @@ class PostgresTestServer:
                 return kept
             except psycopg.OperationalError:  # The test ended every session of its database.
                 kept.close()
-        self._connections[url] = psycopg.connect(url, autocommit=True)
+        self._connections[url] = psycopg.connect(url, autocommit=True, options="-c session_replication_role=replica")
         return self._connections[url]
 
     def close(self) -> None:
@@ -72,6 +74,7 @@ class PostgresTestServer:
             self._idle.remove(url)
         if kept := self._connections.pop(url, None):
             kept.close()
+        end_kept(_name(url))
         self._execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(_name(url))))
 
     def _create(self, template: str) -> str:
@@ -93,7 +96,9 @@ def as_role(url: str, role: str) -> str:
 
 
 _END_OTHERS: LiteralString = """
-SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+ WHERE datname = current_database()
+   AND pid <> pg_backend_pid() AND pid <> ALL(%s::int[])"""
 
 
 def _name(url: str) -> str:

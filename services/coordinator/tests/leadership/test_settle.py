@@ -13,7 +13,7 @@ from toban_domain.errors import FencedOut
 from toban_fencing.executor_lease import take_seconds
 from toban_runtime.ids import IdSource
 from toban_runtime.loop import Loop, WakeRegistry
-from toban_store.pool import open_pool
+from toban_testing.kept_sessions import kept_pool
 
 IDS = IdSource()
 STEP = 0.25
@@ -21,7 +21,7 @@ STEP = 0.25
 
 @pytest.fixture
 async def pool(coordinator_url):
-    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=4)
+    opened = await kept_pool(coordinator_url, max_size=4)
     yield opened
     await opened.close()
 

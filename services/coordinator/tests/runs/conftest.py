@@ -38,15 +38,16 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
 from toban_runtime.clock import SystemClock
 from toban_runtime.loop import WakeRegistry
 from toban_store import sessions
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.sessions import Pace
 from toban_store.tx import fenced_tx, tx
 from toban_testing.fake_coordinator import FixedSettings
+from toban_testing.kept_sessions import kept_pool
 
 
 @pytest.fixture
 async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(coordinator_url, application_name="toban-test", min_size=1, max_size=8)
+    opened = await kept_pool(coordinator_url)
     yield opened
     await opened.close()
 
@@ -346,7 +347,7 @@ class SlowPace(Pace):
 @pytest.fixture
 async def world(pool: Pool, pg_url: str) -> AsyncIterator[World]:
     pool.group.pace = SlowPace()
-    administrator = await open_pool(pg_url, application_name="toban-test", min_size=1, max_size=8)
+    administrator = await kept_pool(pg_url)
     made = World(pool, await take_term(pool, 1), administrator=administrator)
     yield made
     await made.sender.close()

@@ -16,8 +16,9 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.oidc import parse_grants
 from toban_runtime.ids import IdSource
 from toban_runtime.json_http import JsonHttp
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_testing.clock import FakeClock
+from toban_testing.kept_sessions import kept_pool
 from toban_testing.oidc_provider import Provider
 
 PASSWORD = "correct horse battery"
@@ -28,7 +29,7 @@ GRANTS = {"admins": parse_grants("admin"), "devs": parse_grants("operator group:
 
 @pytest.fixture
 async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await open_pool(coordinator_url, application_name="test", min_size=1, max_size=8)
+    opened = await kept_pool(coordinator_url)
     yield opened
     await opened.close()
 

@@ -32,9 +32,10 @@ from toban_log_archiver.store import chunks, log_attempts, partitions
 from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1 import logs_pb2
 from toban_runtime.clock import SystemClock
-from toban_store.pool import Pool, open_pool
+from toban_store.pool import Pool
 from toban_store.tx import autocommit, tx
 from toban_testing.clock import today
+from toban_testing.kept_sessions import kept_pool
 
 INCARNATION = "11111111-2222-4333-8444-555555555555"
 NANOS = 1_800_000_000_000_000_000
@@ -206,7 +207,7 @@ async def world(
     pg_url: str, log_archiver_url: str, s3: Any, bucket_at: Callable[..., S3Bucket]
 ) -> AsyncIterator[World]:
     day = today()
-    pool = await open_pool(log_archiver_url, application_name="test", min_size=1, max_size=4)
+    pool = await kept_pool(log_archiver_url, max_size=4)
     name = f"test-{token_hex(8)}"
     bucket = bucket_at(name)
     keys = {"aws_access_key_id": s3.s3_access_key, "aws_secret_access_key": s3.s3_secret_key}
@@ -216,7 +217,7 @@ async def world(
     def remove(key: str) -> None:
         client.delete_object(Bucket=name, Key=key)
 
-    administrator = await open_pool(pg_url, application_name="test", min_size=1, max_size=4)
+    administrator = await kept_pool(pg_url, max_size=4)
     parts = {"url": pg_url, "bucket": bucket, "bucket_name": name, "remove": remove, "today": day}
     yield World(pool=pool, administrator=administrator, **parts)
     await pool.close()
