@@ -51,9 +51,11 @@ def facts(**given: Any) -> tuple[dict[str, Any], str, int]:
 def test_a_fork_is_like_an_executed_program(
     probe: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
 ) -> None:
-    forked = facts(**given)
+    forked, *ends = facts(**given)
     monkeypatch.setattr(fork_server, "start", lambda *_, **__: None)
-    assert forked == facts(**given)
+    executed, *their_ends = facts(**given)
+    assert {name: (fact, executed[name]) for name, fact in forked.items() if fact != executed[name]} == {}
+    assert ends == their_ends == ["to the error output\n", 7]
 
 
 def test_a_fork_is_signalled_and_waited_for(probe: Path) -> None:

@@ -195,7 +195,6 @@ def _run(request: dict[str, Any]) -> None:
     """In a fork: runs the module as the main program."""
     if request["session"]:
         os.setsid()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     gc.unfreeze()
     os.chdir(request["cwd"])
@@ -209,10 +208,11 @@ def _run(request: dict[str, Any]) -> None:
 
 def main(module: str, descriptor: str) -> None:
     """The fork server. Usage: python -m toban_testing.fork_server MODULE DESCRIPTOR"""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ[OWN] = "0"
     request = _serve(module, socket.socket(fileno=int(descriptor)))
     if request is not None:
+        signal.signal(signal.SIGINT, interrupted)
         _run(request)
 
 

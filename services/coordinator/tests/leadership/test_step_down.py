@@ -8,7 +8,7 @@ import pytest
 from toban_coordinator.leadership import Presence, PresenceDeps
 from toban_coordinator.store import leader
 from toban_domain.epoch import Epoch, generation_above
-from toban_fencing.election_types import LockOutcome, Overwrite
+from toban_fencing.election_types import LockOutcome, Overwrite, Timings
 from toban_fencing.redis_locks import LeaderLock
 from toban_runtime.clock import SystemClock
 from toban_store.tx import autocommit, tx
@@ -163,9 +163,11 @@ async def test_one_that_slept_until_its_row_was_forgotten_is_seen_again_and_one_
 
 
 async def test_a_leader_whose_clock_is_off_leads_on_alone_and_gives_way_to_a_better_one(cluster, at_most):
-    first = await cluster()
+    # A leader that a busy machine delays stays one: its clock alone makes it give way.
+    patient = Timings(renew_stale=60.0, commit_stale=60.0, lock_ttl=60.0)
+    first = await cluster(timings=patient)
     await until(lambda: first.leads)
-    second = await cluster()
+    second = await cluster(timings=patient)
     (one, mine), (two, theirs) = await present(first), await present(second)
     one.skew_seconds = 2.5
     await mine.run_once()
