@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from toban_fencing import election_types as e
+from toban_fencing import redis_client
 from toban_fencing.election_state_machine import decide
 
 EPOCH = 1 << 51 | 1 << 27
@@ -85,3 +86,9 @@ class Box:
 def box() -> Box:
     """An elector that has seen nothing."""
     return Box()
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of Redis wait longer than production's: a busy machine delays the response of a server that is there."""
+    monkeypatch.setattr(redis_client, "CALL_SECONDS", 30.0)

@@ -23,7 +23,7 @@ CLOCK = SystemClock()
 
 
 @pytest.fixture
-async def link(redis_url):
+async def link(redis_url, patient):
     made = RedisLink(client=open_client(redis_url), clock=CLOCK)
     yield made
     await made.close()

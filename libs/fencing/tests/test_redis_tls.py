@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from toban_fencing import redis_client
 from toban_fencing.election_types import LockOutcome
 from toban_fencing.redis_client import RedisGone, RedisLink, open_client
 from toban_fencing.redis_locks import LeaderLock
@@ -48,11 +47,7 @@ class Site:
 
 
 @pytest.fixture(params=KINDS)
-async def site(
-    request: pytest.FixtureRequest, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Site]:
-    # A handshake on a busy machine takes longer than production waits for a response.
-    monkeypatch.setattr(redis_client, "CALL_SECONDS", 30.0)
+async def site(request: pytest.FixtureRequest, start: Start, tmp_path: Path, patient: None) -> AsyncIterator[Site]:
     made = Site(tmp_path)
     alone = ['save ""']
     if request.param == "cluster":

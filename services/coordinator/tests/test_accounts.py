@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -20,18 +19,10 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
 from toban_store.tx import tx
-from toban_testing.kept_sessions import kept_pool
 
 PASSWORD = "correct horse battery"
 HERE, ELSEWHERE = "192.0.2.1", "203.0.113.9"
 CLI = "admin-cli"
-
-
-@pytest.fixture
-async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await kept_pool(coordinator_url)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.json_http import JsonHttp
 from toban_store.pool import Pool
-from toban_testing.kept_sessions import kept_pool
 
 PASSWORD = "correct horse battery"
 
@@ -36,13 +35,6 @@ class Caller:
 
 
 CLI = Caller()
-
-
-@pytest.fixture
-async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await kept_pool(coordinator_url)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

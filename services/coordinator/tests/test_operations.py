@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,13 +30,6 @@ from toban_testing.kept_sessions import kept_pool
 
 ACTOR = "admin-cli"
 IDS = IdSource()
-
-
-@pytest.fixture
-async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await kept_pool(coordinator_url)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture

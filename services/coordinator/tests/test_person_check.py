@@ -32,7 +32,6 @@ from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 from toban_testing.clock import FakeClock
-from toban_testing.kept_sessions import kept_pool
 from toban_transport.call_context import set_actor
 from toban_transport.person_rules import CREDENTIAL, PERSON_RULES, WITHOUT_PERSON, About
 from toban_transport.read_ticket import ReadTicketSigner, ReadTicketVerifier
@@ -91,8 +90,7 @@ class World:
 
 
 @pytest.fixture
-async def world(coordinator_url: str) -> AsyncIterator[World]:
-    pool = await kept_pool(coordinator_url)
+async def world(pool: Pool) -> AsyncIterator[World]:
     passwords, ids, clock = Passwords(memory_kib=8, time_cost=1), IdSource(), FakeClock()
     texts = [job("backup", "ops"), job("mail", "web"), schedule("backup", "backup"), schedule("mail", "mail")]
     await Apply(pool=pool).apply([ManifestText(json=text) for text in texts], actor="user root")
@@ -101,7 +99,6 @@ async def world(coordinator_url: str) -> AsyncIterator[World]:
     check = PeopleCheck(pool=pool, credentials=Credentials(sign_in=sign_in, clock=clock))
     yield World(pool, clock, accounts, sign_in, check)
     passwords.close()
-    await pool.close()
 
 
 EVERYTHING = Selector()

@@ -45,13 +45,6 @@ from toban_testing.fake_coordinator import FixedSettings
 from toban_testing.kept_sessions import kept_pool
 
 
-@pytest.fixture
-async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await kept_pool(coordinator_url)
-    yield opened
-    await opened.close()
-
-
 async def take_term(pool: Pool, counter: int) -> Term:
     """Takes the leader row, as an election would."""
     epoch = Epoch(1, counter).pack()

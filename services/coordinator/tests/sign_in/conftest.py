@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,20 +18,12 @@ from toban_runtime.ids import IdSource
 from toban_runtime.json_http import JsonHttp
 from toban_store.pool import Pool
 from toban_testing.clock import FakeClock
-from toban_testing.kept_sessions import kept_pool
 from toban_testing.oidc_provider import Provider
 
 PASSWORD = "correct horse battery"
 HERE = "192.0.2.1"
 CLI = "certificate admin-cli"
 GRANTS = {"admins": parse_grants("admin"), "devs": parse_grants("operator group:devs"), "all": parse_grants("viewer")}
-
-
-@pytest.fixture
-async def pool(coordinator_url: str) -> AsyncIterator[Pool]:
-    opened = await kept_pool(coordinator_url)
-    yield opened
-    await opened.close()
 
 
 @pytest.fixture
