@@ -108,7 +108,7 @@ class Provider:
         """Serves on a free port until `stop`."""
         self._server = make_server("127.0.0.1", 0, self._app(), threaded=True, request_handler=_Silent)
         self.issuer = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
