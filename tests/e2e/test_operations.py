@@ -178,9 +178,12 @@ def test_a_detached_executor_joins_again_under_a_new_number(
 ) -> None:
     record = tmp_path / "record"
     record.mkdir()
-    admin.apply(recorder_job("ops-moved", record, seconds=3))
+    admin.apply(recorder_job("ops-moved", record, seconds=600))
     [run_id] = admin.start("ops-moved")
-    run = admin.until(lambda: r if (r := admin.run(run_id)).state == "RUNNING" else None, seconds=20, of="it runs")
+    admin.until(lambda: by_run(record), seconds=60, of="it runs")
+    run = admin.until(lambda: r if (r := admin.run(run_id)).state == "RUNNING" else None, seconds=60, of="it is known")
+    # The attempt that goes on elsewhere.
+    (record / "seconds").write_text("0")
     name = executor_name(stack, admin, run.worker_id)
     toban_json("executor", "detach", str(run.worker_id), "--stop", "--reason", "it hangs")
     new = admin.until(lambda: by_node(admin, name, other_than=run.worker_id), seconds=30, of="it has joined again")

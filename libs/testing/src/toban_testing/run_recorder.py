@@ -12,7 +12,8 @@ from typing import Any
 
 OVERLAP_EXIT = 99
 _MARK = '$TOBAN_RUN_ID $TOBAN_FENCE $$" >> "$RECORD/marks"'
-_INNER = f'echo "start {_MARK}; sleep "$SECONDS_TO_RUN"; echo "end {_MARK}'
+_SECONDS = 'seconds=$(cat "$RECORD/seconds" 2>/dev/null || echo "$SECONDS_TO_RUN")'
+_INNER = f'{_SECONDS}; echo "start {_MARK}; sleep "$seconds"; echo "end {_MARK}'
 _OUTER = f"flock -n -E {OVERLAP_EXIT} \"$RECORD/run-$TOBAN_RUN_ID\" sh -c '{_INNER}'; s=$?; "
 _SCRIPT = _OUTER + f'[ $s = {OVERLAP_EXIT} ] && echo "overlap {_MARK}; exit $s'
 
@@ -28,7 +29,7 @@ class Mark:
 
 
 def recorder_job(name: str, record: Path, *, seconds: float, **spec: Any) -> dict[str, Any]:
-    """A job that records itself in the folder `record` and runs for `seconds`."""
+    """A job that records itself in the folder `record` and runs for `seconds`, or for what the file `seconds` in it contains at the start."""
     step = {"id": "main", "type": "command", "argv": ["sh", "-c", _SCRIPT]}
     env = {"RECORD": str(record), "SECONDS_TO_RUN": str(seconds)}
     body = {"steps": [step], "env": env, "allow_shell": True, **spec}
