@@ -11,7 +11,7 @@ from toban_proto.v1.logs_pb2_grpc import LogIngestServicer
 
 
 class FakeArchiver(LogIngestServicer):
-    """Keeps lines; can be told to fail."""
+    """Keeps lines; a test can make it fail or refuse."""
 
     def __init__(self) -> None:
         self.lines: dict[tuple[int, int], dict[int, tuple[int, bytes, bool]]] = {}

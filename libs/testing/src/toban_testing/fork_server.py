@@ -3,8 +3,8 @@
 A fork server for each service starts at its first use; it has one thread and opens nothing. It forks with CLONE_PARENT: the fork is a child of the
 process that asked, which waits for it and signals it, and has the environment, files and working folder that were given, as if it had been executed.
 Only /proc shows another command line and first environment. What Python or a library reads while it starts (PYTHON*, LANG, LD_*, ...) must be as in
-the fork server, standard files must be no terminals, and the processor must be known: else the program is executed, and with TOBAN_TEST_FORKS=0, as
-`make all` sets it.
+the fork server, standard files must be no terminals, and the processor must be known: else the program is executed, or with TOBAN_TEST_FORKS=0, as in
+the second `make test` of `make all`.
 """
 
 from __future__ import annotations
@@ -71,14 +71,15 @@ def start(
     argv: Sequence[str], environment: Mapping[str, str], *, cwd: str, files: Sequence[int], session: bool
 ) -> int | None:
     """The pid of a fork that runs `argv` with `files` as its first three; None when it has to be executed."""
-    if [*argv[:2]] != [sys.executable, "-m"] or argv[2] not in IMPORTED or any(map(os.isatty, files)):
+    program, option, module = [*argv, "", "", ""][:3]
+    if (program, option) != (sys.executable, "-m") or module not in IMPORTED or any(map(os.isatty, files)):
         return None
     if _read_at_start(environment) != _of_start:
         return None
     with _lock:
         # A fork of this process has servers of its own.
-        key = argv[2], os.getpid()
-        server = _servers[key] = _servers.get(key) or _Server(argv[2])
+        key = module, os.getpid()
+        server = _servers[key] = _servers.get(key) or _Server(module)
     return server.fork({"argv": [*argv], "environment": dict(environment), "cwd": cwd, "session": session}, files)
 
 
@@ -129,17 +130,12 @@ def _execute_child(self: Any, args: Any, executable: Any, preexec_fn: Any, *rest
     close_fds, pass_fds, cwd, env, _, _, shell, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = rest[:13]
     restore_signals, gid, gids, uid, umask, new_session, process_group = rest[13:20]
     pid = None
-    plain = close_fds and not (pass_fds or shell or executable or preexec_fn) and restore_signals
-    if (
-        plain
-        and (gid, gids, uid, umask, process_group) == (None, None, None, -1, -1)
-        and not isinstance(args, str | bytes)
-    ):
-        argv = [os.fspath(word) for word in args]
-        if all(isinstance(word, str) for word in argv) and len(argv) > 2:
-            files = [own if number == -1 else number for own, number in enumerate((p2cread, c2pwrite, errwrite))]
-            environment = os.environ if env is None else env
-            pid = start(argv, environment, cwd=os.fspath(cwd or Path.cwd()), files=files, session=new_session)
+    ordinary = close_fds and restore_signals and not (pass_fds or shell or executable or preexec_fn)
+    ours = (gid, gids, uid, umask, process_group) == (None, None, None, -1, -1)
+    if ordinary and ours and isinstance(args, list | tuple) and all(isinstance(word, str) for word in args):
+        files = [own if number == -1 else number for own, number in enumerate((p2cread, c2pwrite, errwrite))]
+        environment = os.environ if env is None else env
+        pid = start(args, environment, cwd=os.fspath(cwd or Path.cwd()), files=files, session=new_session)
     if pid is None:
         _execute(self, args, executable, preexec_fn, *rest)
         return
@@ -167,8 +163,9 @@ def _serve(module: str, connection: socket.socket) -> dict[str, Any] | None:
         message, files, _, _ = socket.recv_fds(connection, LARGEST_REQUEST, 3)
         if not message:
             return None
-        pid = _fork() if threads == 1 else 0
-        if pid == 0 and threads == 1:
+        # Only the thread that forks would go on in the fork.
+        pid = _fork() if threads == 1 else -1
+        if pid == 0:
             connection.close()
             for number, file in enumerate(files):
                 os.dup2(file, number)
