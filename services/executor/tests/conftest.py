@@ -20,6 +20,7 @@ from toban_testing.executor_process import ExecutorProcess
 from toban_testing.fake_archiver import FakeArchiver
 from toban_testing.fake_coordinator import FakeCoordinator
 from toban_testing.guard_harness import GuardHarness
+from toban_testing.waiting import until
 from toban_transport.channel import ChannelPool
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
@@ -31,16 +32,6 @@ UNSET = "<unset>"
 TERM = 16 << 27
 # What a fake coordinator keeps from one of them to the next.
 KEPT = ("registered", "beats", "address", "settings", "watched", "epoch", "lease_ms", "_grant_seq")
-
-
-async def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Poll what another process does."""
-    end = boottime() + seconds
-    while not (found := condition()):
-        if boottime() > end:
-            raise AssertionError("not in time")
-        await asyncio.sleep(0.01)
-    return found
 
 
 class World:
@@ -56,6 +47,7 @@ class World:
         self.serial = count(1)
         self.archiver_address = ""
         self.module = "toban_executor"
+        self.rested_at = boottime()
         self._servers: list[Any] = []
         self._pool = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain=TRUST_DOMAIN)
         self.executor: ExecutorProcess
@@ -177,6 +169,13 @@ class World:
         request = executor_pb2.CancelJobRequest(header=self.header(), orders=[order])
         assert [one.result for one in (await self.worker.CancelJob(request, timeout=5)).results] == ["cancelling"]
 
+    async def fresh_grant(self) -> None:
+        """Until a grant has come that was asked for after now: nothing has answered the executor while no test ran on the loop of the fakes."""
+        beats = self.coordinator.beats
+        said = len(beats)
+        # The second beat shows that the answer to the first one has arrived.
+        await until(lambda: len(beats) > said + 1)
+
     async def next_term(self) -> None:
         """Between two tests: fakes as they were made, and an epoch whose tokens are above those of all tests before.
 
@@ -194,6 +193,7 @@ class World:
         self._as_made(archiver)
         del coordinator.beats[:-1], coordinator.registered[:-1]
         self.executor.forget_log()
+        self.rested_at = boottime()
 
     @staticmethod
     def _as_made(fake: Any, *kept: str) -> None:
@@ -252,6 +252,8 @@ async def _module_world(
 @pytest_asyncio.fixture(loop_scope="module")
 async def shared_world(_module_world: World) -> AsyncIterator[World]:
     """The executor of the module, for tests that do it no harm; each is a term of its own."""
+    if boottime() > _module_world.rested_at + _module_world.coordinator.lease_ms / 4000:
+        await _module_world.fresh_grant()
     yield _module_world
     await _module_world.next_term()
 

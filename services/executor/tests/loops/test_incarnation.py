@@ -41,7 +41,7 @@ async def job_pid(world: Any, file: Path) -> int:
 @pytest.fixture
 async def short(world_maker: Any) -> AsyncIterator[Any]:
     """A world whose lease is short."""
-    made = world_maker(lease_ms=1500)
+    made = world_maker(lease_ms=4000)
     await made.open()
     yield made
     await made.close()
