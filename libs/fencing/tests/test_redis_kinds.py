@@ -1,6 +1,5 @@
 """Redis behind Sentinel and Redis Cluster, for real: everything that a coordinator does there, a fail-over, and a lost node."""
 
-import asyncio
 import gc
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from toban_runtime.clock import SystemClock
 from toban_stack.ports import free_port
 from toban_testing.proxy import FaultProxy
 from toban_testing.redis_nodes import PASSWORD, SLOTS, Node, nodes, wait
+from toban_testing.waiting import until_async
 
 CLOCK = SystemClock()
 EPOCH = (5 << 51) | (7 << 27)
@@ -72,17 +72,15 @@ def sentinel_url(guard: Node, *before: str) -> str:
     return f"redis+sentinel://:{PASSWORD}@{hosts}/turns?sentinel_password=s3ntinel%27s+own"
 
 
-async def held(lock: LeaderLock, seconds: float) -> None:
-    async with asyncio.timeout(seconds):
-        while await lock.try_lock() is not LockOutcome.HELD:  # noqa: ASYNC110 (Redis tells nobody that it is back)
-            await asyncio.sleep(0.05)
+async def held(lock: LeaderLock) -> None:
+    await until_async(lock.try_lock, lambda outcome: outcome is LockOutcome.HELD)
 
 
 @pytest.mark.seed(15)
 async def test_everything_that_a_coordinator_does_there(url: str) -> None:
     link = RedisLink(client=open_client(url), clock=CLOCK)
     mine, other = (LeaderLock(link=link, worker_id=number) for number in (1, 2))
-    await held(mine, 60)
+    await held(mine)
     assert await other.try_lock() is LockOutcome.FOREIGN
     assert (await mine.renew(EPOCH, overwrite=Overwrite.CANDIDATE, last_tick=CLOCK.wall())).outcome is LockOutcome.HELD
     assert await SubleaderLock(link=link, node_id="node", worker_id=1).hold()
@@ -110,7 +108,7 @@ async def test_everything_that_a_coordinator_does_there(url: str) -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 async def test_a_lost_cluster_node_costs_a_bounded_wait(cluster: list[Node], at_most: Any) -> None:
     link = RedisLink(client=open_client(f"redis+cluster://:{PASSWORD}@{cluster[0].address}"), clock=CLOCK)
-    await held(LeaderLock(link=link, worker_id=1), 60)
+    await held(LeaderLock(link=link, worker_id=1))
     cluster[2].process.kill()
     cluster[2].process.wait()
     # Without the slots of that node the whole cluster says CLUSTERDOWN, after its node timeout.
@@ -156,13 +154,13 @@ async def test_without_any_sentinel_each_says_why() -> None:
 async def test_a_new_master_is_found_after_a_fail_over(sentinel: dict[str, Node], at_most: Any) -> None:
     link = RedisLink(client=open_client(sentinel_url(sentinel["sentinel"])), clock=CLOCK)
     lock = LeaderLock(link=link, worker_id=3)
-    await held(lock, 60)
+    await held(lock)
     sentinel["master"].process.kill()
     sentinel["master"].process.wait()
     started = CLOCK.monotonic()
     assert await lock.try_lock() is LockOutcome.UNREACHABLE
     assert CLOCK.monotonic() - started < at_most(CALL_SECONDS + 0.2)
-    await held(lock, 60)
+    await held(lock)
     assert sentinel["replica"].client.role()[0] == "master"
     assert sentinel["replica"].client.get("scheduler:leader:lock") == "0:3"
     await link.close()

@@ -14,6 +14,7 @@ from toban_runtime.clock import SystemClock
 from toban_stack.certs import make_ca
 from toban_testing.redis_nodes import PASSWORD, SLOTS, Node, nodes, wait
 from toban_testing.tls_proxy import TlsFront, server_context
+from toban_testing.waiting import until_async
 
 CLOCK = SystemClock()
 KINDS = ("one server", "sentinel", "cluster")
@@ -87,8 +88,7 @@ async def test_every_connection_is_tls_and_strangers_are_refused_in_words(site: 
     assert [front.handshakes for front in site.fronts] == [0] * len(site.fronts)
 
     link = site.link(site.folder / "ca.crt")
-    async with asyncio.timeout(10):
-        while await LeaderLock(link=link, worker_id=1).try_lock() is not LockOutcome.HELD:  # noqa: ASYNC110 (the first handshake may be late)
-            await asyncio.sleep(0.05)
+    # The first handshake may be late.
+    await until_async(LeaderLock(link=link, worker_id=1).try_lock, lambda outcome: outcome is LockOutcome.HELD)
     assert all(front.handshakes for front in site.fronts)
     await link.close()

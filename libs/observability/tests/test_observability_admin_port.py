@@ -13,6 +13,7 @@ from toban_observability import admin_port, metrics
 from toban_observability.admin_port import AdminPort
 from toban_observability.admin_thread import AdminThread
 from toban_observability.health import Check, report
+from toban_testing.waiting import until
 
 FLOOD = """
 import socket, sys, time
@@ -165,8 +166,7 @@ async def test_a_client_that_reads_nothing_does_not_stay(served: Served, monkeyp
     _, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
     writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
     before = closed("slow")
-    while closed("slow") == before or served.admin.connections:  # noqa: ASYNC110  (the port has no signal for it)
-        await asyncio.sleep(0.01)
+    await until(lambda: closed("slow") != before and not served.admin.connections)
     writer.transport.abort()
 
 

@@ -11,6 +11,7 @@ from toban_observability import log_throttle
 from toban_runtime.clock import SystemClock
 from toban_runtime.settings_watch import BEHIND_SECONDS, SettingsWatch
 from toban_testing.clock import FakeClock
+from toban_testing.waiting import until
 
 
 class Source:
@@ -33,16 +34,13 @@ async def test_a_stream_that_ends_is_opened_again_and_values_stay() -> None:
     source, changes = Source(), []
     watch = SettingsWatch(source=source, clock=SystemClock(), on_version=changes.append)
     task = asyncio.create_task(watch.run())
-    async with asyncio.timeout(10):
-        source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))
-        while not watch.received:  # noqa: ASYNC110 (its own task's state)
-            await asyncio.sleep(0.01)
-        for code in (ErrorCode.UNAVAILABLE, ErrorCode.UNIMPLEMENTED):
-            source.news.put_nowait(TobanError(code, "no"))
-        source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))
-        source.news.put_nowait(Settings({"assign_ahead_seconds": 6}, version=4))
-        while watch.known.version != 4:  # noqa: ASYNC110 (its own task's state)
-            await asyncio.sleep(0.01)
+    source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))
+    await until(lambda: watch.received)
+    for code in (ErrorCode.UNAVAILABLE, ErrorCode.UNIMPLEMENTED):
+        source.news.put_nowait(TobanError(code, "no"))
+    source.news.put_nowait(Settings({"assign_ahead_seconds": 5}, version=3))
+    source.news.put_nowait(Settings({"assign_ahead_seconds": 6}, version=4))
+    await until(lambda: watch.known.version == 4)
     assert (source.opened, changes) == (3, [3, 4]), "the same settings again are no change"
     assert watch.known["assign_ahead_seconds"] == 6
     task.cancel()

@@ -15,6 +15,7 @@ from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop
 from toban_testing.coordinator_calls import health, registration
 from toban_testing.kept_sessions import kept_pool, kept_sessions
+from toban_testing.waiting import until, until_async
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
 from toban_transport.tls import TlsFiles
@@ -57,14 +58,13 @@ async def process(pg_url, redis_url, tls, tmp_path):
     )
     with kept_sessions():
         task = asyncio.create_task(run(config, stop, "test"))
-        async with asyncio.timeout(60):
-            while not (ready.exists() and json.loads(ready.read_text())):
-                assert not task.done(), task.exception()
-                await asyncio.sleep(0.02)
-        ports = json.loads(ready.read_text())
-        async with asyncio.timeout(60):
-            while (await health(ports))["checks"]["role"]["value"] != "leader":  # noqa: ASYNC110 (over HTTP)
-                await asyncio.sleep(0.02)
+
+        def serving():
+            assert not task.done(), task.exception()
+            return ready.exists() and json.loads(ready.read_text())
+
+        ports = await until(serving)
+        await until_async(lambda: health(ports), lambda found: found["checks"]["role"]["value"] == "leader")
         yield ports
         stop.request("test")
         await task

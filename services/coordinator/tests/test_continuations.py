@@ -16,6 +16,7 @@ from toban_store.errors import TooLong
 from toban_store.tx import fenced_tx
 from toban_testing.executor_rows import hold, register, run_state
 from toban_testing.fake_coordinator import FixedSettings
+from toban_testing.waiting import until_async
 
 IDS = IdSource()
 
@@ -38,8 +39,7 @@ async def events(sql, run):
 async def locked(sql):
     """Until a statement waits for rows that another transaction has locked."""
     waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    while not await sql(waits):  # noqa: ASYNC110 - the database tells nobody
-        await asyncio.sleep(0.01)
+    await until_async(lambda: sql(waits))
 
 
 async def grant_seq(sql, incarnation):

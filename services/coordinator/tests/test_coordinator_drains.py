@@ -8,6 +8,7 @@ from toban_coordinator.store import executor_drains, executors, leader
 from toban_runtime.ids import IdSource
 from toban_store.tx import fenced_tx, tx
 from toban_testing.executor_rows import register
+from toban_testing.waiting import until_async
 
 IDS = IdSource()
 
@@ -27,11 +28,8 @@ async def state_of(sql, incarnation):
 
 
 async def until_a_client_waits_for_a_row(sql):
-    async with asyncio.timeout(5):
-        while not await sql(  # noqa: ASYNC110 (another connection's state)
-            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        ):
-            await asyncio.sleep(0.002)
+    waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    await until_async(lambda: sql(waits))
 
 
 @pytest.mark.parametrize("before", ["on", "draining"])

@@ -1,6 +1,5 @@
 """What executors claim of epochs, to a whole coordinator over mTLS (docs/fencing.md 3.2)."""
 
-import asyncio
 import re
 from base64 import b64decode
 
@@ -14,6 +13,7 @@ from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_proto.v1.common_pb2 import SignedEpoch, SignedEpochBody
 from toban_runtime.ids import IdSource
 from toban_testing.coordinator_calls import health, registration
+from toban_testing.waiting import until_async
 from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 from toban_transport.tls import TlsFiles
 
@@ -67,9 +67,7 @@ async def test_a_snapshot_that_was_rolled_back_begins_a_generation(call, executo
                 connection.execute("UPDATE scheduler.executors SET grant_seq = 1, echo_seq = 1")
         [(settled,)] = connection.execute("SELECT scheduler.is_settled(l) FROM scheduler.leader l").fetchall()
     assert not settled
-    async with asyncio.timeout(10):
-        while await leads(call) >> 51 == before >> 51:  # noqa: ASYNC110 (over gRPC)
-            await asyncio.sleep(0.05)
+    await until_async(lambda: leads(call), lambda epoch: epoch >> 51 != before >> 51)
     await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
     assert await counted(process, "toban_lost_commits_total") == losses + 1, "the same proof counts once"
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop
 from toban_testing.coordinator_calls import health, registration
+from toban_testing.waiting import until_async
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream
 from toban_transport.tls import TlsFiles
@@ -56,10 +58,7 @@ async def test_redis_shows_a_worker_and_the_run_that_it_executes(call, executor,
     async def beat_until(current, held):
         beat = pb.HeartbeatRequest(incarnation=incarnation, held=held, free_slots=4)
         await call("executor", rpc.ExecutorGatewayStub, "Heartbeat", beat, metadata)
-        async with asyncio.timeout(60):
-            while (shown := await client.hgetall(key)).get("current_job_run_id") != current:  # noqa: ASYNC110 (in Redis)
-                await asyncio.sleep(0.02)
-        return shown
+        return await until_async(lambda: client.hgetall(key), lambda shown: shown.get("current_job_run_id") == current)
 
     async with redis.asyncio.Redis.from_url(redis_url, decode_responses=True) as client:
         running = worker.HeldAttempt(key=AttemptKey(run_id=7, token=8), state=ATTEMPT_STATE_RUNNING)
@@ -165,12 +164,9 @@ async def test_the_archive_asks_which_attempts_have_ended(call):
 
 
 async def test_peers_hear_who_leads(call, process):
-    async with asyncio.timeout(60):
-        while True:
-            status = await call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest())
-            if status.ticking:
-                break
-            await asyncio.sleep(0.05)
+    status = await until_async(
+        lambda: call("coordinator", rpc.PeerStub, "GetStatus", pb.PeerStatusRequest()), lambda found: found.ticking
+    )
     assert status.role == "leader"
     assert (await call("coordinator", rpc.PeerStub, "Ping", pb.PeerPingRequest())).incarnation == status.incarnation
     stub = rpc.PeerStub(call.pools["coordinator"].get(f"127.0.0.1:{process['grpc_port']}", "coordinator"))
@@ -245,10 +241,10 @@ async def test_an_executor_that_says_no_slots_gets_those_of_the_setting(call, ex
     assert executor[2].max_jobs_per_worker == 0, "it has said four"
     change = pb.UpdateSettingRequest(name="max_jobs_per_worker", value_json="7")
     await call("admin-cli", rpc.OperationsStub, "UpdateSetting", change)
-    request = registration(slots=0)
-    async with asyncio.timeout(5):
-        while (await call("executor", rpc.ExecutorGatewayStub, "Register", request)).max_jobs_per_worker != 7:
-            request = registration(slots=0)
+    await until_async(
+        lambda: call("executor", rpc.ExecutorGatewayStub, "Register", registration(slots=0)),
+        lambda answer: answer.max_jobs_per_worker == 7,
+    )
 
     async def registered(request):
         """What the answer says, and what the row says."""
@@ -281,7 +277,7 @@ async def test_actions_are_counted_by_outcome(call, process):
 
 
 @pytest.mark.seed(185)
-async def test_health_says_what_was_fired_last_and_how_much_fails(call, process, pg_url):
+async def test_health_says_what_was_fired_last_and_how_much_fails(call, process, sql):
     checks = (await health(process))["checks"]
     assert checks["last_fire"]["value"] is None
     assert checks["errors_5_minutes"]["value"].keys() == {"rate", "errors", "of"}
@@ -295,16 +291,9 @@ async def test_health_says_what_was_fired_last_and_how_much_fails(call, process,
     ]
     manifests = [pb.Manifest(json=json.dumps({"apiVersion": "toban/v1", **one})) for one in documents]
     await call("admin-cli", rpc.JobControlStub, "Apply", pb.ApplyRequest(manifests=manifests))
-    async with asyncio.timeout(60):
-        while not (found := (await health(process))["checks"]["last_fire"]["value"]):  # noqa: ASYNC110 (over HTTP)
-            await asyncio.sleep(0.05)
-        async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
-            while True:
-                cursor = await connection.execute("SELECT last_fire_at FROM scheduler.leader_beat")
-                [stored] = await cursor.fetchone()
-                if stored is not None and stored.isoformat() >= found:
-                    break
-                await asyncio.sleep(0.05)
+    shown = await until_async(lambda: health(process), lambda shown: shown["checks"]["last_fire"]["value"])
+    found = shown["checks"]["last_fire"]["value"]
+    await until_async(lambda: sql("SELECT 1 FROM scheduler.leader_beat WHERE last_fire_at >= %s", found))
     cluster = await call("admin-cli", rpc.JobReaderStub, "GetCluster", pb.GetClusterRequest())
     assert json.loads(cluster.health_json)["checks"]["last_fire"]["value"] >= found
 
@@ -321,14 +310,12 @@ async def test_it_is_alive_and_not_ready_while_postgresql_has_never_been_there(r
         ready_file=tmp_path / "ready.json",
     )
     task = asyncio.create_task(run(config, stop, "test"))
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                alive = await health({"admin_port": admin_port}, "/livez")
-                break
-            except ConnectionRefusedError:
-                await asyncio.sleep(0.02)
-    assert alive == "ok\n"
+
+    async def alive():
+        with suppress(ConnectionRefusedError):
+            return await health({"admin_port": admin_port}, "/livez")
+
+    assert await until_async(alive) == "ok\n"
     assert await health({"admin_port": admin_port}, "/readyz") == "not ready: see /healthz\n"
     document = await health({"admin_port": admin_port})
     assert (document["status"], list(document["checks"])) == ("error", ["postgresql"])

@@ -11,6 +11,7 @@ from toban_coordinator.store import executors
 from toban_fencing.executor_lease import NonceHold
 from toban_store.tx import tx
 from toban_testing.executor_rows import register
+from toban_testing.waiting import until_async
 
 
 @dataclass
@@ -104,8 +105,7 @@ async def test_a_copy_that_waited_for_the_row_of_the_other_gets_nothing(pool):
         assert await t.execute(changed, {"nonce": one.hold.nonce, "incarnation": one.incarnation}) == 1
         waiting = asyncio.create_task(grant(pool, two.beat()))
         waits = "SELECT count(*) AS n FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = current_database()"
-        while not (await t.fetch_one(waits))["n"]:  # noqa: ASYNC110 (of the server)
-            await asyncio.sleep(0.01)
+        await until_async(lambda: t.fetch_one(waits), lambda row: row["n"])
     late = await waiting
     assert (late.granted, late.nonce_known, late.nonce) == (False, False, 0)
 

@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
 from toban_testing.proxy import FaultProxy
+from toban_testing.waiting import until_async
 
 # Without bounds a beat never comes again; with them it comes after 2 to 4 s on an idle machine.
 BEAT_SECONDS = 20.0
@@ -53,10 +54,9 @@ async def twins(
             with (tmp_path / f"log-{number}").open("wb") as out:
                 program = (sys.executable, "-m", "toban_coordinator")
                 started.append(await asyncio.create_subprocess_exec(*program, env=mine, stdout=out, stderr=out))
-        async with asyncio.timeout(60):
-            # Another process's work: nothing to wait for.
-            while (await state(pg_url))["last_tick_at"] is None or len([*tmp_path.glob("ready-?")]) < 2:  # noqa: ASYNC110, ASYNC240
-                await asyncio.sleep(0.05)
+        await until_async(
+            lambda: state(pg_url), lambda row: row["last_tick_at"] and len([*tmp_path.glob("ready-?")]) == 2
+        )
         yield started
     finally:
         for process in started:
@@ -76,17 +76,11 @@ async def state(url: str) -> dict[str, Any]:
 async def beats_again(url: str) -> None:
     """Waits for a beat that nobody had sent yet, then for a tick of all loops after this call."""
     asked = await state(url)
-    async with asyncio.timeout(BEAT_SECONDS):
-        while True:
-            found = await state(url)
-            # One beat may have been on its way already.
-            if found["beat"] >= asked["beat"] + 2:
-                break
-            await asyncio.sleep(0.02)
-    async with asyncio.timeout(BEAT_SECONDS):
-        while found["last_tick_at"] is None or found["last_tick_at"] <= asked["now"]:
-            await asyncio.sleep(0.02)
-            found = await state(url)
+    # One beat may have been on its way already.
+    await until_async(lambda: state(url), lambda found: found["beat"] >= asked["beat"] + 2, BEAT_SECONDS)
+    await until_async(
+        lambda: state(url), lambda found: found["last_tick_at"] and found["last_tick_at"] > asked["now"], BEAT_SECONDS
+    )
 
 
 async def test_hung_sessions_cost_a_reconnect_and_no_leader(

@@ -11,6 +11,7 @@ from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_runtime.ids import IdSource
 from toban_store.tx import fenced_tx
 from toban_testing.executor_rows import hold, register
+from toban_testing.waiting import until
 
 IDS = IdSource()
 LAST = Epoch(MAX_GENERATION, MAX_COUNTER).pack()
@@ -25,9 +26,7 @@ async def take(pool):
 async def resetting(pool, clock):
     """The command, once it waits."""
     task = asyncio.create_task(reset_epochs.reset(pool, clock))
-    async with asyncio.timeout(5):
-        while not clock.sleepers and not task.done():  # noqa: ASYNC110 (another task's sleep)
-            await asyncio.sleep(0.005)
+    await until(lambda: clock.sleepers or task.done())
     return task
 
 
@@ -35,9 +34,7 @@ async def passed(clock, task, seconds):
     """So much time passes, second by second, each after the command has looked."""
     for _ in range(seconds):
         await clock.advance(1.0)
-        async with asyncio.timeout(5):
-            while not clock.sleepers and not task.done():  # noqa: ASYNC110 (another task's sleep)
-                await asyncio.sleep(0.005)
+        await until(lambda: clock.sleepers or task.done())
 
 
 async def test_a_cluster_that_used_up_its_epochs_leads_again(pool, sql, term, fake_clock):

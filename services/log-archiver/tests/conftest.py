@@ -22,6 +22,7 @@ from toban_proto.v1.common_pb2 import LogTicket, ReadTicket
 from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.lifecycle import Stop
 from toban_testing.clock import today
+from toban_testing.waiting import until
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import duplex, stream, unary
 from toban_transport.log_ticket import ANYBODY, TicketHolder, TicketSigner
@@ -137,9 +138,7 @@ async def running(
     factories = Factories() if clock is None else Factories(clock=lambda: clock)
     task = asyncio.create_task(serve(config, stop, factories=factories))
     try:
-        async with asyncio.timeout(60):
-            while not ready.exists() and not task.done():  # noqa: ASYNC110 - a file, as a launcher sees it
-                await asyncio.sleep(0.01)
+        await until(lambda: ready.exists() or task.done())
         ports = json.loads(ready.read_text())
         archiver = Archiver(f"127.0.0.1:{ports['grpc_port']}", ports["admin_port"], tls, day)
         yield archiver

@@ -5,7 +5,7 @@ Where the code under test can tell, use `signals` instead. The bound only ends a
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from toban_runtime.clock import SystemClock
@@ -32,4 +32,14 @@ async def until(condition: Callable[[], T], seconds: float = BOUND_SECONDS) -> T
     while not (found := condition()):
         assert CLOCK.monotonic() < end, f"not within {seconds:g} s"
         await asyncio.sleep(POLL_SECONDS)
+    return found
+
+
+async def until_async(
+    ask: Callable[[], Awaitable[T]], wanted: Callable[[T], object] = bool, seconds: float = BOUND_SECONDS
+) -> T:
+    """The first answer that is `wanted`, where asking is awaited; TimeoutError when there is none within `seconds`."""
+    async with asyncio.timeout(seconds):
+        while not wanted(found := await ask()):  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)
     return found

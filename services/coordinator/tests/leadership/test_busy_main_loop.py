@@ -11,17 +11,12 @@ from toban_coordinator.leadership.term_hold import TermHold
 from toban_fencing.election_types import Timings
 from toban_runtime.clock import SystemClock
 from toban_store.tx import autocommit
+from toban_testing.waiting import until
 
 CLOCK = SystemClock()
 # What this machine may take to answer; the main loop is busy for longer.
 ROOMY = Timings(commit_stale=2.5, renew_stale=2.5)
 BEAT = "SELECT epoch, beat, last_tick_at, clock_timestamp() AS now FROM scheduler.leader_beat"
-
-
-async def until(condition, seconds=20.0):
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (state of another thread)
-            await asyncio.sleep(0.01)
 
 
 async def beat_of(node):

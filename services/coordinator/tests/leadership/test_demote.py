@@ -12,6 +12,7 @@ from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_store.tx import autocommit
+from toban_testing.waiting import until
 
 CLOCK = SystemClock()
 NO_REDIS = "redis://127.0.0.1:1/0"
@@ -27,10 +28,7 @@ def demote(node, epoch):
 
 async def leads(*nodes):
     """The node that leads."""
-    async with asyncio.timeout(60):
-        while not (found := [node for node in nodes if node.leads]):  # noqa: ASYNC110 (another's state)
-            await asyncio.sleep(0.01)
-    return found[0]
+    return (await until(lambda: [node for node in nodes if node.leads]))[0]
 
 
 async def actions(node):
@@ -120,9 +118,7 @@ async def test_an_order_for_an_older_term_is_void(cluster):
         assert await leader.demote(t, only.epoch)
         assert not await leader.demote(t, only.epoch + 1)
     old = only.epoch
-    async with asyncio.timeout(60):
-        while only.epoch == old or not only.leads:  # noqa: ASYNC110 (its own tasks' state)
-            await asyncio.sleep(0.01)
+    await until(lambda: only.epoch != old and only.leads)
     new = only.epoch
     await asyncio.sleep(1.0)
     assert only.leads and only.epoch == new
@@ -134,9 +130,7 @@ async def test_an_adopted_epoch_is_stepped_over_and_audited(cluster):
     before, claimed = node.epoch, Epoch.unpack(node.epoch).generation + 3 << 51 | 5
     adopted = await desk_of(node).adopt_epoch(claimed, reason="restored", actor="admin-cli")
     assert (adopted.before, adopted.generations_consumed) == (before, 4)
-    async with asyncio.timeout(60):
-        while not (node.leads and node.epoch > claimed):  # noqa: ASYNC110 (another's state)
-            await asyncio.sleep(0.01)
+    await until(lambda: node.leads and node.epoch > claimed)
     [entry] = await actions(node)
     assert (entry["actor"], entry["action"], entry["reason"]) == ("admin-cli", "adopt_epoch", "restored")
 

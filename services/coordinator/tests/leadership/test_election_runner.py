@@ -13,21 +13,19 @@ from toban_fencing.redis_locks import LOCK_KEY
 from toban_fencing.worker_registry import Members, worker_key
 from toban_store.tx import fenced_tx
 from toban_testing.proxy import FaultProxy
+from toban_testing.waiting import until
 
 
-async def until(condition, seconds=60.0):
-    """Seconds until the condition held."""
+async def seconds_until(condition):
     start = asyncio.get_running_loop().time()
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (state of other processes' rows: nothing to wait for)
-            await asyncio.sleep(0.01)
+    await until(condition)
     return asyncio.get_running_loop().time() - start
 
 
 @pytest.mark.seed(3)
 async def test_the_first_coordinator_leads_at_once(cluster, at_most):
     node = await cluster()
-    assert await until(lambda: node.leads) < at_most(1.0)
+    assert await seconds_until(lambda: node.leads) < at_most(1.0)
     assert node.leadership.view().settled
     await until(lambda: node.leadership.view().last_tick_at is not None)
 
@@ -41,7 +39,7 @@ async def test_a_crash_is_taken_over_with_a_higher_epoch(cluster, at_most):
     assert not second.leads
     epoch = first.epoch
     await first.die()
-    assert await until(lambda: second.leads) < at_most(3.0)
+    assert await seconds_until(lambda: second.leads) < at_most(3.0)
     assert second.epoch > epoch
 
 
@@ -53,7 +51,7 @@ async def test_a_crash_with_evidence_is_taken_over_within_a_second_and_a_half(cl
     await until(lambda: other.epoch == dead.epoch)
     await dead.die()
     other.leadership.report_leader_death(dead.epoch)
-    assert await until(lambda: other.leads) < at_most(1.0)
+    assert await seconds_until(lambda: other.leads) < at_most(1.0)
 
 
 async def test_a_planned_hand_over_takes_well_under_a_second(cluster, at_most):
@@ -62,7 +60,7 @@ async def test_a_planned_hand_over_takes_well_under_a_second(cluster, at_most):
     second = await cluster()
     await until(lambda: second.epoch == first.epoch)
     leaving = asyncio.create_task(first.leadership.leave())
-    assert await until(lambda: second.leads) < at_most(1.0)
+    assert await seconds_until(lambda: second.leads) < at_most(1.0)
     await leaving
     assert second.epoch > first.epoch or not first.leads
 
@@ -121,8 +119,8 @@ async def test_a_leader_without_postgresql_stops_within_two_seconds(coordinator,
                 await proxy.cut()
             else:
                 proxy.freeze()
-            assert await until(lambda: not first.leads) < at_most(1.6)
-            assert await until(lambda: second.leads) < at_most(3.0)
+            assert await seconds_until(lambda: not first.leads) < at_most(1.6)
+            assert await seconds_until(lambda: second.leads) < at_most(3.0)
             assert second.epoch > epoch
             proxy.heal()
             await until(lambda: first.epoch == second.epoch)
@@ -132,11 +130,11 @@ async def test_a_leader_without_postgresql_stops_within_two_seconds(coordinator,
 async def test_without_any_redis_there_is_a_leader_too(cluster, free_port, at_most):
     url = f"redis://127.0.0.1:{free_port}/0"
     node = await cluster(url)
-    assert await until(lambda: node.leads) < at_most(1.0)
+    assert await seconds_until(lambda: node.leads) < at_most(1.0)
     other = await cluster(url)
     await asyncio.sleep(0.5)
     await node.die()
-    assert 2.0 < await until(lambda: other.leads) < at_most(4.5)
+    assert 2.0 < await seconds_until(lambda: other.leads) < at_most(4.5)
 
 
 @pytest.mark.seed(35)
@@ -147,7 +145,7 @@ async def test_the_degrade_flag_deposes_and_is_cleared(cluster, redis_url, at_mo
     await until(lambda: second.epoch == first.epoch)
     epoch, worker_id = first.epoch, first.leadership.me.worker_id
     await Members(link=second.link).set_degrade(worker_id, epoch)
-    assert await until(lambda: second.leads) < at_most(2.0)
+    assert await seconds_until(lambda: second.leads) < at_most(2.0)
     assert second.epoch > epoch
     async with redis.asyncio.from_url(redis_url) as client:
         assert not await client.hexists(worker_key(worker_id), "degrade_leader")
@@ -180,7 +178,7 @@ async def test_a_fence_ends_the_term_at_once(cluster, pg_url, at_most):
     epoch = node.epoch
     async with await psycopg.AsyncConnection.connect(pg_url, autocommit=True) as connection:
         await connection.execute("UPDATE scheduler.leader SET epoch = epoch + (1 << 27)")
-    assert await until(lambda: not node.leads) < at_most(1.0)
+    assert await seconds_until(lambda: not node.leads) < at_most(1.0)
     await until(lambda: node.leads)
     assert node.epoch > epoch + (1 << 27)
 

@@ -9,23 +9,16 @@ from structlog.testing import capture_logs
 from toban_fencing.election_types import Timings
 from toban_fencing.redis_locks import LOCK_KEY
 from toban_observability import metrics
+from toban_testing.waiting import until, until_async
 
 POISON = f"{9 * 10**18}:999"
 # What this machine may take to answer: the tests are about what the answers lead to.
 PATIENT = Timings(confirm=20.0, commit_stale=20.0, renew_stale=20.0)
 
 
-async def until(condition, seconds=20.0):
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (another's state)
-            await asyncio.sleep(0.01)
-
-
 async def until_lock(client, node):
     mine = f"{node.epoch}:{node.leadership.me.worker_id}"
-    async with asyncio.timeout(20):
-        while await client.get(LOCK_KEY) != mine:  # noqa: ASYNC110 (Redis tells nobody)
-            await asyncio.sleep(0.02)
+    await until_async(lambda: client.get(LOCK_KEY), lambda found: found == mine)
 
 
 def conflicts():

@@ -1,6 +1,5 @@
 """What /healthz of a coordinator says of leadership: an error while nobody leads, whatever the reason, and still ready."""
 
-import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,6 +14,7 @@ from toban_observability.error_rate import ErrorRate
 from toban_observability.health import Check
 from toban_runtime.clock import SystemClock
 from toban_testing.fake_coordinator import FixedSettings
+from toban_testing.waiting import until
 
 LAST_EPOCH = Epoch(MAX_GENERATION, MAX_COUNTER).pack()
 
@@ -98,10 +98,8 @@ async def test_when_no_epoch_is_left_health_and_log_say_so_and_do_not_blame_post
                 f"UPDATE scheduler.{table} SET epoch = %s{more}", [LAST_EPOCH] * (2 if more else 1)
             )
     with capture_logs() as lines:
-        async with coordinator(pg_url, redis_url) as node, asyncio.timeout(20):
-            while not node.leadership.obstacle():  # noqa: ASYNC110 (its own tasks' state)
-                await asyncio.sleep(0.01)
-            assert "TobanEpochNearLimit.md" in node.leadership.obstacle()
+        async with coordinator(pg_url, redis_url) as node:
+            assert "TobanEpochNearLimit.md" in await until(node.leadership.obstacle)
             assert not node.leads
     [line] = [line for line in lines if line["log_level"] == "error"]
     assert line["event"] == "no epoch is left: no coordinator can lead"

@@ -14,6 +14,7 @@ from toban_fencing.executor_lease import take_seconds
 from toban_runtime.ids import IdSource
 from toban_runtime.loop import Loop, WakeRegistry
 from toban_testing.kept_sessions import kept_pool
+from toban_testing.waiting import until
 
 IDS = IdSource()
 STEP = 0.25
@@ -158,6 +159,4 @@ async def test_loops_of_a_term_that_ended_are_woken_no_more(pool, fake_clock, en
 
 async def sleeping(clock):
     """Waits until the term sleeps: it has asked PostgreSQL what it wanted to know."""
-    async with asyncio.timeout(5):
-        while not clock.sleepers:  # noqa: ASYNC110 (another task's sleep)
-            await asyncio.sleep(0.005)
+    await until(lambda: clock.sleepers)

@@ -12,16 +12,14 @@ from toban_fencing.election_types import LockOutcome, Overwrite, Timings
 from toban_fencing.redis_locks import LeaderLock
 from toban_runtime.clock import SystemClock
 from toban_store.tx import autocommit, tx
+from toban_testing.waiting import until
 
 CLOCK = SystemClock()
 
 
-async def until(condition, seconds=60.0):
-    """Seconds until the condition held."""
+async def seconds_until(condition):
     start = asyncio.get_running_loop().time()
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (state of other processes' rows: nothing to wait for)
-            await asyncio.sleep(0.01)
+    await until(condition)
     return asyncio.get_running_loop().time() - start
 
 
@@ -61,12 +59,12 @@ async def test_who_gives_way_stops_and_stands_no_more_until_told(cluster, at_mos
     await asyncio.sleep(2.5)
     assert not first.leads
     second = await cluster()
-    assert await until(lambda: second.leads) < at_most(1.0)
+    assert await seconds_until(lambda: second.leads) < at_most(1.0)
     await second.die()
     await asyncio.sleep(1.5)
     assert not first.leads
     first.leadership.yield_leadership(False)
-    assert await until(lambda: first.leads) < at_most(1.5)
+    assert await seconds_until(lambda: first.leads) < at_most(1.5)
 
 
 async def test_a_beat_that_another_server_took_ends_the_term(cluster, monkeypatch, at_most):
@@ -80,7 +78,7 @@ async def test_a_beat_that_another_server_took_ends_the_term(cluster, monkeypatc
         return beaten and replace(beaten, timeline=beaten.timeline + (args[1] == epoch))
 
     monkeypatch.setattr(leader, "beat", elsewhere)
-    assert await until(lambda: not node.leads) < at_most(1.0)
+    assert await seconds_until(lambda: not node.leads) < at_most(1.0)
     await until(lambda: node.leads)
     assert node.epoch > epoch
 
@@ -105,7 +103,7 @@ def broken(times):
 async def test_an_unexpected_error_ends_no_elector(cluster, monkeypatch, part, at_most):
     monkeypatch.setattr(leader, part, broken(3)(getattr(leader, part)))
     node = await cluster()
-    assert await until(lambda: node.leads) < at_most(3.0)
+    assert await seconds_until(lambda: node.leads) < at_most(3.0)
 
 
 async def test_an_unexpected_error_of_redis_counts_as_unreachable(cluster, monkeypatch, at_most):
@@ -117,7 +115,7 @@ async def test_an_unexpected_error_of_redis_counts_as_unreachable(cluster, monke
     await asyncio.sleep(2.0)
     assert first.leads
     await first.die()
-    assert await until(lambda: second.leads) < at_most(6.0)
+    assert await seconds_until(lambda: second.leads) < at_most(6.0)
     renewal = await second.thread.run(second.lock.renew(second.epoch, overwrite=Overwrite.OLDER))
     assert renewal.outcome is LockOutcome.HELD
 
@@ -181,6 +179,6 @@ async def test_a_leader_whose_clock_is_off_leads_on_alone_and_gives_way_to_a_bet
     await theirs.run_once()
     await mine.run_once()
     await until(lambda: not first.leads)
-    assert await until(lambda: second.leads) < at_most(1.0)
+    assert await seconds_until(lambda: second.leads) < at_most(1.0)
     await theirs.run_once()
     assert second.leads

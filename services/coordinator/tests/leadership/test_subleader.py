@@ -1,6 +1,5 @@
 """The sub-leader: who it is, also without Redis, and that it can depose a leader that beats and does not tick (docs/fencing.md 3.4)."""
 
-import asyncio
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -14,15 +13,10 @@ from toban_fencing.redis_locks import SubleaderLock
 from toban_fencing.worker_registry import Members
 from toban_runtime.clock import SystemClock
 from toban_testing.fake_coordinator import FixedSettings
+from toban_testing.waiting import until
 
 CLOCK = SystemClock()
 NO_REDIS = "redis://127.0.0.1:1/0"
-
-
-async def until(condition, seconds=20.0):
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (another's state)
-            await asyncio.sleep(0.01)
 
 
 class Mirror:

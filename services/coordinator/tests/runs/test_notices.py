@@ -11,6 +11,7 @@ from toban_coordinator.store import notices, runs_finish
 from toban_domain.run import RunState
 from toban_domain.transitions import Finish
 from toban_store.tx import fenced_tx, tx
+from toban_testing.waiting import until_async
 
 Document = dict[str, Any]
 pytestmark = pytest.mark.usefixtures("chat")
@@ -143,8 +144,7 @@ async def test_a_late_run_that_is_skipped_is_late_once(world: Any, make: Any, se
         async with fenced_tx(world.pool, world.term) as t:
             await notices.add(t, await notices.overdue_runs(t, await notices.jobs_with_rules(t, 0, 10), limit=10))
             skipping = asyncio.create_task(skipped())
-            while not skipping.done() and not await world.sql(waits):  # noqa: ASYNC110 - the database tells nobody
-                await asyncio.sleep(0.01)
+            await until_async(lambda: world.sql(waits), lambda rows: rows or skipping.done())
         await skipping
     else:
         await world.turn("notices")

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,9 @@ import pytest
 
 from toban_executor.adapters.engine_client import LABEL, Engine, EngineError
 from toban_executor.guard import cgroup
-from toban_executor.guard.clock import boottime, pause
 from toban_executor.guard.process_tree import descendants, has_argument, slot_of
 from toban_proto.v1 import common_pb2, executor_pb2
+from toban_testing.waiting import wait_for
 
 EPOCH = (1 << 51) | (1 << 27)
 SUCCEEDED, FAILED = common_pb2.OUTCOME_KIND_SUCCEEDED, common_pb2.OUTCOME_KIND_FAILED
@@ -58,7 +58,7 @@ async def opened(world_maker: Any, image: str, tmp_path: Path) -> AsyncIterator[
     finally:
         await world.close()
         # The engine removes what has ended a moment later.
-        await world.until(lambda: not containers(world), 30)
+        await world.until(lambda: not containers(world))
         assert groups(world) == []
 
 
@@ -88,7 +88,7 @@ async def lines(world: Any, number: int, wanted: str) -> str:
     def text() -> str:
         return b"\n".join(world.archiver.text(key)).decode()
 
-    await world.until(lambda: wanted in text(), 30)
+    await world.until(lambda: wanted in text())
     return text()
 
 
@@ -195,7 +195,7 @@ async def test_a_lost_lease_freezes_the_container_and_a_grant_lets_it_go_on(worl
         await lines(world, 1, "tick 2")
         [group] = groups(world)
         await world.coordinators_down()
-        await world.until(lambda: "frozen 1" in (group / "cgroup.events").read_text(), 30)
+        await world.until(lambda: "frozen 1" in (group / "cgroup.events").read_text())
         # The kernel's proof that nothing in it runs.
         assert "populated 1" in (group / "cgroup.events").read_text()
         await world.coordinators_up()
@@ -215,7 +215,7 @@ async def test_a_lost_lease_kills_the_container_in_time(world_maker: Any, image:
         await lines(world, 1, "up")
         [container] = containers(world)
         await world.coordinators_down()
-        await world.until(lambda: not Engine(SOCKET).pid(container), 30)
+        await world.until(lambda: not Engine(SOCKET).pid(container))
         await world.coordinators_up()
         outcome = await world.outcome(1, 60)
         assert outcome.reason == "continuation_refused"
@@ -242,7 +242,7 @@ async def test_the_executor_freezes_the_container_of_a_guard_that_is_stopped(wor
         for pid in stopped:
             os.kill(pid, signal.SIGSTOP)
         await world.coordinators_down()
-        await world.until(lambda: "frozen 1" in (group / "cgroup.events").read_text(), 30)
+        await world.until(lambda: "frozen 1" in (group / "cgroup.events").read_text())
         await world.coordinators_up()
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)
@@ -311,13 +311,6 @@ def container(engine: Engine, group: Path, folder: Path, name: str) -> str:
     return engine.create(f"{name}-{os.getpid()}", body)
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    end = boottime() + 30
-    while not condition():
-        assert boottime() < end, "not in time"
-        pause(0.01)
-
-
 async def test_what_a_killed_program_has_left_is_removed(opened: Any) -> None:
     """A container that was made and not started, and the group of its step."""
     outcome, _ = await run(opened, 1, shell("echo done"))
@@ -330,7 +323,7 @@ async def test_what_a_killed_program_has_left_is_removed(opened: Any) -> None:
         f"toban-{incarnation}-{name}", {"Image": IMAGE, "Cmd": ["/bin/sh"], "Labels": {LABEL: incarnation}}
     )
     (slot / name).mkdir()
-    await opened.until(lambda: not containers(opened) and not (slot / name).exists(), 30)
+    await opened.until(lambda: not containers(opened) and not (slot / name).exists())
 
 
 def start_quietly(engine: Engine, container: str) -> None:
@@ -343,7 +336,7 @@ async def test_containers_die_with_their_executor(opened: Any) -> None:
     await lines(opened, 1, "up")
     [container] = containers(opened)
     os.kill(opened.executor.pid, signal.SIGKILL)
-    await opened.until(lambda: not Engine(SOCKET).pid(container), 30)
+    await opened.until(lambda: not Engine(SOCKET).pid(container))
 
 
 async def test_a_successor_ends_what_guards_have_left(opened: Any) -> None:

@@ -18,12 +18,13 @@ from toban_executor.decide.guard_types import AttemptStart, FreezeTurn, Kill
 from toban_executor.decide.lease_end import LEASE_REASON
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.guard import freezer
-from toban_executor.guard.clock import boottime, instant
+from toban_executor.guard.clock import instant
 from toban_executor.guard.freezer import thread_states
 from toban_executor.guard.process_tree import children, start_time
 from toban_executor.guard.protocol import decode_command, encode_report
 from toban_fencing.executor_lease import Instant
 from toban_runtime.clock import SystemClock
+from toban_testing.waiting import until
 
 KEY = AttemptKey(7, 1)
 
@@ -108,10 +109,7 @@ def lease() -> Instant:
 
 async def stopped(pid: int, wanted: bool) -> None:
     """Until the process is stopped, or runs again."""
-    until = boottime() + 10
-    while (ord("T") in thread_states(pid)) != wanted:
-        assert boottime() < until, "not in time"
-        await asyncio.sleep(0.005)
+    await until(lambda: (ord("T") in thread_states(pid)) == wanted)
 
 
 async def test_a_grant_thaws_what_a_freeze_from_here_has_stopped_in_part(
@@ -149,10 +147,8 @@ async def test_what_is_killed_in_place_of_a_stopped_guard_ends_by_the_lease(
         monkeypatch.setattr(freezer, "CLEAN_LOOKS", 1_000_000)
         for _ in range(2):
             client.enforce_lease(late=FREEZE_ALLOWANCE, frozen=(), over={KEY} if over else (), doubtful=False)
-        until = boottime() + 10
-        while start_time(main):
-            assert boottime() < until, "killed before the guards go on"
-            await asyncio.sleep(0.005)
+        # Before the guards go on.
+        await until(lambda: not start_time(main))
     finally:
         for pid in guards:
             os.kill(pid, signal.SIGCONT)

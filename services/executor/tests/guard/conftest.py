@@ -11,7 +11,6 @@ import pytest
 
 from toban_executor.adapters import python_step_runner, warm_zygote
 from toban_executor.decide.models import AttemptEnd, StepOrder
-from toban_executor.guard.clock import boottime, pause
 from toban_executor.guard.process_tree import children, slot_of, start_time
 
 MODULE = """
@@ -117,14 +116,6 @@ class Warm:
         self.guard.receive_text(b"ready")
         [zygote] = self.zygotes
         return token, children(zygote)[0]
-
-    @staticmethod
-    def wait_for(condition: Any, seconds: float = 10.0) -> Any:
-        end = boottime() + seconds
-        while not (found := condition()):
-            assert boottime() < end, "not in time"
-            pause(0.005)
-        return found
 
 
 @pytest.fixture

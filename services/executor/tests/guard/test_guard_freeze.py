@@ -20,6 +20,7 @@ from toban_executor.guard.freezer import TreeFreezer, thread_states
 from toban_executor.guard.process_tree import children, descendants, scan_tree, slot_of, start_time
 from toban_fencing.executor_lease import Instant
 from toban_testing.guard_harness import GuardHarness, guard_that_freezes_by
+from toban_testing.waiting import wait_for
 
 COUNTS = 'while :; do echo x >> "$OUT"; sleep 0.01; done'
 """Shows by its file whether it runs."""
@@ -89,14 +90,6 @@ def frozen(guard: Any, file: Path, script: str = COUNTS, **fields: Any) -> tuple
 def runs(pid: int) -> bool:
     """Whether a thread of it is neither stopped nor dead."""
     return not thread_states(pid) <= set(b"TtZX")
-
-
-def wait_for(condition: Any, seconds: float = 10.0) -> Any:
-    end = boottime() + seconds
-    while not (found := condition()):
-        assert boottime() < end, "not in time"
-        pause(0.005)
-    return found
 
 
 def assert_still(file: Path, seconds: float = 0.4) -> None:

@@ -12,6 +12,7 @@ from toban_executor.decide.guard_types import AttemptStart, HoldOutput, Kill
 from toban_executor.decide.log_block import SYSTEM, LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules
 from toban_executor.guard.clock import boottime, pause
+from toban_testing.waiting import wait_for
 
 ENV = {"PATH": "/usr/bin:/bin", "TOKEN": "hunter2-hunter2"}
 
@@ -99,10 +100,7 @@ def test_the_last_words_of_a_job_that_is_killed(guard: Any, tmp_path: Path) -> N
     guard.send(HoldOutput(on=True))
     guard.spawn("sh", "-c", f"echo $$ > {file}; seq 3000; echo error >&2; printf 'last words'; exec sleep 60")
     guard.receive(AttemptStart)
-    end = boottime() + 5
-    while not (file.exists() and file.read_text().strip()):
-        assert boottime() < end
-        pause(0.01)
+    wait_for(lambda: file.exists() and file.read_text().strip())
     pause(0.2)
     os.kill(int(file.read_text()), signal.SIGKILL)
     assert guard.receive(AttemptEnd).signal == signal.SIGKILL

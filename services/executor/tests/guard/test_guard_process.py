@@ -16,6 +16,7 @@ from toban_executor.guard.clock import boottime, pause, wall
 from toban_executor.guard.process_tree import children, descendants, start_time
 from toban_executor.guard.reap_previous import end_previous
 from toban_fencing.executor_lease import Instant
+from toban_testing.waiting import wait_for
 
 
 @pytest.fixture
@@ -25,14 +26,6 @@ def guard(shared_guard: Any) -> Any:
 
 def alive(pid: int) -> bool:
     return start_time(pid) != 0
-
-
-def wait_for(condition: Any, seconds: float = 5.0) -> Any:
-    end = boottime() + seconds
-    while not (found := condition()):
-        assert boottime() < end, "not in time"
-        pause(0.005)
-    return found
 
 
 def read_pid(file: Path) -> int:

@@ -14,6 +14,7 @@ from toban_executor.decide.models import AttemptEnd
 from toban_executor.guard.clock import boottime, pause, wall
 from toban_executor.guard.process_tree import descendants, start_time
 from toban_fencing.executor_lease import Instant
+from toban_testing.waiting import wait_for
 
 
 def test_runs_fork_from_one_zygote(warm: Any) -> None:
@@ -86,7 +87,7 @@ def test_a_slot_supervisor_that_dies_leaves_nothing(own_warm: Any) -> None:
     _token, pid = warm.started("sleeps")
     [zygote] = warm.zygotes
     os.kill(warm.supervisor, signal.SIGKILL)
-    warm.wait_for(lambda: not start_time(pid) and not start_time(zygote))
+    wait_for(lambda: not start_time(pid) and not start_time(zygote))
 
 
 def test_the_executor_dies(guard_harness: Any, tmp_path: Path, folder: Path, warm_kit: Any) -> None:
@@ -118,7 +119,7 @@ def test_it_is_frozen_with_its_zygote_and_goes_on(warm: Any, tmp_path: Path) -> 
     assert out.stat().st_size == size
     warm.guard.send(SetDeadline(token=token, deadline=Instant(boottime() + 60, wall() + 60), thaw=True))
     assert not warm.guard.receive(FreezeTurn).frozen
-    warm.wait_for(lambda: out.stat().st_size > size)
+    wait_for(lambda: out.stat().st_size > size)
     warm.guard.send(Kill(token=token, cause="cancel", reason="asked", grace=5.0))
     assert warm.guard.receive(AttemptEnd).signal == signal.SIGTERM
     assert warm.report(env={"OUT": str(out)})["loaded_by"] == zygote

@@ -18,13 +18,14 @@ from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import message_spool
 from toban_executor.guard.channel import Channel
-from toban_executor.guard.clock import boottime, pause, wall
+from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.message_spool import SpooledMessage
 from toban_executor.guard.process_tree import become_subreaper, children, start_time
 from toban_executor.guard.protocol import decode_report, encode_command, socket_pair
 from toban_executor.guard.slot_supervisor import serve
 from toban_executor.guard.work_dir import WorkDir
 from toban_fencing.executor_lease import Instant
+from toban_testing.waiting import wait_for
 
 SAID = st.builds(SpooledMessage, st.integers(1, 1 << 60), st.binary(min_size=1, max_size=40), st.binary(max_size=10))
 
@@ -136,10 +137,7 @@ def test_a_write_that_fails_is_the_end_of_the_executor_too(tmp_path: Path) -> No
     near.close()
     far.close()
     try:
-        ended = boottime() + 5
-        while os.waitpid(keeper, os.WNOHANG)[0] != keeper:
-            assert boottime() < ended, "its guard goes on, and so does the job"
-            pause(0.005)
+        wait_for(lambda: os.waitpid(keeper, os.WNOHANG)[0] == keeper)
     finally:
         if start_time(keeper):
             os.kill(keeper, signal.SIGKILL)
@@ -170,11 +168,8 @@ def test_the_last_report_of_a_slot_may_be_the_one_that_finds_the_executor_gone(t
             os._exit(0)
     near.close()
     far.close()
-    ended = boottime() + 5
     try:
-        while os.waitpid(supervisor, os.WNOHANG)[0] != supervisor:
-            assert boottime() < ended, "it waits for ever"
-            pause(0.005)
+        wait_for(lambda: os.waitpid(supervisor, os.WNOHANG)[0] == supervisor)
     finally:
         if start_time(supervisor):
             os.kill(supervisor, signal.SIGKILL)

@@ -24,6 +24,7 @@ from toban_executor.guard.spawn import SpawnError
 from toban_executor.guard.zygotes import ANSWER_SECONDS, Forked, ForkEnded, WarmStart, Zygotes
 from toban_fencing.executor_lease import Instant
 from toban_proto.v1 import executor_pb2
+from toban_testing.waiting import wait_for
 
 REAPS = "import os, signal\nsignal.signal(signal.SIGCHLD, lambda *_: os.waitpid(-1, 0))\n"
 IGNORES = "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
@@ -91,7 +92,7 @@ def test_code_that_is_deployed_while_it_is_imported(warm: Any, tmp_path: Path) -
     (warm.folder / "slow.py").write_text(text)
     warm.guard.blocks.clear()
     warm.spawn("report", preload="slow")
-    warm.wait_for(begun.exists)
+    wait_for(begun.exists)
     shop = warm.folder / "shop.py"
     shop.write_text(shop.read_text().replace('"cwd":', '"new": 1, "cwd":'))
     go.touch()
@@ -106,7 +107,7 @@ def test_the_start_of_a_step_names_its_process_and_not_its_zygote(warm: Any, tmp
     text = f"import os, time, shop\nopen({str(begun)!r}, 'w').close()\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
     (warm.folder / "slow.py").write_text(text)
     warm.spawn("sleeps", preload="slow")
-    warm.wait_for(begun.exists)
+    wait_for(begun.exists)
     pause(0.3)
     go.touch()
     start = warm.guard.receive(AttemptStart)
@@ -248,7 +249,7 @@ def test_a_freeze_takes_no_time_from_a_zygote(warm: Any) -> None:
 def test_a_zygote_that_ends_while_its_step_is_frozen(warm: Any) -> None:
     token, zygote = frozen_before_its_fork(warm)
     os.kill(zygote, signal.SIGKILL)
-    warm.wait_for(lambda: descendants(warm.supervisor) == [])
+    wait_for(lambda: descendants(warm.supervisor) == [])
     end = go_on(warm, token)
     assert (end.exit_code, end.cause) == (0, ""), warm.guard.text
     assert b"without its zygote: it has ended" in warm.guard.text

@@ -12,6 +12,7 @@ from toban_executor.decide.guard_types import Kill
 from toban_executor.decide.models import AttemptEnd
 from toban_executor.decide.warm import WarmLimits, WarmNote
 from toban_executor.guard.process_tree import children, descendants
+from toban_testing.waiting import wait_for
 
 
 def test_a_step_outlives_its_zygote(warm: Any) -> None:
@@ -38,7 +39,7 @@ def test_an_idle_zygote_that_is_stopped_is_replaced_by_a_cold_start(warm: Any) -
 def test_an_idle_zygote_that_was_killed_is_replaced(warm: Any) -> None:
     zygote = warm.report()["loaded_by"]
     os.kill(zygote, signal.SIGKILL)
-    warm.wait_for(lambda: not warm.zygotes)
+    wait_for(lambda: not warm.zygotes)
     assert warm.report()["loaded_by"] not in (zygote, 0)
 
 
@@ -53,7 +54,7 @@ def test_a_zygote_that_is_killed_while_it_imports(warm: Any, tmp_path: Path) -> 
     slow_module(warm.folder, mark)
     warm.guard.blocks.clear()
     warm.spawn("report", preload="slow")
-    warm.wait_for(mark.exists)
+    wait_for(mark.exists)
     mark.rename(tmp_path / "other")
     mark.touch()
     os.kill(warm.zygotes[0], signal.SIGKILL)
@@ -68,7 +69,7 @@ def test_a_kill_while_it_imports(warm: Any, tmp_path: Path, grace: float) -> Non
     mark = tmp_path / "mark"
     slow_module(warm.folder, mark)
     token = warm.spawn("report", preload="slow")
-    warm.wait_for(mark.exists)
+    wait_for(mark.exists)
     warm.guard.send(Kill(token=token, cause="cancel", reason="asked", grace=grace))
     end = warm.guard.receive(AttemptEnd)
     assert (end.cause, end.reason) == ("cancel", "asked")
@@ -97,7 +98,7 @@ def test_imports_that_cannot_be_shared_start_cold(warm: Any, module: str, words:
     report = warm.report(preload="bad")
     assert report["loaded_by"] == report["pid"]
     assert words in warm.guard.text
-    warm.wait_for(lambda: descendants(warm.supervisor) == [])
+    wait_for(lambda: descendants(warm.supervisor) == [])
 
 
 # ---- how long they stay
@@ -147,7 +148,7 @@ def test_memory_and_idle_time(limited_warm: Any, limits: dict[str, Any], reason:
         found = note(warm)
         ended, forks = dict(found.ended), forks + found.forks
     assert (ended, found.keys, forks) == ({reason: 1}, (), 1)
-    warm.wait_for(lambda: descendants(warm.supervisor) == [])
+    wait_for(lambda: descendants(warm.supervisor) == [])
 
 
 def test_the_oldest_gives_way(limited_warm: Any) -> None:
@@ -155,7 +156,7 @@ def test_the_oldest_gives_way(limited_warm: Any) -> None:
     first = warm.report(env={"MARK": "a"})
     second = warm.report(env={"MARK": "b"})
     assert first["loaded_by"] != second["loaded_by"] and second["ppid"] == second["loaded_by"]
-    warm.wait_for(lambda: warm.zygotes == [second["loaded_by"]])
+    wait_for(lambda: warm.zygotes == [second["loaded_by"]])
 
 
 def test_without_zygotes_everything_is_cold(limited_warm: Any) -> None:
@@ -172,7 +173,7 @@ def test_nothing_starts_twice_when_a_zygote_has_left_processes(warm: Any, tmp_pa
     (warm.folder / "slow.py").write_text("import subprocess\nsubprocess.Popen(['sleep', '1000'])\n" + text)
     warm.guard.blocks.clear()
     warm.spawn("report", preload="slow", grace_seconds=0.2)
-    warm.wait_for(mark.exists)
+    wait_for(mark.exists)
     [zygote] = warm.zygotes
     assert children(zygote)
     os.kill(zygote, signal.SIGKILL)

@@ -13,6 +13,7 @@ from toban_domain.outcome import AttemptKey
 from toban_domain.settings import Settings
 from toban_log_archiver.app.archive_pass import Busy
 from toban_log_archiver.decide import tlog
+from toban_testing.waiting import until
 
 RUNS = {run_id: list(range(1, 20 + run_id)) for run_id in range(1, 13)}
 # Every step of a pass, in order: a crash right before any of them.
@@ -209,8 +210,7 @@ async def test_readers_see_every_line_once_while_it_moves(world: Any) -> None:
         while await world.has_day():
             await world.work(target_bytes=600)
         before = rounds
-        while rounds < before + 3 and not any(reader.done() for reader in readers):  # noqa: ASYNC110 - two readers, one count
-            await asyncio.sleep(0.01)
+        await until(lambda: rounds >= before + 3 or any(reader.done() for reader in readers))
     finally:
         done.set()
         await asyncio.gather(*readers)

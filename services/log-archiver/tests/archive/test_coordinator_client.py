@@ -22,6 +22,7 @@ from toban_runtime.clock import SystemClock
 from toban_runtime.lifecycle import Stop
 from toban_runtime.settings_watch import SettingsWatch
 from toban_testing.log_readers import read_ticket
+from toban_testing.waiting import until_async
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream, unary
 from toban_transport.server import build_server
@@ -155,9 +156,7 @@ async def test_the_service_archives_by_itself_and_reads_what_it_archived(
     task = asyncio.create_task(serve(config, stop))
     admin = ChannelPool(tls=TlsFiles(tls / "admin-cli"), trust_domain=DOMAIN)
     try:
-        async with asyncio.timeout(30):
-            while await world.has_day() and not task.done():  # noqa: ASYNC110 - in another process in earnest
-                await asyncio.sleep(0.05)
+        await until_async(world.has_day, lambda there: task.done() or not there)
         channel = admin.get(f"127.0.0.1:{json.loads(ready.read_text())['grpc_port']}", "log-archiver")
         wanted = logs_pb2.ReadLogRequest(run_id=1, ticket=read_ticket(tls, 1))
         read = stream(logs_pb2_grpc.LogReaderStub(channel).Read, wanted, timeout=20)

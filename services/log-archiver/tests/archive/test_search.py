@@ -18,6 +18,7 @@ from toban_log_archiver.store.log_attempts import TokenNote
 from toban_proto.v1 import logs_pb2 as pb
 from toban_store.tx import autocommit, tx
 from toban_testing.memory_chunk_source import at, new_chunk
+from toban_testing.waiting import until
 
 NANOS = 1_800_000_000_000_000_000
 MINUTE = 60 * 10**9
@@ -206,9 +207,8 @@ async def test_a_costly_expression_holds_no_thread_and_ends_with_its_caller(worl
     first = asyncio.ensure_future(anext(answers))
     others = [reader.Search(pb.SearchLogRequest(run_ids=[1], grep=COSTLY, regex=True), None) for _ in range(3)]
     waiting = [asyncio.ensure_future(anext(one)) for one in others]
+    await until(seen)
     async with asyncio.timeout(5):
-        while not seen():  # noqa: ASYNC110 - threads of a pool have no signal
-            await asyncio.sleep(0.01)
         assert await world.read(1, tail=1) == [(10, 40, text)]
     async with asyncio.timeout(60):
         said = await first
