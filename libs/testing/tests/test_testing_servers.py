@@ -51,6 +51,8 @@ def test_a_database_is_used_again_as_if_it_were_new(servers: SessionServers, pg_
         connection.execute("INSERT INTO scheduler.settings (name, value) VALUES ('leader_tick_seconds', '2')")
         connection.execute("SELECT nextval(seqrelid::regclass) FROM pg_sequence")
         connection.execute("SELECT logs.ensure_partitions('2001-01-01', '2001-01-03')")
+        connection.execute("CREATE TABLE scheduler.mine (a int)")
+        connection.execute("CREATE TABLE big AS SELECT repeat('x', 1000) FROM generate_series(1, 2000)")
     assert contents(url) != fresh
     server.take_back(url)
     again = server.migrated()
@@ -62,13 +64,12 @@ def test_a_database_is_used_again_as_if_it_were_new(servers: SessionServers, pg_
 @pytest.mark.parametrize(
     "change",
     [
-        "CREATE TABLE scheduler.mine (a int)",
         "ALTER TABLE scheduler.leader ADD CHECK (epoch >= 0)",
         "CREATE OR REPLACE FUNCTION scheduler.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
         "DROP TABLE scheduler.limit_overrides",
         "GRANT SELECT ON scheduler.leader TO PUBLIC",
         "ALTER TABLE scheduler.leader ALTER COLUMN epoch SET DEFAULT 5",
-        "CREATE TABLE big AS SELECT repeat('x', 1000) FROM generate_series(1, 2000)",
+        "INSERT INTO scheduler.settings (name, value) SELECT i, to_jsonb(repeat('x', 1000)) FROM generate_series(1, 2000) i",
     ],
 )
 def test_a_database_with_another_shape_is_dropped(servers: SessionServers, pg_major: int, change: str) -> None:

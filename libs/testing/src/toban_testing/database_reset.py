@@ -14,10 +14,10 @@ _NO_ROWS = 11 + 4 + 4 + 2
 TABLES: LiteralString = """
 SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE c.relkind = 'r' AND c.oid >= 16384 AND n.nspname !~ '^pg_' ORDER BY 1"""
-# The partitions of days that a test has added.
-PARTITIONS: LiteralString = """
-SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relkind = 'r' AND format('%%I.%%I', n.nspname, c.relname) <> ALL(%s)"""
+# The tables that a test has added: partitions of days, copies.
+ADDED: LiteralString = """
+SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind = 'r' AND c.oid >= 16384 AND n.nspname !~ '^pg_' AND format('%%I.%%I', n.nspname, c.relname) <> ALL(%s)"""
 # How many user-created rows each table of the catalogue has, and the newest transaction that wrote one, counted from a fixed one. A change
 # writes a row, so the newest transaction is a later one; a removal lowers the number.
 CATALOGUE: LiteralString = """
@@ -61,10 +61,10 @@ class Fresh:
             return cls(tables, _catalogue(connection), rows, sql.SQL(" UNION ALL ").join(changed))
 
     def restore(self, connection: psycopg.Connection) -> bool:
-        """Resets the database of a connection without triggers. False when more has changed than partitions were added, and rows of ordinary size."""
+        """Resets the database of a connection without triggers. False when more has changed than tables were added, and rows of ordinary size."""
         with connection.transaction():
             if _catalogue(connection) != self.catalogue:
-                for (name,) in connection.execute(PARTITIONS, [self.tables]).fetchall():
+                for (name,) in connection.execute(ADDED, [self.tables]).fetchall():
                     connection.execute(sql.SQL("DROP TABLE {}").format(_raw(name)))
                 if _catalogue(connection) != self.catalogue:
                     return False

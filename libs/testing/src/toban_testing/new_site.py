@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,23 +38,25 @@ def production_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def new_site(config: AdminWebConfig) -> SiteWorker:
     """A site without a server; its application takes requests."""
-    if Rule._compile_builder is not _compile_once:
-        Rule._compile_builder = _compile_once  # type: ignore[method-assign, assignment]
+    if Rule.compile is not _compile_once:
+        Rule.compile = _compile_once  # type: ignore[method-assign, assignment]
     worker = SiteWorker(config=config, http_port=0, stopping=threading.Event())
     worker.app.jinja_env.bytecode_cache = _TEMPLATES
     return worker
 
 
-_compile = Rule._compile_builder
-_builders: dict[tuple[str, bool, str], Callable[..., Any]] = {}
+_compile = Rule.compile
+_RESULTS = ("_parts", "_trace", "_converters", "arguments", "_build", "_build_unknown")
+_compiled: dict[tuple[object, ...], dict[str, Any]] = {}
 
 
-def _compile_once(rule: Rule, append_unknown: bool = True) -> Callable[..., Any]:
-    """The function that makes an address: it depends on nothing but the rule's text and defaults."""
-    key = rule.rule, append_unknown, repr(rule.defaults)
-    if key not in _builders:
-        _builders[key] = _compile(rule, append_unknown)
-    return _builders[key]
+def _compile_once(rule: Rule) -> None:
+    """What reads and makes an address: it depends on nothing but the rule's text, defaults and map."""
+    key = rule.rule, repr(rule.defaults), rule.subdomain, rule.host, rule.merge_slashes
+    if key not in _compiled:
+        _compile(rule)
+        _compiled[key] = {name: getattr(rule, name) for name in _RESULTS}
+    vars(rule).update(_compiled[key])
 
 
 class _Templates(BytecodeCache):

@@ -4,8 +4,9 @@ A test marked `pg_versions` runs once on each installed major version of Postgre
 """
 
 import functools
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             for major in _majors()
         ]
         metafunc.parametrize("pg_major", cases, indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """What collection makes stays until the end: the search for garbage in it would be a third of collection's time, and go on in the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -79,7 +79,7 @@ class PostgresTestServer:
 
     def _create(self, template: str) -> str:
         name = f"test_{next(self._numbers)}"
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
         self._execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
         return self._of(name)
 
