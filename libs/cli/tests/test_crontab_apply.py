@@ -163,7 +163,7 @@ MANY = "".join(f"{n} 3 * * * /usr/bin/job{n}\n" for n in range(11))
 LONG = "TEXT=" + "x" * 4000 + "\n" + "".join(f"0 3 * * * /usr/bin/job{n}\n" for n in range(300))
 
 
-@pytest.mark.parametrize("text", [MANY, LONG], ids=["many", "long"])
+@pytest.mark.parametrize("text", [MANY, pytest.param(LONG, marks=pytest.mark.long)], ids=["many", "long"])
 def test_a_large_import_is_written_in_files_that_are_valid(
     toban: Toban, crontab: Path, tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

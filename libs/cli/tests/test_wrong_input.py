@@ -237,17 +237,17 @@ def test_the_local_stack_needs_no_setting(
         (["run", "list"], ("rich", "yaml", "pydantic", "structlog")),
     ],
 )
-def test_commands_load_only_what_they_need(cluster: Any, argv: list[str], heavy: tuple[str, ...]) -> None:
+def test_commands_load_only_what_they_need(cluster: Any, argv: list[str], heavy: tuple[str, ...], at_most: Any) -> None:
     from toban_proto.v1 import coordinator_pb2 as pb
 
     cluster.reader.answers["ListRuns"] = pb.ListRunsResponse(runs=[pb.Run(id=1)])
     script = f"import sys; from toban_cli.main import run; run({argv}); sys.exit(','.join(m for m in {heavy} if m in sys.modules))"
     begun = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stderr.strip() == ""
     assert "RUN" in done.stdout or "Usage" in done.stdout
-    # 0.15 s (help) and 0.3 s (list) on an idle machine; tests run beside others.
-    assert time.perf_counter() - begun < 4
+    # 0.15 s (help) and 0.3 s (list) on an idle machine.
+    assert time.perf_counter() - begun < at_most(4)
 
 
 @pytest.mark.parametrize(

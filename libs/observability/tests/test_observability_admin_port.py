@@ -58,7 +58,7 @@ class Served:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request)
         await writer.drain()
-        answer = await asyncio.wait_for(reader.read(), 10)
+        answer = await asyncio.wait_for(reader.read(), 60)
         writer.close()
         return answer
 
@@ -189,7 +189,7 @@ async def test_a_stream_of_silent_connections_does_not_hold_the_port(served: Ser
     await flood.stdout.readline()
     try:
         for _ in range(22):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await served.get("/livez") == (200, "ok\n")
     finally:
         flood.kill()
@@ -228,7 +228,7 @@ async def test_stop_ends_open_connections() -> None:
     port = AdminPort("127.0.0.1", 0, lambda: report({}))
     number = await port.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", number)
-    await asyncio.wait_for(port.stop(), 5)
+    await asyncio.wait_for(port.stop(), 60)
     assert await reader.read() == b""
     writer.close()
 
@@ -249,7 +249,7 @@ def test_the_same_port_beside_synchronous_code() -> None:
     admin = AdminThread("127.0.0.1", 0, lambda: report(checks))
     admin.stop()
     port = admin.start()
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
         assert json.loads(answer.read())["status"] == "warning"
     with pytest.raises(OSError, match="in use"):
         taken = AdminThread("127.0.0.1", port, lambda: report(checks))
@@ -259,4 +259,4 @@ def test_the_same_port_beside_synchronous_code() -> None:
             taken.stop()
     admin.stop()
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=60)

@@ -99,7 +99,7 @@ def test_a_signal_stops_a_service_in_order(number: signal.Signals) -> None:
         assert process.stderr is not None
         assert process.stderr.readline() == "up\n"
         process.send_signal(number)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, number.name)
 
 
@@ -110,7 +110,7 @@ def test_a_second_signal_ends_a_service_that_does_not_stop() -> None:
         process.send_signal(signal.SIGTERM)
         assert process.stderr.readline() == "stopping\n"
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == 70
 
 

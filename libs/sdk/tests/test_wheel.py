@@ -84,6 +84,7 @@ def test_it_requires_no_package_without_an_extra(wheel: Path) -> None:
     assert "# toban" in lines, "its page has the README"
 
 
+@pytest.mark.long
 def test_an_installed_one_works_without_any_other_package(wheel: Path, tmp_path: Path) -> None:
     """`-I -S`: neither this environment's packages nor the sources of the workspace are in reach."""
     site = tmp_path / "site"

@@ -102,7 +102,7 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
     assert stack.down() == []
 
 
-@pytest.mark.parametrize("supervise", [None, Backoff()])
+@pytest.mark.parametrize("supervise", [None, pytest.param(Backoff(), marks=pytest.mark.long)])
 def test_a_service_that_does_not_come_up(
     supervise: Backoff | None, tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -26,7 +26,7 @@ async def payloads(pg_url: str) -> AsyncIterator[asyncio.Queue[str]]:
 
 
 async def take(queue: asyncio.Queue[str]) -> str:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await queue.get()
 
 

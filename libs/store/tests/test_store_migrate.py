@@ -112,10 +112,10 @@ def test_it_waits_until_another_process_has_migrated(pg_major: int, pg_empty_url
     said: Queue[str] = Queue()
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(migrate.wait, pg_empty_url, say=said.put, folder=folder)
-        assert said.get(timeout=10) == "waiting: 1 migrations are pending, the first is demo/0001_first"
+        assert said.get(timeout=60) == "waiting: 1 migrations are pending, the first is demo/0001_first"
         assert not waiting.done()
         migrate.up(pg_empty_url, folder=folder)
-        waiting.result(timeout=10)
+        waiting.result(timeout=60)
     assert said.empty()
     (folder / "demo" / "0001_first.sql").write_text(FIRST.replace("int", "bigint"))
     with pytest.raises(MigrationError, match="demo/0001_first is changed"):

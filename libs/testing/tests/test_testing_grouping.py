@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # Its options switch off plugins that other packages bring.
 SETTINGS = Path(__file__).resolve().parents[3] / "pyproject.toml"
 TESTS = """
@@ -22,6 +24,7 @@ def test_one(made, number):
 """
 
 
+@pytest.mark.long
 def test_a_module_fixture_is_made_once_with_several_processes(tmp_path: Path) -> None:
     log = tmp_path / "made.log"
     files = ["test_a.py", "test_b.py", "tests/e2e/test_c.py", "tests/e2e/test_d.py"]

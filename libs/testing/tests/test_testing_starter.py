@@ -149,6 +149,7 @@ def test_nothing_outlives_a_killed_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.long
 @pytest.mark.parametrize("code", [STACK, WHOLE_STACK], ids=["stack", "bench"])
 def test_no_stack_outlives_what_has_started_it(code: str, tmp_path: Path) -> None:
     with running(tmp_path, code=textwrap.dedent(JOB + code)) as (starter, home):

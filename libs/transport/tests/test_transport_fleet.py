@@ -89,7 +89,7 @@ async def test_one_that_is_silent_is_left_only_when_the_call_changes_nothing(sit
     many.close()
 
 
-async def test_all_attempts_together_have_the_timeout(site: Any, deaf: str) -> None:
+async def test_all_attempts_together_have_the_timeout(site: Any, deaf: str, at_most: Any) -> None:
     many = Fleet(
         service="executor",
         addresses=[deaf, deaf],
@@ -100,7 +100,7 @@ async def test_all_attempts_together_have_the_timeout(site: Any, deaf: str) -> N
     began = clock.monotonic()
     with pytest.raises(TobanError) as caught:
         await asyncio.to_thread(many.call, ping, PING, timeout=0.6, attempt_seconds=0.4)
-    assert clock.monotonic() - began < 5
+    assert clock.monotonic() - began < at_most(5)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     many.close()
 

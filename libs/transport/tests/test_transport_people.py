@@ -150,7 +150,7 @@ async def test_a_stream_ends_when_its_person_may_not_go_on(site: Any) -> None:
     people.admission.revoked = True
     with pytest.raises(TobanError, match="the session has ended"):
         await anext(answers)
-    await asyncio.wait_for(reader.left.wait(), 20)
+    await asyncio.wait_for(reader.left.wait(), 60)
 
 
 class Control(rpc.JobControlServicer):

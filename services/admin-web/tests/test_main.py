@@ -75,7 +75,7 @@ def signed_in(port: int, path: str) -> urllib.request.Request:
 
 
 def get(port: int, path: str) -> str:
-    with urllib.request.urlopen(signed_in(port, path), timeout=10) as answer:
+    with urllib.request.urlopen(signed_in(port, path), timeout=60) as answer:
         return str(answer.read().decode())
 
 
@@ -199,7 +199,7 @@ def test_the_parent_never_loads_grpc() -> None:
     assert "grpc" not in done.stdout.split(), "a process that has loaded gRPC must not fork"
 
 
-def test_half_sent_requests_delay_other_requests_for_seconds_only(start: Start, tmp_path: Path) -> None:
+def test_half_sent_requests_delay_other_requests_for_seconds_only(start: Start, tmp_path: Path, at_most: Any) -> None:
     process = start(HTTP_THREADS="4")
     port = ready(process, tmp_path)["http_port"]
     with ExitStack() as opened:
@@ -210,8 +210,8 @@ def test_half_sent_requests_delay_other_requests_for_seconds_only(start: Start, 
         began = clock.monotonic()
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
             assert answer.status == 200
-        assert clock.monotonic() - began < 20
-        halves[0].settimeout(20)
+        assert clock.monotonic() - began < at_most(20)
+        halves[0].settimeout(60)
         assert halves[0].recv(1) == b"", "it was closed"
     process.send_signal(signal.SIGTERM)
     assert "Traceback" not in process.communicate(timeout=30)[0]

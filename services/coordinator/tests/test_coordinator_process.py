@@ -171,7 +171,7 @@ async def test_peers_hear_who_leads(call, process):
     assert (await call("coordinator", rpc.PeerStub, "Ping", pb.PeerPingRequest())).incarnation == status.incarnation
     stub = rpc.PeerStub(call.pools["coordinator"].get(f"127.0.0.1:{process['grpc_port']}", "coordinator"))
     beats = []
-    async for message in stream(stub.Watch, pb.PeerWatchRequest(), timeout=5.0):
+    async for message in stream(stub.Watch, pb.PeerWatchRequest(), timeout=60):
         beats.append(message)
         if len(beats) == 2:
             break

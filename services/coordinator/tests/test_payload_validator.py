@@ -154,7 +154,7 @@ async def test_a_check_without_end_is_ended_and_the_loop_goes_on() -> None:
     async def others() -> None:
         nonlocal turns
         while True:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
             turns += 1
 
     with pytest.raises(CheckPending):

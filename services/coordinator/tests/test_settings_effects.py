@@ -116,7 +116,7 @@ async def test_time_to_live_and_grace_say_when_a_silent_executor_is_detached(
     for _ in range(3):
         probe.asked.clear()
         await keeper.run_once()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await probe.asked.wait()
         await asyncio.sleep(0)
     await keeper.run_once()

@@ -136,7 +136,7 @@ class World:
         request = executor_pb2.StartJobRequest(
             header=header or self.header(), orders=orders, smallest_live_token=smallest_live
         )
-        return list((await self.worker.StartJob(request, timeout=5)).results)
+        return list((await self.worker.StartJob(request, timeout=60)).results)
 
     def key(self, number: int) -> tuple[int, int]:
         """Run and token of the attempt that `order(number)` names."""
@@ -167,7 +167,7 @@ class World:
         key = common_pb2.AttemptKey(run_id=run, token=token)
         order = executor_pb2.CancelOrder(key=key, grace_seconds=grace, mode=mode)
         request = executor_pb2.CancelJobRequest(header=self.header(), orders=[order])
-        assert [one.result for one in (await self.worker.CancelJob(request, timeout=5)).results] == ["cancelling"]
+        assert [one.result for one in (await self.worker.CancelJob(request, timeout=60)).results] == ["cancelling"]
 
     async def fresh_grant(self) -> None:
         """Until a grant has come that was asked for after now: nothing has answered the executor while no test ran on the loop of the fakes."""

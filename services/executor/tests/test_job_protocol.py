@@ -61,7 +61,7 @@ async def test_a_cooperative_cancel_reaches_the_job(world: Any) -> None:
     await world.until(lambda: world.archiver.text(world.key(1)))
     cancel = executor_pb2.CancelOrder(key=key, mode="cooperative", grace_seconds=600.0, reason="asked")
     request = executor_pb2.CancelJobRequest(header=world.header(), orders=[cancel])
-    assert [one.result for one in (await world.worker.CancelJob(request, timeout=5)).results] == ["cancelling"]
+    assert [one.result for one in (await world.worker.CancelJob(request, timeout=60)).results] == ["cancelling"]
     outcome = await world.outcome(1)
     assert (outcome.kind, outcome.exit_code, outcome.tree_empty) == (common_pb2.OUTCOME_KIND_CANCELED, 143, True)
 

@@ -99,10 +99,10 @@ async def test_stale_epochs_serials_and_other_incarnations(world: Any) -> None:
     assert await try_it(epoch=newer, serial=7) == "STALE_EPOCH"
     assert await try_it(epoch=epoch, serial=1000) == "STALE_EPOCH"
     revoke = executor_pb2.RevokeRequest(header=world.header(epoch=epoch, serial=1001), keys=[key(world, 52)])
-    assert (await world.worker.Revoke(revoke, timeout=5)).results[0].result == "STALE_EPOCH"
+    assert (await world.worker.Revoke(revoke, timeout=60)).results[0].result == "STALE_EPOCH"
     # Refused for its header alone: no tombstone, so the new leader may send it.
     assert (await world.start(world.order(50, "true"), header=world.header(epoch=newer, serial=8)))[0].accepted
-    ping = await world.worker.Ping(executor_pb2.PingRequest(), timeout=5)
+    ping = await world.worker.Ping(executor_pb2.PingRequest(), timeout=60)
     assert ping.epoch_max == newer
 
 
@@ -112,7 +112,7 @@ async def cancel(world: Any, *numbers: int, mode: str = "kill", grace: float = 1
         for number in numbers
     ]
     request = executor_pb2.CancelJobRequest(header=world.header(), orders=orders)
-    return [result.result for result in (await world.worker.CancelJob(request, timeout=5)).results]
+    return [result.result for result in (await world.worker.CancelJob(request, timeout=60)).results]
 
 
 @pytest.mark.seed(22, 162)
@@ -132,7 +132,7 @@ async def test_revoke(world: Any) -> None:
     await world.start(world.order(1, "sleep", "60"), world.order(2, "true"))
     await world.outcome(2)
     request = executor_pb2.RevokeRequest(header=world.header(), keys=[key(world, 1), key(world, 2), key(world, 3)])
-    results = [result.result for result in (await world.worker.Revoke(request, timeout=5)).results]
+    results = [result.result for result in (await world.worker.Revoke(request, timeout=60)).results]
     assert results == ["running", "finished", "gone"]
     assert (await world.start(world.order(3, "true")))[0].refusal == "TOMBSTONE"
     await cancel(world, 1)
@@ -231,7 +231,7 @@ async def test_only_a_coordinator_may_order(world: Any) -> None:
     pool = ChannelPool(tls=TlsFiles(world.tls / "executor"), trust_domain="toban.internal")
     stub: Any = WorkerServiceStub(pool.get(world.executor.address, "executor"))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.Ping(executor_pb2.PingRequest(), timeout=5)
+        await stub.Ping(executor_pb2.PingRequest(), timeout=60)
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
     await pool.close()
 

@@ -134,7 +134,7 @@ async def test_more_slots_than_the_open_files_allow(opened: Any) -> None:
 async def test_own_slots_that_the_open_files_do_not_allow_are_an_error(world: Any, tmp_path: Path) -> None:
     env = world.executor.env | {"SCHEDULER_STATE_DIR": str(tmp_path / "other"), "SCHEDULER_SLOTS": "4000"}
     command = [*FEW_FILES, sys.executable, "-m", "toban_executor"]
-    done = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, timeout=20)
+    done = await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, timeout=60)
     assert done.returncode == 78
     assert done.stderr.decode().startswith(f"SCHEDULER_SLOTS is 4000; 300 open files allow {MOST}:")
     assert done.stderr.count(b"\n") == 1

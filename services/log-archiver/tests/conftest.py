@@ -119,7 +119,7 @@ class Archiver:
     async def describe(self, run_id: int) -> list[logs_pb2.AttemptLog]:
         stub = logs_pb2_grpc.LogReaderStub(self.channel("admin-web"))
         request = logs_pb2.DescribeLogRequest(run_id=run_id, ticket=self.read_ticket(run_id))
-        answer = await unary(stub.Describe, request, timeout=10)
+        answer = await unary(stub.Describe, request, timeout=60)
         return list(answer.attempts)
 
     async def close(self) -> None:

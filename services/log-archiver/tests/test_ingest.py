@@ -170,7 +170,7 @@ async def test_only_executors_append(archiver: Any) -> None:
 
     stub = logs_pb2_grpc.LogIngestStub(archiver.channel("admin-cli"))
     with pytest.raises(TobanError) as caught:
-        async for _ in duplex(stub.Append, nothing(), timeout=10):
+        async for _ in duplex(stub.Append, nothing(), timeout=60):
             pass
     assert caught.value.code is ErrorCode.PERMISSION_DENIED
 
@@ -205,7 +205,7 @@ async def test_postgresql_away_for_a_moment_loses_nothing(archiver: Any, pg_url:
 
 def get(port: int, path: str) -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -21,7 +21,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_is_left_out_is_counted_and_followers_do_not_wait(full: None, archiver: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for run_id in range(1, 200):
             seqs = range(1, 51)
             data = archiver.frame(seqs, text=lambda seq: NOISE.randbytes(40) if seq < 50 else b"last")

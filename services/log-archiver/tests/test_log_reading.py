@@ -34,7 +34,7 @@ async def followed(archiver: Any) -> Any:
 
 
 async def take(queue: asyncio.Queue[Any]) -> Any:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return await queue.get()
 
 

@@ -37,14 +37,14 @@ def ports(ready: Path, process: subprocess.Popen[bytes]) -> dict[str, int]:
 
 def end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     return out, err
 
 
 def get(port: int, path: str) -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -119,7 +119,7 @@ async def test_sessions_that_hang_are_replaced_and_hold_up_no_end(pg_url: str, t
 def test_a_wrong_configuration_is_one_line_and_78(tls: Path, wrong: dict[str, str], words: bytes) -> None:
     given = {"database_url": "postgresql://x@127.0.0.1:1/x", "tls_dir": tls / "log-archiver"} | wrong
     process = start(**given)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 78
     assert words in err
     assert err.count(b"\n") == 1

@@ -32,15 +32,15 @@ def calls(archiver: Any, run_id: int) -> dict[str, Call]:
 
     async def read(ticket: ReadTicket | None) -> list[int]:
         request = logs_pb2.ReadLogRequest(run_id=run_id, ticket=ticket)
-        return [line.seq async for answer in stream(stub.Read, request, timeout=20) for line in answer.lines]
+        return [line.seq async for answer in stream(stub.Read, request, timeout=60) for line in answer.lines]
 
     async def describe(ticket: ReadTicket | None) -> list[int]:
         request = logs_pb2.DescribeLogRequest(run_id=run_id, ticket=ticket)
-        return [one.last_seq for one in (await unary(stub.Describe, request, timeout=20)).attempts]
+        return [one.last_seq for one in (await unary(stub.Describe, request, timeout=60)).attempts]
 
     async def search(ticket: ReadTicket | None) -> list[int]:
         request = logs_pb2.SearchLogRequest(run_ids=[run_id], ticket=ticket)
-        return [hit.line.seq async for answer in stream(stub.Search, request, timeout=20) for hit in answer.hits]
+        return [hit.line.seq async for answer in stream(stub.Search, request, timeout=60) for hit in answer.hits]
 
     return {"Read": read, "Describe": describe, "Search": search}
 
@@ -78,7 +78,7 @@ async def test_a_search_is_refused_when_one_of_its_runs_is_not_on_the_ticket(arc
     request = logs_pb2.SearchLogRequest(run_ids=[1, 2], ticket=archiver.read_ticket(1))
 
     async def search() -> None:
-        async for _ in stream(stub.Search, request, timeout=20):
+        async for _ in stream(stub.Search, request, timeout=60):
             pass
 
     assert await code_of(search()) is ErrorCode.PERMISSION_DENIED

@@ -49,6 +49,7 @@ async def fill(pool: Pool, day: Any) -> None:
             await chunks.append(t, [new_chunk(1, 10, lines, log_day=day)])
 
 
+@pytest.mark.long
 async def test_two_hundred_megabytes_in_flat_memory(archiver: Any, pool: Pool) -> None:
     await fill(pool, archiver.today)
     process = psutil.Process(os.getpid())

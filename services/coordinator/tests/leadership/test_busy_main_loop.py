@@ -36,7 +36,9 @@ def stand_still(seconds):
     threading.Event().wait(seconds)
 
 
-@pytest.mark.parametrize("block", [stand_still, compute], ids=["stands still", "computes"])
+@pytest.mark.parametrize(
+    "block", [stand_still, pytest.param(compute, marks=pytest.mark.long)], ids=["stands still", "computes"]
+)
 async def test_a_main_loop_that_is_busy_for_seconds_loses_no_term(cluster, block):
     first = await cluster(timings=ROOMY)
     await until(lambda: first.terms)

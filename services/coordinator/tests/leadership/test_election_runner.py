@@ -79,7 +79,7 @@ async def test_a_flushed_redis_changes_no_leader(cluster, redis_url):
 
 
 @pytest.mark.seed(179)
-@pytest.mark.parametrize("fault", ["cut", "freeze"])
+@pytest.mark.parametrize("fault", ["cut", pytest.param("freeze", marks=pytest.mark.long)])
 async def test_a_lost_redis_changes_no_leader(cluster, redis_url, fault):
     parts = urlsplit(redis_url)
     async with FaultProxy(host=parts.hostname, port=parts.port) as proxy:

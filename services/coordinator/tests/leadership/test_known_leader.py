@@ -129,7 +129,7 @@ async def test_a_leader_shows_its_own_epoch_although_a_read_returns_late(cluster
     monkeypatch.setattr(election_runner, "READ_SECONDS", 30.0)
     monkeypatch.setattr(election_runner, "TAKE_SECONDS", 30.0)
     node = await cluster()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await node.thread.run(taking.wait())
         node.leadership.read_leader_row()
         await node.leadership.changed()

@@ -77,7 +77,7 @@ async def test_it_waits_for_the_longest_lease_that_anybody_may_hold(pool, pg_url
         assert not term.settled and not made
         await fake_clock.advance(STEP)
         await sleeping(fake_clock)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not made:
             await fake_clock.advance(STEP)
             await asyncio.sleep(0.01)
@@ -110,7 +110,7 @@ async def test_what_a_turn_finds_out_ends_the_term(pool, fake_clock, error, reas
         wakes=WakeRegistry(),
     )
     term = RunningTerm(deps=deps, taken=taken, progress=TermProgress(taken.server_time), deposed=ended.put_nowait)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await ended.get() == reason
     term.cancel()
 
@@ -145,7 +145,7 @@ async def test_loops_of_a_term_that_ended_are_woken_no_more(pool, fake_clock, en
         wakes=wakes,
     )
     term = RunningTerm(deps=deps, taken=taken, progress=TermProgress(taken.server_time), deposed=lambda reason: None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await turned.wait()
         wakes.wake("fire")
         assert [loop.woken for loop in made] == [1, 0]

@@ -225,7 +225,7 @@ async def test_a_question_ends_with_those_who_asked(monkeypatch: pytest.MonkeyPa
     deps: Any = SimpleNamespace(pool=world.pool, server_time=world.time, settings=world.settings)
     question = PendingWorkPoller(deps=deps)
     first, second, third = (asyncio.create_task(question.ask()) for _ in range(3))
-    await asyncio.wait_for(asked.wait(), 5)
+    await asyncio.wait_for(asked.wait(), 60)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     assert not ends, "others wait for the answer"
@@ -258,7 +258,7 @@ class Bench:
         return TurnOutcome()
 
     async def next(self) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await self.turned.wait()
         self.turned.clear()
         return self.turns[-1]

@@ -272,7 +272,7 @@ async def test_kill_9_between_the_end_of_a_job_and_the_answer_to_its_report(
         await world.open(KILL_AT=str(kill_at), PYTHONPATH=path_with(Path(__file__).parents[1]))
         # It may die before it answers.
         await asyncio.gather(world.start(world.order(1, "seq", "-f", "line %.0f", "500")), return_exceptions=True)
-        await asyncio.to_thread(world.executor.process.wait, timeout=10)
+        await asyncio.to_thread(world.executor.process.wait, timeout=60)
         reported = (1, EPOCH | 1) in world.coordinator.outcomes
         assert reported == (step == "answered")
         world.executor.start()

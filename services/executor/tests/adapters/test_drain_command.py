@@ -27,11 +27,11 @@ def executor(word: str, environment: Mapping[str, str]) -> "subprocess.Popen[byt
 
 async def said(process: "subprocess.Popen[bytes]") -> tuple[int, str]:
     """Its exit code and what it has written."""
-    output, _ = await asyncio.to_thread(process.communicate, timeout=20)
+    output, _ = await asyncio.to_thread(process.communicate, timeout=60)
     return process.returncode, output.decode()
 
 
-async def test_jobs_end_before_the_executor_is_told_to_stop(world: Any, tmp_path: Path) -> None:
+async def test_jobs_end_before_the_executor_is_told_to_stop(world: Any, tmp_path: Path, at_most: Any) -> None:
     gate = tmp_path / "gate"
     await world.start(world.order(1, "sh", "-c", f"until [ -e {gate} ]; do sleep 0.01; done; echo whole"))
     hook = drain(world)
@@ -49,8 +49,8 @@ async def test_jobs_end_before_the_executor_is_told_to_stop(world: Any, tmp_path
     assert world.executor.process.poll() is None
     began = boottime()
     world.executor.process.terminate()
-    assert await asyncio.to_thread(world.executor.process.wait, 10) == 0
-    assert boottime() - began < 3
+    assert await asyncio.to_thread(world.executor.process.wait, 60) == 0
+    assert boottime() - began < at_most(3)
     assert world.coordinator.beats[-1].stopped
 
 

@@ -40,7 +40,7 @@ async def test_only_guards_that_ended_in_order_prove_that_nothing_is_left(progra
     guards: Any = SimpleNamespace(
         incarnation="i", slots=[], control=control, close=control.close, supervisor=process(program)
     )
-    assert await GuardClient(guards=guards, clock=SystemClock()).close(timeout=5.0) is proven
+    assert await GuardClient(guards=guards, clock=SystemClock()).close(timeout=60) is proven
 
 
 @pytest.mark.parametrize("script", ["sleep 600", "env -i sleep 600 & sleep 600"])
@@ -59,7 +59,7 @@ async def test_jobs_of_dead_guards_are_dead_when_the_incarnation_ends(
         os.kill(pid, signal.SIGKILL)
     harness.guards.supervisor.wait()
     client.listen(SimpleNamespace(guards_gone=gone.set, supervisor_gone=lambda: None))  # type: ignore[arg-type]
-    await asyncio.wait_for(gone.wait(), 10)
+    await asyncio.wait_for(gone.wait(), 60)
     assert list(filter(start_time, jobs)) == [], "when any other task can know that the incarnation is over"
     await client.close(timeout=1.0)
 
@@ -97,7 +97,7 @@ async def spawned(client: GuardClient, listener: Listener) -> tuple[int, list[in
     order = StartOrder(key=KEY, steps=(step,), grace_seconds=0.5, on_lease_loss="freeze")
     env = {"PATH": "/usr/bin:/bin"}
     client.spawn(order, env=env, programs=("",), deadline=lease(), lease_grace=0.2, freeze_max=300.0)
-    main = await asyncio.wait_for(listener.pid, 10)
+    main = await asyncio.wait_for(listener.pid, 60)
     supervisor = client._guards.supervisor.pid
     return main, [supervisor, *children(supervisor)]
 
@@ -131,7 +131,7 @@ async def test_a_grant_thaws_what_a_freeze_from_here_has_stopped_in_part(
     finally:
         for pid in guards:
             os.kill(pid, signal.SIGCONT)
-        await client.close(timeout=10)
+        await client.close(timeout=60)
 
 
 @pytest.mark.parametrize("over", [False, True])
@@ -152,9 +152,9 @@ async def test_what_is_killed_in_place_of_a_stopped_guard_ends_by_the_lease(
     finally:
         for pid in guards:
             os.kill(pid, signal.SIGCONT)
-    end = await asyncio.wait_for(listener.end, 10)
+    end = await asyncio.wait_for(listener.end, 60)
     assert (end.cause, end.reason, end.signal) == ("lease", LEASE_REASON, signal.SIGKILL)
-    await client.close(timeout=10)
+    await client.close(timeout=60)
 
 
 async def test_a_guard_that_sees_the_kill_before_its_cause_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ async def test_a_guard_that_sees_the_kill_before_its_cause_is_corrected(monkeypa
     with pytest.raises(BlockingIOError):
         far.recv(1)
     far.send(encode_report(AttemptEnd(key=KEY, pid=5, signal=9)))
-    end = await asyncio.wait_for(listener.end, 10)
+    end = await asyncio.wait_for(listener.end, 60)
     assert (end.cause, end.reason) == ("lease", LEASE_REASON)
     await client.close(timeout=1.0)
     for sock in (far, supervisor):

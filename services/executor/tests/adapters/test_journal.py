@@ -293,7 +293,7 @@ async def test_a_report_that_is_withdrawn_while_the_writer_takes_it_stops_no_wri
     # The report alone waits when the writer looks.
     places.append((KEY, 2))
     journal.put_report(Report(key=KEY, seq=2, outcome=END))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while places:  # noqa: ASYNC110 (the writer's thread tells nobody)
             await asyncio.sleep(0.005)
         await journal.flush()

@@ -214,7 +214,7 @@ def test_a_frozen_job_is_killed_and_runs_nothing_before(guard: Any, tmp_path: Pa
     guard.send(Kill(token=token, cause="cancel", reason="asked", grace=grace))
     end = guard.receive(AttemptEnd)
     assert (end.cause, end.signal) == ("cancel", signal.SIGKILL)
-    assert boottime() - begun < 10
+    assert boottime() - begun < 25, "not after the grace"
     assert not mark.exists()
     # The slot is as it was: its next job is started where it can be frozen and killed.
     frozen(guard, file)
@@ -304,7 +304,7 @@ def test_the_end_of_the_executor_kills_what_is_frozen(own_guard: Any, tmp_path: 
     frozen(guard, file)
     [main] = children(keeper(guard))
     guard.guards.close()
-    guard.guards.supervisor.wait(timeout=10)
+    guard.guards.supervisor.wait(timeout=60)
     assert not start_time(main)
     assert [one.empty for one in guard_state.read_all(tmp_path / "guards")] == [True]
 

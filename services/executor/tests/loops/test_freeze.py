@@ -254,7 +254,7 @@ async def cancel(world: Any, mode: str, grace: float) -> None:
     key = common_pb2.AttemptKey(run_id=1, token=world.key(1)[1])
     order = executor_pb2.CancelOrder(key=key, mode=mode, grace_seconds=grace, reason="asked")
     request = executor_pb2.CancelJobRequest(header=world.header(), orders=[order])
-    assert (await world.worker.CancelJob(request, timeout=5)).results[0].result == "cancelling"
+    assert (await world.worker.CancelJob(request, timeout=60)).results[0].result == "cancelling"
 
 
 @pytest.mark.long

@@ -198,7 +198,7 @@ def journal_has(world: Any, *tables: str) -> bool:
 
 async def test_tombstones_outlive_a_crash(world: Any) -> None:
     keys = [common_pb2.AttemptKey(run_id=5, token=EPOCH | 5)]
-    await world.worker.Revoke(executor_pb2.RevokeRequest(header=world.header(), keys=keys), timeout=5)
+    await world.worker.Revoke(executor_pb2.RevokeRequest(header=world.header(), keys=keys), timeout=60)
     world.executor.process.kill()
     world.executor.process.wait()
     world.executor.start()
@@ -215,7 +215,7 @@ async def test_sigterm_drains_then_ends_what_is_left(world_maker: Any) -> None:
     short, long = await world.outcome(1), await world.outcome(2)
     assert short.kind == common_pb2.OUTCOME_KIND_SUCCEEDED
     assert (long.kind, long.reason, long.signal) == (FAILED, "forced_shutdown", 9)
-    assert world.executor.process.wait(timeout=10) == 0
+    assert world.executor.process.wait(timeout=60) == 0
     await world.close()
 
 
@@ -269,7 +269,7 @@ async def test_a_full_log_budget_holds_back_output_only(world_maker: Any, tmp_pa
         end = executor_pb2.CancelOrder(
             key=common_pb2.AttemptKey(run_id=3, token=EPOCH | 3), mode="kill", reason="asked"
         )
-        await world.worker.CancelJob(executor_pb2.CancelJobRequest(header=world.header(), orders=[end]), timeout=5)
+        await world.worker.CancelJob(executor_pb2.CancelJobRequest(header=world.header(), orders=[end]), timeout=60)
         assert (await world.outcome(3)).kind == common_pb2.OUTCOME_KIND_CANCELED
         await world.until(lambda: beats[-1].free_slots == 3)
         assert world.key(1) not in world.coordinator.outcomes

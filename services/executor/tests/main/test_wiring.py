@@ -138,7 +138,7 @@ class Bench:
 
     async def until(self, condition: Any) -> None:
         """Move the clock until it holds; the journal's thread needs real time."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 await self.clock.advance(0.05)
                 await asyncio.sleep(0.001)

@@ -45,7 +45,7 @@ async def test_a_pass_whose_caller_leaves_gives_the_lease_back(world: Any) -> No
             return True
 
     leaving = asyncio.create_task(world.work(store=Endless(), holder="first"))
-    await asyncio.wait_for(under_way.wait(), 10)
+    await asyncio.wait_for(under_way.wait(), 60)
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
     assert [one.action for one in await world.work(holder="second")] == ["archived", "dropped"]

@@ -126,7 +126,7 @@ async def test_settings_are_followed(coordinator: Any, channels: Any) -> None:
     for days in (30, 2):
         changed.clear()
         servicer.changes.put_nowait({"log_retention_days_db": str(days), "of_a_later_release": "1", "broken": "{"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await changed.wait()
         assert (watch.received, watch.known["log_retention_days_db"]) == (True, days)
     task.cancel()
@@ -159,10 +159,10 @@ async def test_the_service_archives_by_itself_and_reads_what_it_archived(
         await until_async(world.has_day, lambda there: task.done() or not there)
         channel = admin.get(f"127.0.0.1:{json.loads(ready.read_text())['grpc_port']}", "log-archiver")
         wanted = logs_pb2.ReadLogRequest(run_id=1, ticket=read_ticket(tls, 1))
-        read = stream(logs_pb2_grpc.LogReaderStub(channel).Read, wanted, timeout=20)
+        read = stream(logs_pb2_grpc.LogReaderStub(channel).Read, wanted, timeout=60)
         assert [line.seq async for answer in read for line in answer.lines] == seqs
         request = logs_pb2.ArchiveStatusRequest()
-        found = await unary(logs_pb2_grpc.LogArchiveStub(channel).Status, request, timeout=20)
+        found = await unary(logs_pb2_grpc.LogArchiveStub(channel).Status, request, timeout=60)
         assert [(day.log_day, day.archived_tokens) for day in found.days] == [(world.old.isoformat(), 1)]
     finally:
         await admin.close()

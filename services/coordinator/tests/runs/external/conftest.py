@@ -45,7 +45,7 @@ class Workers:
 
     async def locks_end(self, run: int, state: str) -> None:
         """Turns the leader's loop until the lock of a run has ended."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await self.world.state(run) != state:
                 await self.world.turn("external")
                 await asyncio.sleep(0.1)

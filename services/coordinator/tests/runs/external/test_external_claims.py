@@ -135,7 +135,7 @@ async def test_heartbeats_keep_a_claim(world: Any, make: Any, workers: Any) -> N
     (run,) = await world.start()
     await world.turn("assign")
     (step,) = await workers.claim()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         # Twice as long as the lock.
         for _ in range(10):
             answer = await workers.heartbeats.extend("w1", [step.key])

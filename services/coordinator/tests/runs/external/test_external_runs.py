@@ -114,7 +114,7 @@ async def test_offers_need_no_executor_while_others_wait_for_one(world: Any, mak
     await world.start("local", count=3)
     await world.turn("assign", "assign")
     (run,) = await world.start("outside")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await world.state(run) != "WAITING_WORKER":
             await world.turn("assign")
     assert (await world.sql("SELECT count(*) AS n FROM scheduler.runs_live WHERE state = 'PENDING'"))[0]["n"] == 2

@@ -18,7 +18,7 @@ EVERY_SECOND = {"cron": "* * * * * *", "timezone": "Europe/Berlin"}
 
 async def waiting(world: Any) -> None:
     """Until somebody waits for a lock."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         found: list[Any] = []
         while not found:
