@@ -111,6 +111,8 @@ def test_a_drain_outlives_a_restart_and_its_runs_finish(
     drained = admin.run(held[0]).worker_id
     name = executor_name(stack, admin, drained)
     there = [one for one in held if admin.run(one).worker_id == drained]
+    mine = f"SELECT count(*) = {len(there)} AS alone FROM scheduler.runs_live WHERE assigned_worker_id = {drained}"
+    admin.until(lambda: sql(stack, mine)[0]["alone"], seconds=60, of="the runs of other tests have ended")
     answer = toban_json("executor", "drain", name, "--reason", "a new disk")
     assert (answer["state"], answer["drained"], answer["drain_reason"]) == ("draining", True, "a new disk")
     assert int(answer["running"]) == len(there)

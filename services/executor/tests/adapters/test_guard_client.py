@@ -55,9 +55,11 @@ async def test_jobs_of_dead_guards_are_dead_when_the_incarnation_ends(
     gone = asyncio.Event()
     client = GuardClient(guards=harness.guards, clock=SystemClock())
     supervisor = harness.guards.supervisor.pid
-    for pid in (supervisor, *children(supervisor)):
+    guards = [supervisor, *children(supervisor)]
+    for pid in guards:
         os.kill(pid, signal.SIGKILL)
     harness.guards.supervisor.wait()
+    await until(lambda: not any(map(start_time, guards)))
     client.listen(SimpleNamespace(guards_gone=gone.set, supervisor_gone=lambda: None))  # type: ignore[arg-type]
     await asyncio.wait_for(gone.wait(), 60)
     assert list(filter(start_time, jobs)) == [], "when any other task can know that the incarnation is over"

@@ -70,7 +70,8 @@ async def test_slots_of_a_pause_are_one_row(
     first = await desk.passed(seconds)
     resumed = await desk.resume()
     assert (resumed.status, resumed.status_reason, resumed.status_actor) == ("active", "", "")
-    [row] = (await desk.fires()).fires
+    # A second may have begun before the pause: its slot has a run.
+    [row] = [one for one in (await desk.fires()).fires if one.outcome != "fired"]
     assert row.outcome == "paused" and row.message == "the schedule was paused: for a while"
     # The clock goes on while the test runs.
     assert slots <= row.slots <= slots + 10 and row.first_slot.ToDatetime(first.tzinfo) == first
