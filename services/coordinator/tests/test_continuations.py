@@ -304,9 +304,15 @@ async def no_new_work(pool, term, kind, incarnation, order):
             continue
 
 
+@pytest.mark.usefixtures("production_bounds")
 async def test_all_attempts_that_an_executor_may_have_are_confirmed_in_time(pool, sql, ask):
-    """PostgreSQL ends a statement after two seconds."""
+    """PostgreSQL ends a statement after two seconds, and has plans for the smaller questions that came before."""
     incarnation = await register(pool)
+    run = await hold(sql, incarnation, "RUNNING", 71)
+    await sql("ANALYZE scheduler.runs_live")
+    for echo in range(12):
+        await ask(incarnation, AttemptKey(run, 71), *(AttemptKey(n, n) for n in range(101, 201)), echo=echo)
+    await sql("DELETE FROM scheduler.runs_live")
     await sql(
         "INSERT INTO scheduler.runs_live (definition_id, definition_version, job_name, origin, scheduled_for, state, token, log_day,"
         " assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at, started_at)"
@@ -319,7 +325,7 @@ async def test_all_attempts_that_an_executor_may_have_are_confirmed_in_time(pool
         " SELECT log_day, id, token, 1, 1, assigned_incarnation, 1, now() FROM scheduler.runs_live"
     )
     keys = [AttemptKey(run, token) for run, token in await sql("SELECT id, token FROM scheduler.runs_live")]
-    answer = await ask(incarnation, *keys)
+    answer = await ask(incarnation, *keys, echo=12)
     assert answer.verdict.granted and not answer.refused
     assert await sql("SELECT count(*) FROM scheduler.runs_live WHERE continuation_state = 'CONFIRMING'") == [
         (MAX_ATTEMPTS,)

@@ -66,9 +66,9 @@ class Tx:
         """The first row of a statement, or None."""
         return await (await self._run(sql, params)).fetchone()
 
-    async def execute(self, sql: str, params: Params | None = None) -> int:
-        """The number of rows that a statement wrote (or found)."""
-        return (await self._run(sql, params)).rowcount
+    async def execute(self, sql: str, params: Params | None = None, *, prepare: bool | None = None) -> int:
+        """The number of rows that a statement wrote (or found). `prepare` as for `fetch_all`."""
+        return (await self._run(sql, params, prepare)).rowcount
 
     async def notify(self, payload: str, *, channel: str = WAKE_CHANNEL) -> None:
         """Wakes every listener with `payload` (a loop's name) when this transaction commits; equal payloads of one transaction are one."""

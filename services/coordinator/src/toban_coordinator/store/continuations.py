@@ -60,7 +60,8 @@ class Verdict:
 async def confirm(pool: Pool, questions: Sequence[Question], *, seconds: float) -> dict[str, Verdict]:
     """Grant where at least one of the attempts may continue; those are CONFIRMING for `seconds`. An unknown incarnation is not in the answer.
 
-    One question for each incarnation. Several short statements: each is linear in what was asked, however it is planned.
+    One question for each incarnation. Several short statements, linear in what is asked: those about runs are planned for it each time, as a plan
+    for the few runs of most questions may take a minute for ten thousand.
     """
     async with tx(pool) as t:
         rows = await t.fetch_all(_sql.look, _presented(questions) | {"lag": MAX_ECHO_LAG})
@@ -72,7 +73,7 @@ async def confirm(pool: Pool, questions: Sequence[Question], *, seconds: float) 
             for row in await t.fetch_all(_sql.grant, _presented(granted)):
                 verdicts[row["incarnation"]] = replace(verdicts[row["incarnation"]], granted=True, **row)
             runs = [key.run_id for verdict in verdicts.values() if verdict.granted for key in verdict.continuing]
-            await t.execute(_sql.confirm, {"runs": runs, "seconds": seconds})
+            await t.execute(_sql.confirm, {"runs": runs, "seconds": seconds}, prepare=False)
         await _note(t, questions, verdicts)
     return verdicts
 
@@ -88,7 +89,7 @@ def _presented(questions: Sequence[Question]) -> dict[str, Any]:
 async def _held(t: Tx, questions: Sequence[Question]) -> dict[str, dict[AttemptKey, bool]]:
     named = [(question.incarnation, key) for question in questions for key in question.keys]
     held: dict[str, dict[AttemptKey, bool]] = {}
-    for row in await t.fetch_all(_sql.held, _named(named)):
+    for row in await t.fetch_all(_sql.held, _named(named), prepare=False):
         held.setdefault(row["incarnation"], {})[AttemptKey(row["run_id"], row["token"])] = row["canceled"]
     return held
 
@@ -131,6 +132,6 @@ async def _note(t: Tx, questions: Sequence[Question], verdicts: Mapping[str, Ver
             lost += [(question.incarnation, key) for key in islice(unknown, MAX_LOST_NOTES)]
     if notes:
         params = {"runs": [run for run, _ in notes], "types": [kind for _, kind in notes]}
-        await t.execute(_sql.note, params | {"messages": list(notes.values())})
+        await t.execute(_sql.note, params | {"messages": list(notes.values())}, prepare=False)
     if lost:
         await t.execute(_sql.note_lost, _named(lost[:MAX_LOST_NOTES]))
