@@ -1,6 +1,7 @@
 """Free ports on loopback, stored so that a restarted process keeps its address."""
 
 import json
+import os
 import random
 import socket
 from collections import deque
@@ -14,8 +15,9 @@ FIRST_PORT, LAST_PORT = 20_000, 32_000
 # The first port of that range.
 FIRST_OUTGOING = 32_768
 TRIES = 200
-# The last ports that this process chose, as sockets whose names are taken. More than a stack has; each costs a descriptor.
-_RESERVED: deque[socket.socket] = deque()
+# The last ports that this process chose, as descriptors of sockets whose names are taken. They are open until it ends.
+_RESERVED: deque[int] = deque()
+# More than a stack has.
 RESERVED_AT_ONCE = 64
 
 
@@ -56,9 +58,9 @@ def _reserve(port: int) -> bool:
     except OSError:
         name.close()
         return False
-    _RESERVED.append(name)
+    _RESERVED.append(name.detach())
     while len(_RESERVED) > RESERVED_AT_ONCE:
-        _RESERVED.popleft().close()
+        os.close(_RESERVED.popleft())
     return True
 
 
