@@ -95,6 +95,7 @@ async def test_the_time_for_the_leader_lock_is_measured() -> None:
 
 async def test_overdue_slots_are_seen_from_outside(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.schedule())
+    await world.sql("UPDATE scheduler.schedules SET next_run_at = now() + interval '1 hour'")
     role = Role()
     dog = Watchdog(pool=world.pool, leader=role, settings=FixedSettings())
     looks = counted("toban_watchdog_looks_total")

@@ -12,6 +12,8 @@ from toban_executor.decide.guard_types import AttemptStart, HoldOutput, Kill
 from toban_executor.decide.log_block import SYSTEM, LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules
 from toban_executor.guard.clock import boottime, pause
+from toban_executor.guard.freezer import thread_states
+from toban_executor.guard.process_tree import children
 from toban_testing.waiting import wait_for
 
 ENV = {"PATH": "/usr/bin:/bin", "TOKEN": "hunter2-hunter2"}
@@ -100,9 +102,9 @@ def test_the_last_words_of_a_job_that_is_killed(guard: Any, tmp_path: Path) -> N
     guard.send(HoldOutput(on=True))
     guard.spawn("sh", "-c", f"echo $$ > {file}; seq 3000; echo error >&2; printf 'last words'; exec sleep 60")
     guard.receive(AttemptStart)
-    wait_for(lambda: file.exists() and file.read_text().strip())
-    pause(0.2)
-    os.kill(int(file.read_text()), signal.SIGKILL)
+    pid = int(wait_for(lambda: file.exists() and file.read_text().strip()))
+    wait_for(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+    os.kill(pid, signal.SIGKILL)
     assert guard.receive(AttemptEnd).signal == signal.SIGKILL
     assert [text for _, text in flat(guard.blocks, 1)][-2:] == [b"3000", b"last words"]
     assert [text for _, text in flat(guard.blocks, 2)] == [b"error"]
@@ -111,7 +113,9 @@ def test_the_last_words_of_a_job_that_is_killed(guard: Any, tmp_path: Path) -> N
 def test_a_job_that_had_to_wait_says_so(guard: Any) -> None:
     guard.spawn("sh", "-c", "seq 100000; sleep 60")
     guard.send(HoldOutput(on=True))
-    guard.receive(AttemptStart)
+    job = guard.receive(AttemptStart).pid
+    wait_for(lambda: [thread_states(pid) for pid in children(job)] == [{ord("S")}])
+    # Shorter waits are not told.
     pause(1.2)
     guard.send(HoldOutput(on=False))
     guard.receive_text(b"in its writes: the executor's journal of logs was full; nothing was left out\n")
