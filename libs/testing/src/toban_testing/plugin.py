@@ -6,7 +6,7 @@ A test marked `pg_versions` runs once on each installed major version of Postgre
 import functools
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,25 @@ def pytest_collection() -> Generator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of whole stacks come first: they take longest and mostly wait, beside everything else.
 
-    Those that share a stack are the last of them: it starts when no other one runs, and ends before other tests begin.
+    Those that share a stack are the last of them: it starts when no other one runs, and ends before other tests begin. The files of each package
+    are spread over the run, so that those that wait (for an executor) run beside those that compute.
     """
-    items.sort(key=lambda item: (not _of_stacks(item.nodeid), "shared_stack" in getattr(item, "fixturenames", ())))
+    place = _spread(dict.fromkeys(_file(item.nodeid) for item in items))
+    items.sort(
+        key=lambda item: (
+            not _of_stacks(item.nodeid),
+            "shared_stack" in getattr(item, "fixturenames", ()),
+            _of_stacks(item.nodeid) or place[_file(item.nodeid)],
+        )
+    )
+
+
+def _spread(files: Iterable[str]) -> dict[str, float]:
+    """Where in the whole, from 0 to 1, each file has its place, when those of each package keep their order and their distance."""
+    packages: dict[str, list[str]] = {}
+    for file in files:
+        packages.setdefault("/".join(file.split("/")[:2]), []).append(file)
+    return {file: number / len(those) for those in packages.values() for number, file in enumerate(those)}
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -84,10 +100,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
+            path = _file(nodeid)
             return path.rpartition("/")[0] if _of_stacks(nodeid) else path
 
     return ByFile(config, log)
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 def _of_stacks(nodeid: str) -> bool:
