@@ -2,7 +2,7 @@
 
 import itertools
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,10 @@ class Load:
         admin.until(lambda: len(by_run(self.record)) >= goal, seconds=seconds, of=f"{beats} more runs of each schedule")
 
     def check(self, admin: AdminClient) -> None:
-        """Stop the clockwork, let what is under way end, then hold every slot of every schedule against the runs and the jobs' own record."""
-        stop_the_clockwork(self._stack)
+        """Let the runs of all slots until now end, then hold every slot of every schedule against the runs and the jobs' own record."""
         end = sql(self._stack, "SELECT now() - interval '1 second' AS t")[0]["t"]
-        due = "SELECT 1 FROM scheduler.runs_live WHERE job_name = %(name)s AND slot <= now()"
-        admin.until(lambda: not sql(self._stack, due, name=self.name), seconds=40, of="every due run ended")
+        due = "SELECT 1 FROM scheduler.runs_live WHERE job_name = %(name)s AND slot <= %(end)s"
+        admin.until(lambda: not sql(self._stack, due, name=self.name, end=end), seconds=40, of="every due run ended")
         of_load = "SELECT * FROM scheduler.job_runs WHERE job_name = %(name)s AND slot <= %(end)s"
         runs = sql(self._stack, of_load, name=self.name, end=end)
         record_of = by_run(self.record)
@@ -59,20 +58,23 @@ class Load:
                 f"run {run['id']}: {record_of[run['id']]}"
             )
 
-
-def stop_the_clockwork(stack: Stack) -> None:
-    sql(stack, "UPDATE scheduler.schedules SET enabled = false WHERE name LIKE 'beat-%%'")
+    def end(self, admin: AdminClient, toban: Callable[..., str]) -> None:
+        """Nothing of it runs or will run."""
+        toban("job", "disable", self.name)
+        admin.cancel(self.long_id)
+        live = "SELECT 1 FROM scheduler.runs_live WHERE job_name LIKE %(names)s"
+        admin.until(lambda: not sql(self._stack, live, names=f"{self.name}%"), seconds=60, of="its runs have ended")
 
 
 @pytest.fixture
-def load(stack: Stack, admin: AdminClient, tmp_path: Path, whole_afterwards: None) -> Iterator[Load]:
-    made = None
+def load(
+    stack: Stack, admin: AdminClient, toban: Callable[..., str], tmp_path: Path, whole_afterwards: None
+) -> Iterator[Load]:
+    made = Load(stack, admin, tmp_path / "record")
     try:
-        yield (made := Load(stack, admin, tmp_path / "record"))
+        yield made
     finally:
-        stop_the_clockwork(stack)
-        if made is not None:
-            admin.cancel(made.long_id)
+        made.end(admin, toban)
 
 
 @pytest.mark.seed(218)

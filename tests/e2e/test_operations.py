@@ -28,17 +28,14 @@ LOG = logging.getLogger(__name__)
 
 
 @pytest.fixture(autouse=True)
-def as_before(stack: Stack, admin: AdminClient, whole_afterwards: None) -> Iterator[None]:
+def as_before(admin: AdminClient, toban_here: Callable[..., Any], whole_afterwards: None) -> Iterator[None]:
     """Whatever the test has come to: no schedule of it acts, and every executor takes work."""
     yield
-    stop_the_clockwork(stack)
+    # Refused where the test has not made it.
+    toban_here("job", "disable", "ops-tick")
     for executor in admin.cluster().executors:
         if executor.drained:
             admin.call(rpc.OperationsStub, "UndrainExecutor", pb.UndrainExecutorRequest(worker_id=executor.worker_id))
-
-
-def stop_the_clockwork(stack: Stack) -> None:
-    sql(stack, "UPDATE scheduler.schedules SET enabled = false WHERE name LIKE 'ops-tick-%%'")
 
 
 def metric(stack: Stack, name: str, metric_name: str) -> float | None:
@@ -76,10 +73,9 @@ def test_a_demotion_under_load_loses_nothing(
     assert error["code"] == "CONFLICT"
     goal = len(by_run(record)) + 8 * SCHEDULES
     admin.until(lambda: len(by_run(record)) >= goal, seconds=40, of="more runs under the next leader")
-    stop_the_clockwork(stack)
     end = sql(stack, "SELECT now() - interval '1 second' AS t")[0]["t"]
-    live = "SELECT 1 FROM scheduler.runs_live WHERE job_name = 'ops-tick' AND slot <= now()"
-    admin.until(lambda: not sql(stack, live), seconds=40, of="every due run ended")
+    live = "SELECT 1 FROM scheduler.runs_live WHERE job_name = 'ops-tick' AND slot <= %(end)s"
+    admin.until(lambda: not sql(stack, live, end=end), seconds=40, of="every due run ended")
     runs = sql(stack, "SELECT * FROM scheduler.job_runs WHERE job_name = 'ops-tick' AND slot <= %(end)s", end=end)
     assert {(run["state"], run["attempt"], run["lost_count"]) for run in runs} == {("SUCCEEDED", 1, 0)}
     for schedule in {run["schedule_id"] for run in runs}:
