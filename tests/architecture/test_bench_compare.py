@@ -20,6 +20,7 @@ def clone(tmp_path: Path) -> Path:
     """A repository with two commits and the bench, whose bootstrap makes an interpreter that starts one process and waits for ever."""
     root = tmp_path / "clone"
     shutil.copytree(ROOT / "tests" / "bench", root / "tests" / "bench", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / ".gitignore", root)
     (root / "scripts").mkdir()
     (tmp_path / "tmp").mkdir()
     bootstrap = root / "scripts" / "bootstrap"
