@@ -22,11 +22,14 @@ _numbers = itertools.count(1)
 class Load:
     """20 schedules of one second each, and one long run, by names that no other test has."""
 
-    def __init__(self, stack: Stack, admin: AdminClient, record: Path) -> None:
+    def __init__(self, stack: Stack, record: Path) -> None:
         record.mkdir()
         self.record, self.name, self._stack = record, f"beat-{next(_numbers)}", stack
-        beat = recorder_job(self.name, record, seconds=0.1, concurrency={"policy": "allow"})
-        long = recorder_job(f"{self.name}-long", record, seconds=100)
+
+    def start(self, admin: AdminClient) -> None:
+        """Until each schedule has started three runs, and the long run runs."""
+        beat = recorder_job(self.name, self.record, seconds=0.1, concurrency={"policy": "allow"})
+        long = recorder_job(f"{self.name}-long", self.record, seconds=100)
         names = [f"{self.name}-{number:02}" for number in range(SCHEDULES)]
         admin.apply(beat, long, *(interval_schedule(name, self.name, seconds=1) for name in names))
         [self.long_id] = admin.start(f"{self.name}-long")
@@ -58,23 +61,25 @@ class Load:
                 f"run {run['id']}: {record_of[run['id']]}"
             )
 
-    def end(self, admin: AdminClient, toban: Callable[..., str]) -> None:
-        """Nothing of it runs or will run."""
+    def end(self, admin: AdminClient, toban: Callable[..., Any]) -> None:
+        """Disables the job of the schedules, which is refused when `start` failed before it was there, and waits for the end of all runs."""
         toban("job", "disable", self.name)
-        admin.cancel(self.long_id)
-        live = "SELECT 1 FROM scheduler.runs_live WHERE job_name LIKE %(names)s"
+        live = "SELECT id FROM scheduler.runs_live WHERE job_name LIKE %(names)s"
+        for run in sql(self._stack, live, names=f"{self.name}-long"):
+            admin.cancel(run["id"])
         admin.until(lambda: not sql(self._stack, live, names=f"{self.name}%"), seconds=60, of="its runs have ended")
 
 
 @pytest.fixture
 def load(
-    stack: Stack, admin: AdminClient, toban: Callable[..., str], tmp_path: Path, whole_afterwards: None
+    stack: Stack, admin: AdminClient, toban_here: Callable[..., Any], tmp_path: Path, whole_afterwards: None
 ) -> Iterator[Load]:
-    made = Load(stack, admin, tmp_path / "record")
+    made = Load(stack, tmp_path / "record")
     try:
+        made.start(admin)
         yield made
     finally:
-        made.end(admin, toban)
+        made.end(admin, toban_here)
 
 
 @pytest.mark.seed(218)

@@ -13,10 +13,11 @@ from toban_domain.outcome import AttemptKey
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.errors import TooLong
+from toban_store.pool import SESSION
 from toban_store.tx import fenced_tx
 from toban_testing.executor_rows import hold, register, run_state
 from toban_testing.fake_coordinator import FixedSettings
-from toban_testing.waiting import until_async
+from toban_testing.waiting import until_lock_wait
 
 IDS = IdSource()
 
@@ -34,12 +35,6 @@ def ask(pool):
 async def events(sql, run):
     found = await sql("SELECT type FROM scheduler.job_events WHERE run_id = %s ORDER BY at", run)
     return [row[0] for row in found]
-
-
-async def locked(sql):
-    """Until a statement waits for rows that another transaction has locked."""
-    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    await until_async(lambda: sql(waits))
 
 
 async def grant_seq(sql, incarnation):
@@ -214,7 +209,7 @@ async def test_a_confirmation_waits_for_a_fence_that_has_the_row_and_loses(pool,
     await holder.execute("UPDATE scheduler.runs_live SET state = 'ORPHANED'")
     question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[AttemptKey(run, 71)])
     waiting = asyncio.create_task(patient(pool, question))
-    await locked(sql)
+    await until_lock_wait(sql)
     await holder.commit()
     verdict = await waiting
     assert (verdict.granted, verdict.state, verdict.held) == (False, "off", {})
@@ -226,7 +221,7 @@ async def test_a_cancel_that_comes_first_wins(pool, sql, holder):
     await holder.execute("UPDATE scheduler.runs_live SET state = 'CANCEL_REQUESTED'")
     question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[AttemptKey(run, 71)])
     waiting = asyncio.create_task(patient(pool, question))
-    await locked(sql)
+    await until_lock_wait(sql)
     await holder.commit()
     verdict = await waiting
     assert (verdict.granted, verdict.held) == (False, {AttemptKey(run, 71): True})
@@ -286,7 +281,7 @@ async def test_a_detach_or_a_cut_that_waits_for_a_confirmation_sees_it(pool, sql
             "UPDATE scheduler.runs_live SET continuation_state = 'CONFIRMING', continuation_check_deadline_at = now() + interval '1 minute'"
         )
         waiting = asyncio.create_task(no_new_work(pool, term, kind, incarnation, order))
-        await locked(sql)
+        await until_lock_wait(sql)
         await holder.commit()
         assert await waiting == [], kind
     assert await run_state(sql, run) == "RUNNING"
@@ -304,9 +299,15 @@ async def no_new_work(pool, term, kind, incarnation, order):
             continue
 
 
-@pytest.mark.usefixtures("production_bounds")
+@pytest.fixture
+def statement_timeout(monkeypatch, at_most):
+    """Production's in the timing test."""
+    monkeypatch.setitem(SESSION, "statement_timeout", f"{at_most(2):g}s")
+
+
+@pytest.mark.usefixtures("statement_timeout")
 async def test_all_attempts_that_an_executor_may_have_are_confirmed_in_time(pool, sql, ask):
-    """PostgreSQL ends a statement after two seconds, and has plans for the smaller questions that came before."""
+    """Also after smaller requests, for which PostgreSQL has cached a generic plan."""
     incarnation = await register(pool)
     run = await hold(sql, incarnation, "RUNNING", 71)
     await sql("ANALYZE scheduler.runs_live")
@@ -358,7 +359,7 @@ async def test_of_the_questions_that_an_executor_gave_up_one_is_kept(pool, sql, 
     strange = [AttemptKey(10_000 + i, i) for i in range(1, MAX_ATTEMPTS)]
     question = Question(incarnation=incarnation, echo=0, nonce=0, keys=[key, *strange])
     first = asyncio.create_task(asked.ask(question))
-    await locked(sql)
+    await until_lock_wait(sql)
     given_up = [asyncio.create_task(asked.ask(question)) for _ in range(50)]
     await asyncio.sleep(0)
     for task in given_up[:-1]:

@@ -8,7 +8,7 @@ from toban_coordinator.store import executor_drains, executors, leader
 from toban_runtime.ids import IdSource
 from toban_store.tx import fenced_tx, tx
 from toban_testing.executor_rows import register
-from toban_testing.waiting import until_async
+from toban_testing.waiting import until_lock_wait
 
 IDS = IdSource()
 
@@ -27,11 +27,6 @@ async def state_of(sql, incarnation):
     return (await sql("SELECT state FROM scheduler.executors WHERE incarnation = %s", incarnation))[0][0]
 
 
-async def until_a_client_waits_for_a_row(sql):
-    waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    await until_async(lambda: sql(waits))
-
-
 @pytest.mark.parametrize("before", ["on", "draining"])
 async def test_a_grant_that_waited_for_a_drain_leaves_it_draining(pool, sql, incarnation, before):
     """`draining` without a drain: it was undrained and no heartbeat has come since."""
@@ -39,7 +34,7 @@ async def test_a_grant_that_waited_for_a_drain_leaves_it_draining(pool, sql, inc
     async with tx(pool) as t:
         await executor_drains.drain(t, "x1", reason="", actor="test")
         granting = asyncio.create_task(executors.grant(pool, [executors.Beat(incarnation=incarnation, echo=0)]))
-        await until_a_client_waits_for_a_row(sql)
+        await until_lock_wait(sql)
     grant = (await granting)[incarnation]
     assert (grant.granted, grant.state) == (True, "draining")
     assert await state_of(sql, incarnation) == "draining"
@@ -56,7 +51,7 @@ async def test_a_drain_that_waited_for_a_resume_has_the_last_word(pool, sql, inc
         # As `resume` does between two heartbeats: it holds the row and has seen no drain.
         await t.execute("UPDATE scheduler.executors SET state = 'on'")
         draining = asyncio.create_task(drain())
-        await until_a_client_waits_for_a_row(sql)
+        await until_lock_wait(sql)
     await draining
     assert await state_of(sql, incarnation) == "draining"
 
@@ -74,7 +69,7 @@ async def test_a_rejoin_that_waited_for_a_drain_comes_back_draining(pool, sql, i
     async with tx(pool) as t:
         await executor_drains.drain(t, "x1", reason="", actor="test")
         joining = asyncio.create_task(rejoin())
-        await until_a_client_waits_for_a_row(sql)
+        await until_lock_wait(sql)
     assert len(await joining) == 1
     assert await state_of(sql, incarnation) == "draining"
 
@@ -86,6 +81,6 @@ async def test_a_batch_of_grants_locks_its_rows_in_the_order_of_incarnations(poo
         await holding.execute("SELECT 1 FROM scheduler.executors WHERE incarnation = %(i)s FOR UPDATE", {"i": low})
         beats = [executors.Beat(incarnation=one, echo=0) for one in (high, low)]
         granting = asyncio.create_task(executors.grant(pool, beats))
-        await until_a_client_waits_for_a_row(sql)
+        await until_lock_wait(sql)
         assert await sql("SELECT 1 FROM scheduler.executors WHERE incarnation = %s FOR UPDATE SKIP LOCKED", high)
     assert {grant.granted for grant in (await granting).values()} == {True}

@@ -37,7 +37,7 @@ KEPT = ("registered", "beats", "address", "settings", "watched", "epoch", "lease
 class World:
     """One executor process between a fake coordinator and a fake archiver."""
 
-    until: Callable[..., Any]
+    until = staticmethod(until)
 
     def __init__(self, *, tls: Path, tmp: Path, coordinator: FakeCoordinator, archiver: FakeArchiver) -> None:
         self.coordinator = coordinator
@@ -47,7 +47,8 @@ class World:
         self.serial = count(1)
         self.archiver_address = ""
         self.module = "toban_executor"
-        self.rested_at = boottime()
+        # When the event loop of the fakes was last known to run: it runs within tests only.
+        self.served_at = boottime()
         self._servers: list[Any] = []
         self._pool = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain=TRUST_DOMAIN)
         self.executor: ExecutorProcess
@@ -169,12 +170,13 @@ class World:
         request = executor_pb2.CancelJobRequest(header=self.header(), orders=[order])
         assert [one.result for one in (await self.worker.CancelJob(request, timeout=60)).results] == ["cancelling"]
 
-    async def fresh_grant(self) -> None:
-        """Until a grant has come that was asked for after now: nothing has answered the executor while no test ran on the loop of the fakes."""
+    async def renew_lease(self) -> None:
+        """Until the executor has the grant of a heartbeat sent after this call, if the fakes have not run for a quarter of its lease."""
         beats = self.coordinator.beats
-        said = len(beats)
-        # The second beat shows that the answer to the first one has arrived.
-        await until(lambda: len(beats) > said + 1)
+        before = len(beats)
+        if boottime() - self.served_at > self.coordinator.lease_ms / 1000 / 4:
+            # An executor sends the second heartbeat after it has received the response to the first one.
+            await until(lambda: len(beats) >= before + 2)
 
     async def next_term(self) -> None:
         """Between two tests: fakes as they were made, and an epoch whose tokens are above those of all tests before.
@@ -193,7 +195,7 @@ class World:
         self._as_made(archiver)
         del coordinator.beats[:-1], coordinator.registered[:-1]
         self.executor.forget_log()
-        self.rested_at = boottime()
+        self.served_at = boottime()
 
     @staticmethod
     def _as_made(fake: Any, *kept: str) -> None:
@@ -202,9 +204,6 @@ class World:
 
 def _unfinished(beat: Any) -> bool:
     return bool(beat.held or beat.unanswered)
-
-
-World.until = staticmethod(until)
 
 
 @pytest.fixture
@@ -252,8 +251,7 @@ async def _module_world(
 @pytest_asyncio.fixture(loop_scope="module")
 async def shared_world(_module_world: World) -> AsyncIterator[World]:
     """The executor of the module, for tests that do it no harm; each is a term of its own."""
-    if boottime() > _module_world.rested_at + _module_world.coordinator.lease_ms / 4000:
-        await _module_world.fresh_grant()
+    await _module_world.renew_lease()
     yield _module_world
     await _module_world.next_term()
 

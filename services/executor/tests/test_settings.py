@@ -62,8 +62,12 @@ async def test_a_new_heartbeat_interval_counts_at_once(world: Any, at_most: Any)
 async def test_the_interval_never_outlasts_a_short_lease(opened: Any) -> None:
     world = await opened(lease_ms=4000)
     await world.until(lambda: world.coordinator.watched)
-    world.coordinator.settings.set(heartbeat_interval_seconds=60)
-    await asyncio.sleep(5)
+    coordinator = world.coordinator
+    coordinator.settings.set(heartbeat_interval_seconds=60)
+    await world.until(lambda: coordinator.beats[-1].settings_version == coordinator.settings.known.version)
+    # A lease has room for three intervals, so four of them are longer.
+    before = len(coordinator.beats)
+    await world.until(lambda: len(coordinator.beats) >= before + 4)
     assert len(world.coordinator.registered) == 1, "the lease did not run out"
 
 

@@ -1,45 +1,47 @@
-"""Waiting for what nothing tells the test: another process's files and rows, another thread's state.
+"""Polls state that emits no signal: files and rows of another process, attributes that another thread sets.
 
-Where the code under test can tell, use `signals` instead. The bound only ends a test that would hang: no test means it.
+Use `signals` where the code under test can emit one. The timeouts are safety nets against a test that hangs; no test asserts them.
 """
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from toban_runtime.clock import SystemClock
+from toban_stack.wait import wait_until
 
 T = TypeVar("T")
 
-CLOCK = SystemClock()
-BOUND_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.01
+LOCK_WAITS = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
-def wait_for(condition: Callable[[], T], seconds: float = BOUND_SECONDS) -> T:
-    """The first true value of `condition`; AssertionError when there is none within `seconds`."""
-    end, pause = CLOCK.monotonic() + seconds, threading.Event()
-    while not (found := condition()):
-        assert CLOCK.monotonic() < end, f"not within {seconds:g} s"
-        pause.wait(POLL_SECONDS)
-    return found
+def wait_for(condition: Callable[[], T], seconds: float = TIMEOUT_SECONDS) -> T:
+    """The first true value of `condition`. Raises AssertionError after `seconds`."""
+    value = wait_until(condition, seconds, POLL_SECONDS)
+    assert value, f"not within {seconds:g} s"
+    return value
 
 
-async def until(condition: Callable[[], T], seconds: float = BOUND_SECONDS) -> T:
-    """As `wait_for`, while the loop's other tasks go on."""
-    end = CLOCK.monotonic() + seconds
-    while not (found := condition()):
-        assert CLOCK.monotonic() < end, f"not within {seconds:g} s"
-        await asyncio.sleep(POLL_SECONDS)
-    return found
+async def until(condition: Callable[[], T], seconds: float = TIMEOUT_SECONDS) -> T:
+    """As `wait_for`, while other tasks of the event loop run. Raises TimeoutError after `seconds`."""
+
+    async def call() -> T:
+        return condition()
+
+    return await until_async(call, seconds=seconds)
 
 
 async def until_async(
-    ask: Callable[[], Awaitable[T]], wanted: Callable[[T], object] = bool, seconds: float = BOUND_SECONDS
+    call: Callable[[], Awaitable[T]], wanted: Callable[[T], object] = bool, seconds: float = TIMEOUT_SECONDS
 ) -> T:
-    """The first answer that is `wanted`, where asking is awaited; TimeoutError when there is none within `seconds`."""
+    """The first result of the coroutine function `call` that `wanted` accepts. Raises TimeoutError after `seconds`, also within a call."""
     async with asyncio.timeout(seconds):
-        while not wanted(found := await ask()):  # noqa: ASYNC110
+        while not wanted(value := await call()):  # noqa: ASYNC110 (nothing signals the change)
             await asyncio.sleep(POLL_SECONDS)
-    return found
+    return value
+
+
+async def until_lock_wait(sql: Callable[[str], Awaitable[Any]]) -> None:
+    """Until a session of the database waits for a lock; `sql` runs a statement there and returns its rows."""
+    await until_async(lambda: sql(LOCK_WAITS))

@@ -17,7 +17,7 @@ from toban_admin_web.views.api.openapi import as_text, document
 
 COMMITTED = Path(__file__).resolve().parents[4] / "docs" / "openapi.json"
 TOKEN = "toban_pat_" + f"{'admin':0>32}"
-# Of each of the 100 operations: two in the gate, and with newly drawn ones (`make all`) a small part of what a property gets.
+# Of each of the 100 operations: one in the gate, and with newly drawn ones (`make all`) a small part of what a property gets.
 EXAMPLES = 1 if settings.default.derandomize else settings.default.max_examples // 25
 
 

@@ -11,7 +11,7 @@ from toban_coordinator.store import notices, runs_finish
 from toban_domain.run import RunState
 from toban_domain.transitions import Finish
 from toban_store.tx import fenced_tx, tx
-from toban_testing.waiting import until_async
+from toban_testing.waiting import LOCK_WAITS, until_async
 
 Document = dict[str, Any]
 pytestmark = pytest.mark.usefixtures("chat")
@@ -139,12 +139,11 @@ async def test_a_late_run_that_is_skipped_is_late_once(world: Any, make: Any, se
         async with fenced_tx(world.pool, world.term) as t:
             await runs_finish.finish(t, [skip])
 
-    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     if beside:
         async with fenced_tx(world.pool, world.term) as t:
             await notices.add(t, await notices.overdue_runs(t, await notices.jobs_with_rules(t, 0, 10), limit=10))
             skipping = asyncio.create_task(skipped())
-            await until_async(lambda: world.sql(waits), lambda rows: rows or skipping.done())
+            await until_async(lambda: world.sql(LOCK_WAITS), lambda rows: rows or skipping.done())
         await skipping
     else:
         await world.turn("notices")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from toban_executor.decide.guard import WAIT_REPORTED_AFTER
 from toban_executor.decide.guard_types import AttemptStart, HoldOutput, Kill
 from toban_executor.decide.log_block import SYSTEM, LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules
@@ -115,8 +116,7 @@ def test_a_job_that_had_to_wait_says_so(guard: Any) -> None:
     guard.send(HoldOutput(on=True))
     job = guard.receive(AttemptStart).pid
     wait_for(lambda: [thread_states(pid) for pid in children(job)] == [{ord("S")}])
-    # Shorter waits are not told.
-    pause(1.2)
+    pause(WAIT_REPORTED_AFTER + 0.2)
     guard.send(HoldOutput(on=False))
     guard.receive_text(b"in its writes: the executor's journal of logs was full; nothing was left out\n")
     guard.receive_text(b"\n100000\n")

@@ -60,8 +60,8 @@ class Verdict:
 async def confirm(pool: Pool, questions: Sequence[Question], *, seconds: float) -> dict[str, Verdict]:
     """Grant where at least one of the attempts may continue; those are CONFIRMING for `seconds`. An unknown incarnation is not in the answer.
 
-    One question for each incarnation. Several short statements, linear in what is asked: those about runs are planned for it each time, as a plan
-    for the few runs of most questions may take a minute for ten thousand.
+    One question for each incarnation. Several short statements, each linear in the number of attempts. Those that take run ids are not prepared:
+    a cached generic plan expects ten ids and is quadratic (3 s for 10,000 attempts on an idle machine, up to 55 s on a busy one).
     """
     async with tx(pool) as t:
         rows = await t.fetch_all(_sql.look, _presented(questions) | {"lag": MAX_ECHO_LAG})

@@ -12,17 +12,9 @@ from toban_coordinator.app import apply as apply_module
 from toban_coordinator.app import slot_counting
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.tx import Tx, tx
+from toban_testing.waiting import until_lock_wait
 
 EVERY_SECOND = {"cron": "* * * * * *", "timezone": "Europe/Berlin"}
-
-
-async def waiting(world: Any) -> None:
-    """Until somebody waits for a lock."""
-    async with asyncio.timeout(60):
-        waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        found: list[Any] = []
-        while not found:
-            found = await world.sql(waits)
 
 
 async def count(world: Any, statement: str) -> int:
@@ -91,7 +83,7 @@ async def test_an_edit_that_waits_for_a_move_to_another_job_finds_the_schedule(
             " definition_id = (SELECT id FROM scheduler.job_definitions WHERE name = 'other')"
         )
         pausing = asyncio.create_task(desk.pause())
-        await waiting(world)
+        await until_lock_wait(world.sql)
     paused = await pausing
     assert (paused.status, paused.job, paused.version) == ("paused", "other", 3)
 
@@ -111,7 +103,7 @@ async def test_an_apply_locks_its_runs_in_the_order_of_their_ids(world: Any, mak
         applying = asyncio.create_task(
             world.apply(make.schedule("s1", payload={"x": 1}), make.schedule("s2", payload={"x": 1}))
         )
-        await waiting(world)
+        await until_lock_wait(world.sql)
         free = await world.sql("SELECT id FROM scheduler.runs_live ORDER BY id FOR UPDATE SKIP LOCKED")
         assert len(free) == await count(world, "scheduler.runs_live") - 1, "it holds none while it waits for the first"
     assert await applying == [("s1", "updated", 2), ("s2", "updated", 2)]
