@@ -68,3 +68,22 @@ def test_a_path_of_the_machine_is_found(tmp_path: Path) -> None:
     assert machine_lines(path, tmp_path) == ["notes.txt:2: see /ro" + "ot/notes"]
     path.write_bytes(b"\xff /ro" + b"ot/notes")
     assert machine_lines(path, tmp_path) == []
+
+
+# toban-proto is generated; the README of the command describes its modules by group.
+LIBRARIES = sorted(path for path in (ROOT / "libs").iterdir() if path.name not in ("proto", "cli"))
+
+
+def unnamed_modules(library: Path) -> list[str]:
+    """The modules and packages at the top of a library that its README does not name in backquotes."""
+    (package,) = (path.parent for path in library.glob("src/*/__init__.py"))
+    modules = {path.stem for path in package.glob("*.py")} | {
+        path.parent.name for path in package.glob("*/__init__.py")
+    }
+    text = (library / "README.md").read_text(encoding="utf-8")
+    named = {name.removeprefix(f"{package.name}.").partition(".")[0] for name in re.findall(r"`([a-z_0-9.]+)", text)}
+    return sorted(f"{library.name}: {name}" for name in modules - named if not name.startswith("_"))
+
+
+def test_the_readme_of_a_library_names_its_modules() -> None:
+    assert [name for library in LIBRARIES for name in unnamed_modules(library)] == []

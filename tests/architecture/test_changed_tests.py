@@ -9,6 +9,7 @@ pytestmark = pytest.mark.long
 SCRIPT = runpy.run_path(str(Path(__file__).resolve().parents[2] / "scripts" / "changed-tests"))
 CLI = "libs/cli/tests/test_times.py"
 STORE = "libs/store/tests/test_store_tx.py"
+EXECUTOR = "services/executor"
 ASSIGN = "services/coordinator/tests/decide/test_assign.py"
 
 
@@ -21,6 +22,13 @@ ASSIGN = "services/coordinator/tests/decide/test_assign.py"
         ("services/coordinator/src/toban_coordinator/store/leader.sql", ASSIGN, STORE),
         ("libs/store/tests/conftest.py", STORE, ASSIGN),
         (ASSIGN, ASSIGN, STORE),
+        (f"{EXECUTOR}/src/toban_executor/loops/incarnation.py", f"{EXECUTOR}/tests/loops/test_incarnation.py", STORE),
+        (
+            f"{EXECUTOR}/src/toban_executor/guard/slot_supervisor.py",
+            f"{EXECUTOR}/tests/guard/test_guard_freeze.py",
+            STORE,
+        ),
+        (f"{EXECUTOR}/src/toban_executor/guard/zygotes.py", f"{EXECUTOR}/tests/guard/test_zygotes.py", STORE),
     ],
 )
 def test_a_change_selects_what_imports_it(changed: str, selected: str, left_out: str) -> None:
@@ -29,10 +37,17 @@ def test_a_change_selects_what_imports_it(changed: str, selected: str, left_out:
     assert not SCRIPT["touched"](left_out, {changed}, modules, set())
 
 
-def test_a_file_that_is_no_python_selects_the_tests_that_name_it() -> None:
-    touched = SCRIPT["touched"]
-    assert touched("tests/architecture/test_architecture_gates.py", {"Makefile"}, set(), {"Makefile"})
-    assert not touched(ASSIGN, {"Makefile"}, set(), {"Makefile"})
+@pytest.mark.parametrize(
+    ("changed", "selected"),
+    [
+        ("Makefile", "tests/architecture/test_architecture_gates.py"),
+        ("examples/shop/shop/settings.py", f"{EXECUTOR}/tests/adapters/test_django_step_runner.py"),
+    ],
+)
+def test_a_file_outside_the_packages_selects_the_tests_that_name_it(changed: str, selected: str) -> None:
+    others = SCRIPT["other_names"]({changed})
+    assert SCRIPT["touched"](selected, {changed}, set(), others)
+    assert not SCRIPT["touched"](ASSIGN, {changed}, set(), others)
 
 
 @pytest.mark.parametrize(

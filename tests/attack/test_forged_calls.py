@@ -48,8 +48,8 @@ def live(admin: AdminClient) -> Iterator[pb.Run]:
     spec = {"steps": [{"argv": ["sh", "-c", "echo genuine; exec sleep 600"]}], "allow_shell": True}
     admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "victim"}, "spec": spec})
     [run_id] = admin.start("victim")
-    admin.until(lambda: admin.run(run_id).state == "RUNNING", seconds=30, of="the victim runs")
-    admin.until(lambda: admin.log(run_id) == ["genuine"], seconds=30, of="its line is stored")
+    admin.until(lambda: admin.run(run_id).state == "RUNNING", of="the victim runs")
+    admin.until(lambda: admin.log(run_id) == ["genuine"], of="its line is stored")
     yield admin.run(run_id)
     admin.cancel(run_id, mode="kill")
     assert admin.until_ended(run_id).state == "CANCELED", "nobody else has ended it"
@@ -133,7 +133,7 @@ def test_a_wrong_key_speaks_for_no_incarnation(attacks: Any, admin: AdminClient,
                 call = lambda m=method, r=request, p=proof: m(r, timeout=SECONDS, metadata=p)  # noqa: E731
                 attacks.call(f"{type(request).__name__} with {what} by {folder}", call, *REFUSALS)
     # It sends no heartbeat: until it counts as lost, runs of other tests could be placed there.
-    admin.until(lambda: not _takes_work(admin, "attacker"), seconds=60, of="the attacker's executor is off")
+    admin.until(lambda: not _takes_work(admin, "attacker"), of="the attacker's executor is off")
 
 
 def _takes_work(admin: AdminClient, node_id: str) -> bool:
@@ -177,9 +177,7 @@ def test_no_ticket_writes_into_the_log_of_another_run(
             row = connection.execute("SELECT ticket FROM tickets WHERE run_id = ?", (live.id,)).fetchone()
         return bytes(row[0]) if row else b""
 
-    tickets["the ticket in the journal"] = LogTicket.FromString(
-        admin.until(stolen, seconds=30, of="the ticket is in the journal")
-    )
+    tickets["the ticket in the journal"] = LogTicket.FromString(admin.until(stolen, of="the ticket is in the journal"))
     for folder in ("executor", "executor-pci"):
         stub = logs_pb2_grpc.LogIngestStub(channel("log-archiver", folder))
         for what, ticket in tickets.items():

@@ -123,13 +123,13 @@ def test_a_denied_certificate_makes_no_call_and_resumes_no_session(
         # Servers look at the list once a second.
         admin.until(
             lambda server=server, address=address: refused(client(folder, address, server, ssl.TLSVersion.TLSv1_3)),
-            seconds=30,
             of=f"{server} has the deny-list",
         )
         attacks.expect(f"a denied certificate at {server}", refused=True)
         attacks.expect(f"a resumed session of it at {server}", refused=refused(old[server]))
 
 
+@pytest.mark.long
 def test_connections_without_a_handshake_are_closed_and_stop_no_call(
     attacks: Any, admin: Any, servers: Any, stack: Any
 ) -> None:

@@ -116,7 +116,7 @@ def run(admin: AdminClient, argv: list[str], mark: str, **spec: Any) -> int:
 @pytest.mark.parametrize("kind", DAEMONS)
 def test_no_process_outlives_its_run(attacks: Any, admin: AdminClient, mark: str, kind: str) -> None:
     run_id = run(admin, DAEMONS[kind], mark)
-    admin.until_ended(run_id, seconds=60)
+    admin.until_ended(run_id)
     attacks.expect(kind, refused=gone(admin, mark), instead=marked(mark))
 
 
@@ -131,7 +131,7 @@ def test_who_attacks_its_guard_is_ended(attacks: Any, admin: AdminClient, mark: 
 
 def gone(admin: AdminClient, mark: str) -> bool:
     try:
-        return admin.until(lambda: not marked(mark), seconds=60, of="no process of the job is left")
+        return admin.until(lambda: not marked(mark), of="no process of the job is left")
     except TimeoutError:
         return False
 
@@ -153,7 +153,7 @@ def test_a_job_is_given_nothing_of_the_services(attacks: Any, admin: AdminClient
         lines = admin.log(run_id)
         return "\n".join(lines) if lines[-1:] == ["end"] else ""
 
-    text = admin.until(whole, seconds=30, of="the output of the job")
+    text = admin.until(whole, of="the output of the job")
     environment, descriptors, arguments, _ = text.split("\n--\n")
     for name in ("DATABASE_URL", "REDIS_URL", "S3_", "SECRETS_KEY", "PASSWORD"):
         attacks.expect(f"{name} in an environment", refused=f"SCHEDULER_{name}" not in environment)

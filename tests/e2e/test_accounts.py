@@ -77,7 +77,7 @@ def test_output_is_for_those_who_may_see_its_job(stack: Stack, toban_json: Calla
             admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": metadata, "spec": spec})
         [ops], [web] = admin.start("speaks-ops"), admin.start("speaks-web")
         for run, name in ((ops, "ops"), (web, "web")):
-            admin.until(lambda run=run, name=name: admin.log(run) == [f"of {name}"], seconds=60, of=f"output of {run}")  # type: ignore[misc]
+            admin.until(lambda run=run, name=name: admin.log(run) == [f"of {name}"], of=f"output of {run}")  # type: ignore[misc]
     toban_json("user", "add", "eve", "--password", typed=f"{PASSWORD}\n")
     toban_json("user", "grant", "eve", "viewer", "--label", "team=ops")
     token = toban_json("token", "create", "eve", "cli", "--role", "viewer")["secret"]

@@ -136,7 +136,7 @@ def followed(stack: Stack, admin: AdminClient, stop: Path) -> Iterator[None]:
     reader = threading.Thread(target=read)
     reader.start()
     try:
-        admin.until(lambda: bool(lines), seconds=20, of="lines are followed")
+        admin.until(lambda: bool(lines), of="lines are followed")
         yield
     finally:
         stop.touch()
@@ -183,7 +183,6 @@ def all_show_new(stack: Stack, admin: AdminClient) -> None:
     for name, (role, port) in ports(stack).items():
         admin.until(
             lambda port=port, role=role: shown(port, tls / "admin-cli") == serial(tls / role),  # type: ignore[misc]
-            seconds=10,
             of=f"{name} shows its new certificate",
         )
 
@@ -208,7 +207,6 @@ def all_take(stack: Stack, admin: AdminClient) -> Iterator[None]:
     yield
     admin.until(
         lambda: all(now > before[name] for name, now in changes(stack).items()),
-        seconds=10,
         of="every process has taken the new files",
     )
 
@@ -221,7 +219,7 @@ def all_succeeded(stack: Stack, ids: list[int]) -> None:
             assert (run.state, run.attempt, run.lost_count) == ("SUCCEEDED", 1, 0), f"run {run_id}: {run.error_summary}"
         for run_id in ids[:: max(1, len(ids) // 20)]:
             line = [f"run {run_id}"]
-            admin.until(lambda run_id=run_id, line=line: admin.log(run_id) == line, seconds=10, of="its line")  # type: ignore[misc]
+            admin.until(lambda run_id=run_id, line=line: admin.log(run_id) == line, of="its line")  # type: ignore[misc]
 
 
 def works(stack: Stack) -> None:
@@ -314,7 +312,7 @@ def test_a_stack_that_was_off_for_a_month(tmp_path: Path) -> None:
                     return "deny-list" in from_rpc_error(error).message
                 return False
 
-            admin.until(refused, seconds=10, of="the stolen certificate is refused")
+            admin.until(refused, of="the stolen certificate is refused")
         works(stack)
 
 
@@ -339,17 +337,16 @@ def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
 
         for number, how in enumerate(("is not the key of", "cannot be read", "expired at"), start=1):
             spoil(how)
-            admin.until(lambda how=how: how in _problem(stack, process), seconds=10, of=f"/healthz says {how!r}")  # type: ignore[misc]
+            admin.until(lambda how=how: how in _problem(stack, process), of=f"/healthz says {how!r}")  # type: ignore[misc]
             admin.until(
                 lambda wanted=failures + number: metric(stack, "toban_tls_reload_failures_total", process) == wanted,  # type: ignore[misc]
-                seconds=5,
                 of="it is counted",
             )
             assert shown(port, tls / "admin-cli") == before
             works(stack)
             for name in ("tls.key", "tls.crt"):
                 shutil.copy(good / name, folder / name)
-            admin.until(lambda: not _problem(stack, process), seconds=10, of="all is well again")
+            admin.until(lambda: not _problem(stack, process), of="all is well again")
 
 
 def _problem(stack: Stack, process: str) -> str:

@@ -72,10 +72,10 @@ def test_with_one_of_three_coordinators_an_executor_keeps_its_jobs(
         threading.Event().wait(CUT_OFF_SECONDS)
         before = written()
         admin.prefer(stack.processes()[others[1]].address)
-        admin.until(lambda: written() > before or None, seconds=5, of="it still runs")
+        admin.until(lambda: written() > before or None, of="it still runs")
         assert "frozen" not in events(admin, run.id)
         end.touch()
-        ended = admin.until_ended(run.id, seconds=30)
+        ended = admin.until_ended(run.id)
     assert (ended.state, ended.attempt, ended.lost_count) == ("SUCCEEDED", 1, 0)
 
 
@@ -85,11 +85,11 @@ def test_a_detach_lets_the_run_finish_by_a_confirmation(stack: Stack, admin: Adm
     run, _ = started(admin, "detached", end)
     request = pb.DetachExecutorRequest(worker_id=run.worker_id, mode="let_finish", reason="a test")
     node = admin.call(rpc.OperationsStub, "DetachExecutor", request).node_id
-    admin.until(lambda: "continuation_confirmed" in events(admin, run.id) or None, seconds=20, of="it is confirmed")
+    admin.until(lambda: "continuation_confirmed" in events(admin, run.id) or None, of="it is confirmed")
     assert admin.run(run.id).state == "RUNNING"
     end.touch()
-    assert admin.until_ended(run.id, seconds=30).state == "SUCCEEDED"
-    admin.until(lambda: joined(admin, node, after=run.worker_id), seconds=30, of="its executor has joined again")
+    assert admin.until_ended(run.id).state == "SUCCEEDED"
+    admin.until(lambda: joined(admin, node, after=run.worker_id), of="its executor has joined again")
 
 
 def test_a_job_that_continues_outlives_the_fence_of_its_executor(
@@ -104,15 +104,15 @@ def test_a_job_that_continues_outlives_the_fence_of_its_executor(
         )
         assert f"toban run lost {run.id}" in waiting.waiting and waiting.HasField("orphaned_until")
         before = written()
-        admin.until(lambda: written() > before or None, seconds=10, of="it runs without a lease")
+        admin.until(lambda: written() > before or None, of="it runs without a lease")
     before = written()
-    admin.until(lambda: written() > before or None, seconds=10, of="it runs after its executor is back")
+    admin.until(lambda: written() > before or None, of="it runs after its executor is back")
     assert admin.run(run.id).state == "ORPHANED"
     end.touch()
-    ended = admin.until_ended(run.id, seconds=30)
+    ended = admin.until_ended(run.id)
     assert (ended.state, ended.attempt, ended.lost_count) == ("SUCCEEDED", 1, 0), "by its late report"
     node = run.executor
-    admin.until(lambda: joined(admin, node, after=run.worker_id), seconds=30, of="its executor has joined again")
+    admin.until(lambda: joined(admin, node, after=run.worker_id), of="its executor has joined again")
 
 
 def joined(admin: AdminClient, node: str, *, after: int) -> pb.Executor | None:

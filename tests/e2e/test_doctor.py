@@ -78,7 +78,7 @@ def until_well(stack: Stack) -> None:
 
     with admin_of(stack) as admin:
         try:
-            admin.until(well, seconds=60, of="doctor finds nothing")
+            admin.until(well, of="doctor finds nothing")
         except TimeoutError as error:
             raise AssertionError(f"doctor finds {found}") from error
 
@@ -163,7 +163,7 @@ def test_what_executors_say_of_their_machines_is_found(stack: Stack) -> None:
         cluster = admin.cluster()
     ends = [member.certificate_not_after for member in cluster.coordinators]
     for executor in cluster.executors:
-        assert abs(executor.clock_skew_seconds) < 1.0
+        assert abs(executor.clock_skew_seconds) < 60.0, "off by the time of the request; another zone would be hours"
         assert executor.disk_free_bytes > 0
         ends.append(executor.certificate_not_after)
     renewed_at = SystemClock().wall() + certs.LEAF_RENEW_BEFORE
@@ -229,11 +229,11 @@ def test_processes_that_are_gone_are_found(stack: Stack, whole_afterwards: None)
                 item.name == "server" and "cannot connect" in item.message for item in found
             )
 
-        admin.until(gone, seconds=30, of="a dead coordinator is found")
+        admin.until(gone, of="a dead coordinator is found")
         stack.start(standby)
     stack.kill("redis", signal.SIGKILL)
     with admin_of(stack) as admin:
-        admin.until(lambda: named(diagnose(stack)).get("redis") == "warning", seconds=30, of="a dead Redis is found")
+        admin.until(lambda: named(diagnose(stack)).get("redis") == "warning", of="a dead Redis is found")
         stack.start("redis")
         for name in ("coordinator-1", "coordinator-2"):
             stack.kill(name, signal.SIGSTOP)
@@ -271,5 +271,5 @@ def test_a_crontab_is_imported_and_one_of_its_jobs_runs(
     [greeting, disk] = [*admin.start("cat"), *admin.start("df")]
     assert admin.until_ended(greeting).state == "SUCCEEDED"
     assert admin.until_ended(disk).state == "SUCCEEDED"
-    admin.until(lambda: len(admin.log(greeting)) == 2, seconds=20, of="its output")
+    admin.until(lambda: len(admin.log(greeting)) == 2, of="its output")
     assert admin.log(greeting) == ["Good morning!", "It is nine o'clock."]

@@ -53,11 +53,11 @@ def emit_by_command(toban: Toban, stack: Stack, admin: AdminClient) -> None:
     first, second = toban(*words), toban(*words)
     assert "duplicate" not in first and "duplicate" in second
     toban("event", "emit", "events.paid", "-p", "id:=8", "-p", "test:=true")
-    admin.until(lambda: "waiting" not in toban("event", "list"), seconds=10, of="every event is processed")
+    admin.until(lambda: "waiting" not in toban("event", "list"), of="every event is processed")
     [made] = admin.runs(job="greet-payer")
     ended = admin.until_ended(made.id)
     assert (ended.state, ended.origin, ended.trigger) == ("SUCCEEDED", "event", "greet-when-paid")
-    admin.until(lambda: admin.log(made.id) == ["order 7"], seconds=20, of="its line")
+    admin.until(lambda: admin.log(made.id) == ["order 7"], of="its line")
     outcomes = sql(stack, "SELECT outcome FROM scheduler.events_history WHERE event_type = 'events.paid' ORDER BY id")
     assert [row["outcome"] for row in outcomes] == ["started", "duplicate", "no_trigger"]
 
@@ -87,7 +87,7 @@ def test_events_of_which_the_leader_dies_become_runs_once(
             )
             if number == SQL_EVENTS // 2:
                 stack.kill(doomed, signal.SIGKILL)
-    admin.until(lambda: not sql(stack, "SELECT 1 FROM scheduler.events"), seconds=30, of="every event is processed")
+    admin.until(lambda: not sql(stack, "SELECT 1 FROM scheduler.events"), of="every event is processed")
     rows = sql(stack, f"SELECT payload ->> 'order' AS number, count(*) AS n {RUNS} GROUP BY 1")
     found = {row["number"]: row["n"] for row in rows if int(row["number"]) >= 1000}
     assert found == {str(1000 + pair): 1 for pair in range(SQL_EVENTS // 2)}

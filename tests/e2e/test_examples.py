@@ -115,7 +115,7 @@ def log_of(admin: AdminClient, run_id: int, words: str) -> str:
 def ends_as(admin: AdminClient, started: Mapping[int, tuple[str, Expected]]) -> None:
     """Waits for runs and looks at their ends."""
     for run_id, (name, expected) in started.items():
-        run = admin.until_ended(run_id, seconds=60)
+        run = admin.until_ended(run_id)
         assert run.state == expected.state, f"{name}: {run.state} {run.error_summary} {run.last_line}"
         if expected.words:
             log_of(admin, run_id, expected.words)
@@ -189,7 +189,7 @@ def limits_hold(stack: Stack, admin: AdminClient) -> None:
     assert admin.until_ended(urgent).state == "SUCCEEDED"
     assert "ignore_limits" in toban(stack, "audit", "list")
     toban(stack, "limit", "close", "job:limits")
-    assert {admin.until_ended(run, seconds=60).state for run in waiting} == {"SUCCEEDED"}
+    assert {admin.until_ended(run).state for run in waiting} == {"SUCCEEDED"}
     live = (
         "SELECT count(*) AS runs, count(DISTINCT b.payload ->> 'customer') AS customers FROM scheduler.job_runs a"
         " JOIN scheduler.job_runs b ON b.dispatched_at <= a.dispatched_at AND b.finished_at > a.dispatched_at"

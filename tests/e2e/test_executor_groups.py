@@ -35,7 +35,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             assert toban(made, "group", "add", group, "--label", f"pool={group}", "--reason", "apart").startswith(
                 f"executor group {group} (version 1): labels pool={group}"
             )
-        admin.until(lambda: len(groups_of(admin)) == 3, seconds=30, of="the executors of all groups registered")
+        admin.until(lambda: len(groups_of(admin)) == 3, of="the executors of all groups registered")
         yield made
 
 
@@ -126,7 +126,7 @@ def test_a_ticket_out_of_the_journal_writes_no_line(stack: Stack, admin: AdminCl
             row = connection.execute("SELECT ticket FROM tickets WHERE run_id = ?", (run,)).fetchone()
         return bytes(row[0]) if row else b""
 
-    stolen = LogTicket.FromString(admin.until(ticket, seconds=20, of="the ticket is in the journal"))
+    stolen = LogTicket.FromString(admin.until(ticket, of="the ticket is in the journal"))
 
     async def append(channels: ChannelPool) -> list[str]:
         token = admin.run(run).token
@@ -139,7 +139,7 @@ def test_a_ticket_out_of_the_journal_writes_no_line(stack: Stack, admin: AdminCl
         return [one.code async for answer in duplex(stub.Append, requests(), timeout=10) for one in answer.refusals]
 
     assert as_group(stack, thief, append) == ["TICKET_INVALID"]
-    admin.until(lambda: admin.log(run) == ["genuine"], seconds=20, of="its own line was stored")
+    admin.until(lambda: admin.log(run) == ["genuine"], of="its own line was stored")
     admin.cancel(run, mode="kill")
     assert admin.until_ended(run).state == "CANCELED"
 
@@ -157,18 +157,18 @@ def test_lines_of_a_dead_incarnation_reach_the_log_with_renewed_tickets(stack: S
             found = connection.execute("SELECT coalesce(sum(lines), 0) FROM chunks WHERE run_id = ?", (run,)).fetchone()
         return int(found[0])
 
-    admin.until(lambda: lines() >= 2000, seconds=30, of="the lines are in the journal")
+    admin.until(lambda: lines() >= 2000, of="the lines are in the journal")
     name = executor_name(stack, admin, victim.worker_id)
     stack.kill(name, signal.SIGKILL)
     # No job of the group from here on: the run is repeated, and must not print again.
     admin.cancel(run, mode="kill")
     # Until the witness, which has the key of the dead incarnation, has given up.
-    admin.until(lambda: admin.run(run).state == "CANCELED", seconds=60, of="the run ended")
+    admin.until(lambda: admin.run(run).state == "CANCELED", of="the run ended")
     stack.start(name)
     admin.until(
         lambda: groups_of(admin).get("pci", victim).incarnation != victim.incarnation, seconds=60, of="it is back"
     )
     stack.kill(archiver, signal.SIGCONT)
     expected = [str(number) for number in range(1, 2001)]
-    admin.until(lambda: admin.log(run)[:2000] == expected, seconds=60, of="every line is stored")
-    admin.until(lambda: lines() == 0, seconds=20, of="the journal is empty")
+    admin.until(lambda: admin.log(run)[:2000] == expected, of="every line is stored")
+    admin.until(lambda: lines() == 0, of="the journal is empty")

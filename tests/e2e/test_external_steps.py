@@ -88,7 +88,7 @@ def test_steps_of_both_kinds_follow_each_other(admin: AdminClient, work: Work) -
     assert (run.state, run.attempt, json.loads(run.result_json)) == ("SUCCEEDED", 1, {"frames": 7})
     assert [s.state for s in run.steps] == ["succeeded"] * 4
     assert [(a.attempt, a.state) for a in run.attempts] == [(1, "SUCCEEDED")] * 3
-    admin.until(lambda: "told" in admin.log(run_id), seconds=20, of="the log of the last dispatch")
+    admin.until(lambda: "told" in admin.log(run_id), of="the log of the last dispatch")
     assert [line for line in admin.log(run_id) if line in ("fetched", "published", "told")] == [
         "fetched",
         "published",
@@ -106,5 +106,5 @@ def test_the_leader_dies_between_claim_and_completion(
     assert not work("Heartbeat", pb.ExternalHeartbeatRequest(worker="w", keys=[step.key])).lost
     assert complete(work, step, 1) == "accepted"
     assert complete(work, step, 1) == "already_accepted"
-    run = admin.until_ended(run_id, seconds=60)
+    run = admin.until_ended(run_id)
     assert (run.state, run.attempt, run.lost_count) == ("SUCCEEDED", 1, 0)

@@ -64,7 +64,7 @@ def test_signed_messages_start_runs(
     assert (again["result"], again["event_id"]) == ("duplicate", first["event_id"])
     refused = run_example(STANDARD, SITE=site, secret="whsec_" + "A" * 44)
     assert (refused["status"], refused["code"]) == (404, "NOT_FOUND")
-    admin.until(lambda: runs(admin), seconds=60, of="a run of the event")
+    admin.until(lambda: runs(admin), of="a run of the event")
     assert [run.event_id for run in runs(admin)] == [first["event_id"]]
 
     body = '{"ref": "refs/heads/main"}'
@@ -99,7 +99,7 @@ class TestReplicas:
         # The event is committed; who led then is gone before the next one is read.
         second = run_example(STANDARD, SITE=one, secret=secret, id="order-8")
         stack.kill(leader_name(stack, admin), signal.SIGKILL)
-        admin.until(lambda: len(runs(admin)) == 2, seconds=60, of="a run of each event")
+        admin.until(lambda: len(runs(admin)) == 2, of="a run of each event")
         assert {run.event_id for run in runs(admin)} == {first["event_id"], second["event_id"]}
         again = run_example(STANDARD, SITE=other, secret=secret, id="order-8")
         assert (again["result"], again["event_id"]) == ("duplicate", second["event_id"])

@@ -38,7 +38,7 @@ job.output({'done': done + 1}); job.log_ref('s3://bucket/key')
 """
     schema = {"type": "object", "properties": {"done": {"const": 2}}, "required": ["done"]}
     run = start(admin, "keeps", python(script), retry={"max_retries": 1}, result_schema=schema)
-    ended = admin.until_ended(run, seconds=60)
+    ended = admin.until_ended(run)
     assert (ended.state, ended.attempt, ended.log_ref) == ("SUCCEEDED", 2, "s3://bucket/key")
     assert json.loads(ended.result_json) == {"done": 2}
     progress = json.loads(ended.progress_json)
@@ -47,7 +47,7 @@ job.output({'done': done + 1}); job.log_ref('s3://bucket/key')
 
 def test_output_that_does_not_fit_fails_the_run(admin: AdminClient) -> None:
     run = start(admin, "unfit", python("job.output(7)"), result_schema={"type": "object"})
-    ended = admin.until_ended(run, seconds=60)
+    ended = admin.until_ended(run)
     assert (ended.state, ended.reason) == ("FAILED", "result_invalid")
     assert "result_schema" in ended.error_summary
 
@@ -64,9 +64,9 @@ raise SystemExit(toban.CANCELLED_EXIT_CODE)
 """
     cancel = {"mode": "cooperative", "grace_seconds": 600}
     run = start(admin, "tidy", python(script), python("pass"), cancel=cancel)
-    admin.until(lambda: began.exists() or None, seconds=60, of="it runs")
+    admin.until(lambda: began.exists() or None, of="it runs")
     admin.cancel(run)
-    ended = admin.until_ended(run, seconds=60)
+    ended = admin.until_ended(run)
     assert (ended.state, tidied.exists()) == ("CANCELED", True)
     assert [(step.id, step.state) for step in ended.steps] == [("step-1", "cancelled"), ("step-2", "skipped")]
 
@@ -76,12 +76,12 @@ def test_a_step_that_is_not_cancelable_is_ended_by_a_kill_alone(admin: AdminClie
     began = tmp_path / "began"
     script = f"open({str(began)!r}, 'w')\nwhile not job.cancelled(): time.sleep(0.05)\nprint('told', flush=True)\ntime.sleep(600)"
     run = start(admin, "protected", python(script, cancelable=False), cancel={"grace_seconds": 1})
-    admin.until(lambda: began.exists() or None, seconds=60, of="it runs")
+    admin.until(lambda: began.exists() or None, of="it runs")
     admin.cancel(run)
-    admin.until(lambda: "told" in admin.log(run) or None, seconds=60, of="it was told")
+    admin.until(lambda: "told" in admin.log(run) or None, of="it was told")
     assert admin.run(run).state == "CANCEL_REQUESTED"
     admin.cancel(run, mode="kill")
-    assert admin.until_ended(run, seconds=60).state == "CANCELED"
+    assert admin.until_ended(run).state == "CANCELED"
 
 
 def test_steps_and_a_retry_from_the_one_that_failed(
@@ -98,7 +98,7 @@ def test_steps_and_a_retry_from_the_one_that_failed(
     run = start(
         admin, "resumes", first, flaky, {"argv": ["echo", "last"]}, retry={"max_retries": 1, "from": "failed_step"}
     )
-    ended = admin.until_ended(run, seconds=60)
+    ended = admin.until_ended(run)
     assert (ended.state, ended.attempt, ended.phase) == ("SUCCEEDED", 2, "step-3")
     assert Path(f"{count}.first").read_text() == "x\n"
     assert [(step.name or step.id, step.state, step.exit_code) for step in ended.steps] == [
@@ -129,7 +129,7 @@ print("::output " + json.dumps({"n": int(sys.argv[3]) + 1}) + "::")
     env = {"WHO": "run ${{ run.id }} of ${{ run.job }}, slot '${{ slot }}'"}
     for number in ("0", "1"):
         run = start(admin, "filled", step, default_payload=payload, env=env)
-        ended = admin.until_ended(run, seconds=60)
+        ended = admin.until_ended(run)
         assert (ended.state, json.loads(ended.result_json)) == ("SUCCEEDED", {"n": int(number) + 1})
         [line, _] = admin.log(run)
         assert line == f"{[payload['user']['name'], '${{ x', number]} run {run} of filled, slot ''"
@@ -137,11 +137,11 @@ print("::output " + json.dumps({"n": int(sys.argv[3]) + 1}) + "::")
 
 def test_a_reference_to_nothing_fails_that_run_alone(admin: AdminClient) -> None:
     run = start(admin, "refers", {"argv": ["echo", "${{ payload.who }}"]})
-    ended = admin.until_ended(run, seconds=60)
+    ended = admin.until_ended(run)
     assert (ended.state, ended.reason) == ("FAILED", "spawn_failed")
     assert ended.error_summary.startswith("TEMPLATE_INVALID: steps[0].argv[1]: there is no payload.who")
     [other] = admin.start("refers", payload={"who": "Ada"})
-    assert admin.until_ended(other, seconds=60).state == "SUCCEEDED"
+    assert admin.until_ended(other).state == "SUCCEEDED"
     assert admin.log(other) == ["Ada"]
 
 
@@ -163,7 +163,7 @@ def test_the_payload_of_a_schedule_has_its_slot(admin: AdminClient, toban: Calla
         return runs if len(runs) >= 2 else None
 
     try:
-        runs = admin.until(ended, seconds=60, of="two slots")
+        runs = admin.until(ended, of="two slots")
     finally:
         toban("schedule", "remove", "every")
     for run in runs:

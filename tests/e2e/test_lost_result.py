@@ -34,17 +34,17 @@ def test_a_run_whose_accepted_outcome_is_lost_ends(stack: Stack, tmp_path: Path,
     with admin_of(stack) as admin:
         admin.apply(recorder_job(name, record, seconds=2))
         [run] = admin.start(name)
-        admin.until(lambda: admin.run(run).state == "RUNNING", seconds=20, of="the run started")
+        admin.until(lambda: admin.run(run).state == "RUNNING", of="the run started")
         sql(stack, f"CREATE TABLE before_{canceled} AS SELECT * FROM scheduler.runs_live WHERE id = %(run)s", run=run)
         try:
-            assert admin.until_ended(run, seconds=30).state == "SUCCEEDED"
+            assert admin.until_ended(run).state == "SUCCEEDED"
             lose_the_commit(stack, run, f"before_{canceled}")
         finally:
             sql(stack, f"DROP TABLE before_{canceled}")
         assert admin.run(run).state == "RUNNING"
         if canceled:
             admin.cancel(run)
-        ended = admin.until_ended(run, seconds=60)
+        ended = admin.until_ended(run)
         attempts = [(row["state"], row["reason"]) for row in sql(stack, ATTEMPTS, run=run)]
         if canceled:
             assert ended.state == "CANCELED"
@@ -62,7 +62,7 @@ def test_an_outcome_without_a_partition_is_kept_until_there_is_one(tmp_path: Pat
     with running_stack(tmp_path / "home", executors=1) as stack, admin_of(stack) as admin:
         admin.apply(recorder_job("kept", record, seconds=3))
         [run] = admin.start("kept")
-        admin.until(lambda: admin.run(run).state == "RUNNING", seconds=20, of="the run started")
+        admin.until(lambda: admin.run(run).state == "RUNNING", of="the run started")
         for part in sql(stack, HISTORY):
             sql(stack, f"ALTER TABLE scheduler.runs_history DETACH PARTITION {part['name']}")
             sql(stack, f"DROP TABLE {part['name']}")

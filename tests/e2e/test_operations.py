@@ -60,7 +60,7 @@ def test_a_demotion_under_load_loses_nothing(
     long = recorder_job("ops-long", record, seconds=60)
     admin.apply(tick, long, *(interval_schedule(f"ops-tick-{n:02}", "ops-tick", seconds=1) for n in range(SCHEDULES)))
     [long_id] = admin.start("ops-long")
-    admin.until(lambda: len(by_run(record)) > 3 * SCHEDULES, seconds=20, of="scheduled runs come")
+    admin.until(lambda: len(by_run(record)) > 3 * SCHEDULES, of="scheduled runs come")
     before, token = admin.cluster(), admin.run(long_id).token
     begun = CLOCK.monotonic()
     answer = toban_json("cluster", "demote", "--yes", "--reason", "a test")
@@ -103,12 +103,12 @@ def test_a_drain_outlives_a_restart_and_its_runs_finish(
         recorder_job("ops-quick", record, seconds=0.05, concurrency={"policy": "allow"}),
     )
     held = admin.start("ops-held", count=4)
-    admin.until(lambda: all(admin.run(one).state == "RUNNING" for one in held), seconds=20, of="they run")
+    admin.until(lambda: all(admin.run(one).state == "RUNNING" for one in held), of="they run")
     drained = admin.run(held[0]).worker_id
     name = executor_name(stack, admin, drained)
     there = [one for one in held if admin.run(one).worker_id == drained]
     mine = f"SELECT count(*) = {len(there)} AS alone FROM scheduler.runs_live WHERE assigned_worker_id = {drained}"
-    admin.until(lambda: sql(stack, mine)[0]["alone"], seconds=60, of="the runs of other tests have ended")
+    admin.until(lambda: sql(stack, mine)[0]["alone"], of="the runs of other tests have ended")
     answer = toban_json("executor", "drain", name, "--reason", "a new disk")
     assert (answer["state"], answer["drained"], answer["drain_reason"]) == ("draining", True, "a new disk")
     assert int(answer["running"]) == len(there)
@@ -123,17 +123,16 @@ def test_a_drain_outlives_a_restart_and_its_runs_finish(
     assert int(idle["running"]) == 0
     assert {(one.state, one.attempt) for one in map(admin.until_ended, held)} == {("SUCCEEDED", 1)}
     stack.kill(name, signal.SIGTERM)
-    admin.until(lambda: name not in running_names(stack), seconds=30, of="the executor has stopped")
+    admin.until(lambda: name not in running_names(stack), of="the executor has stopped")
     stack.start(name)
-    again = admin.until(lambda: by_node(admin, name, other_than=drained), seconds=30, of="it is back")
+    again = admin.until(lambda: by_node(admin, name, other_than=drained), of="it is back")
     assert (again.state, again.drained) == ("draining", True)
     others = [admin.until_ended(one).worker_id for one in admin.start("ops-quick", count=5)]
     assert again.worker_id not in others
     assert toban_json("executor", "undrain", name)["drained"] is False
-    admin.until(lambda: by_node(admin, name).state == "on", seconds=10, of="it takes work again")
+    admin.until(lambda: by_node(admin, name).state == "on", of="it takes work again")
     admin.until(
         lambda: again.worker_id in {admin.until_ended(one).worker_id for one in admin.start("ops-quick", count=8)},
-        seconds=20,
         of="it gets work again",
     )
     error = toban_json("executor", "drain", f"{name}x", code=66)["error"]
@@ -154,7 +153,7 @@ def test_a_setting_counts_everywhere_within_two_seconds(
         parts |= {name: "toban_executor_settings_version" for name in stack.processes() if name.startswith("executor")}
         took = {}
         for name, what in parts.items():
-            admin.until(lambda n=name, w=what: metric(stack, n, w) == version, seconds=20, of=f"{name} has heard")
+            admin.until(lambda n=name, w=what: metric(stack, n, w) == version, of=f"{name} has heard")
             took[name] = CLOCK.monotonic() - begun
         LOG.info("setting to the last process: %.2f s", max(took.values()))
         found = toban_json("settings", "get", "heartbeat_interval_seconds")
@@ -164,7 +163,6 @@ def test_a_setting_counts_everywhere_within_two_seconds(
         before = [row["grant_seq"] for row in sql(stack, beats)]
         admin.until(
             lambda: min(b["grant_seq"] - a for a, b in zip(before, sql(stack, beats), strict=True)) >= 8,
-            seconds=20,
             of="heartbeats at the new pace",
         )
     finally:
@@ -179,13 +177,13 @@ def test_a_detached_executor_joins_again_under_a_new_number(
     record.mkdir()
     admin.apply(recorder_job("ops-moved", record, seconds=600))
     [run_id] = admin.start("ops-moved")
-    admin.until(lambda: by_run(record), seconds=60, of="it runs")
-    run = admin.until(lambda: r if (r := admin.run(run_id)).state == "RUNNING" else None, seconds=60, of="it is known")
+    admin.until(lambda: by_run(record), of="it runs")
+    run = admin.until(lambda: r if (r := admin.run(run_id)).state == "RUNNING" else None, of="it is known")
     # The attempt that goes on elsewhere.
     (record / "seconds").write_text("0")
     name = executor_name(stack, admin, run.worker_id)
     toban_json("executor", "detach", str(run.worker_id), "--stop", "--reason", "it hangs")
-    new = admin.until(lambda: by_node(admin, name, other_than=run.worker_id), seconds=30, of="it has joined again")
+    new = admin.until(lambda: by_node(admin, name, other_than=run.worker_id), of="it has joined again")
     assert new.worker_id > run.worker_id
     ended = admin.until_ended(run_id, seconds=40)
     assert (ended.state, ended.lost_count, ended.attempt) == ("SUCCEEDED", 1, 1)

@@ -29,7 +29,7 @@ def fire_on(admin: AdminClient, record: Path, slots: int, step: Callable[[], obj
         step()
         return len(by_run(record)) >= goal
 
-    admin.until(fired, seconds=60, of=f"{slots} more slots ran")
+    admin.until(fired, of=f"{slots} more slots ran")
 
 
 @pytest.mark.seed(39)

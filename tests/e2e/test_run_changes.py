@@ -46,7 +46,7 @@ def test_from_one_run_to_the_next(admin: AdminClient, toban: Callable[..., str])
 
 def follow(admin: AdminClient, *, count: int) -> None:
     """Waits until there are so many runs and all have succeeded; those of `load` that a trigger started know what they follow."""
-    admin.until(lambda: len(runs(admin)) == count, seconds=20, of=f"{count} runs")
+    admin.until(lambda: len(runs(admin)) == count, of=f"{count} runs")
     for found in runs(admin):
         ended = admin.until_ended(found.id)
         assert ended.state == "SUCCEEDED"

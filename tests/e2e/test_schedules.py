@@ -33,7 +33,7 @@ def removed(toban_here: Callable[..., Any]) -> Iterator[None]:
 def ended(stack: Stack, admin: AdminClient, more: int) -> None:
     """Waits until so many more runs of the schedule have succeeded."""
     before = sql(stack, ENDED)[0]["n"]
-    admin.until(lambda: sql(stack, ENDED)[0]["n"] >= before + more, seconds=30, of=f"{more} more runs")
+    admin.until(lambda: sql(stack, ENDED)[0]["n"] >= before + more, of=f"{more} more runs")
 
 
 @pytest.mark.seed(146, 170)

@@ -108,7 +108,7 @@ def test_a_job_has_the_value_and_nothing_else_does(
         lines = [line for line in admin.log(run) if line.startswith("file ")]
         return Path(lines[0].split()[1]) if lines else None
 
-    path = admin.until(where, seconds=60, of="the job has said all")
+    path = admin.until(where, of="the job has said all")
     assert stat.S_IMODE(path.stat().st_mode) == 0o400
     assert path.is_relative_to("/dev/shm")
     assert in_processes(VALUE) == []
@@ -116,7 +116,7 @@ def test_a_job_has_the_value_and_nothing_else_does(
     assert sql(stack, "SELECT 1 FROM scheduler.runs_live WHERE checkpoint IS NOT NULL AND id = %(run)s", run=run)
     assert in_database(stack, VALUE) == []
     gate.touch()
-    ended = admin.until_ended(run, seconds=60)
+    ended = admin.until_ended(run)
     assert (ended.state, ended.exit_code) == ("FAILED", 1)
     lines = admin.log(run)
     assert 'plain *** base64 *** {"x": "***"}' in lines
@@ -161,7 +161,7 @@ def test_what_a_job_may_not_have_is_refused_with_the_remedy(admin: AdminClient, 
     admin.apply(job("secrets-other", "pass", secrets=[{"name": "short-lived"}]))
     assert "is used by job secrets-other" in toban("secret", "rm", "short-lived", code=74)
     [before] = admin.start("secrets-other")
-    assert admin.until_ended(before, seconds=60).state == "SUCCEEDED"
+    assert admin.until_ended(before).state == "SUCCEEDED"
     toban("secret", "rm", "short-lived", "--force")
     assert "there is no secret 'short-lived'" in toban("run", "start", "secrets-other", code=66)
 
@@ -186,7 +186,7 @@ def test_keys_rotate_while_jobs_run(stack: Stack, admin: AdminClient, toban: Cal
     assert not set(before.values()) & set(after.values())
     keys.write_text(keys.read_text().splitlines()[0] + "\n")
     [run] = admin.start("rotates")
-    assert admin.until_ended(run, seconds=60).state == "SUCCEEDED"
+    assert admin.until_ended(run).state == "SUCCEEDED"
 
 
 def test_without_its_key_a_run_fails_clearly_and_others_go_on(
@@ -199,10 +199,10 @@ def test_without_its_key_a_run_fails_clearly_and_others_go_on(
     keys.unlink()
     try:
         needs, without = *admin.start("needs"), *admin.start("does-without")
-        ended = admin.until_ended(needs, seconds=60)
+        ended = admin.until_ended(needs)
         assert (ended.state, ended.reason) == ("FAILED", "spawn_failed")
         assert ended.error_summary.startswith("SECRET_UNAVAILABLE: secret 'locked' cannot be decrypted: key file")
-        assert admin.until_ended(without, seconds=60).state == "SUCCEEDED"
+        assert admin.until_ended(without).state == "SUCCEEDED"
         assert "openssl rand" in toban("secret", "set", "locked", typed=SECOND, code=74)
         found = json.loads(toban("doctor", "-o", "json", code=1))
         [check] = [one for one in found["checks"] if one["name"] == "secrets-key"]
@@ -211,7 +211,7 @@ def test_without_its_key_a_run_fails_clearly_and_others_go_on(
         keys.write_text(kept)
         keys.chmod(0o600)
     [run] = admin.start("needs")
-    assert admin.until_ended(run, seconds=60).state == "SUCCEEDED"
+    assert admin.until_ended(run).state == "SUCCEEDED"
     keys.chmod(0o644)
     try:
         found = json.loads(toban("doctor", "-o", "json", code=1))

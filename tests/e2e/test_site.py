@@ -46,13 +46,13 @@ def site_health(stack: Stack) -> list[str]:
 
 @pytest.mark.seed(11, 12)
 def test_the_site_of_a_stack(stack: Stack, admin: AdminClient) -> None:
-    admin.until(lambda: "ok" in site_health(stack), seconds=20, of="a healthy site")
+    admin.until(lambda: "ok" in site_health(stack), of="a healthy site")
     site = signed_in(stack)
     steps = [{"argv": ["python3", "-c", WRITER]}]
     spec = {"steps": steps, "timeout_seconds": 60, "allow_shell": True}
     admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "site-writer"}, "spec": spec})
     [run_id] = admin.start("site-writer")
-    admin.until(lambda: admin.run(run_id).state == "RUNNING", seconds=20, of="the run")
+    admin.until(lambda: admin.run(run_id).state == "RUNNING", of="the run")
 
     seen, cursor, stream = [], "", events(site, run_id)
     while len(seen) < 5:
@@ -89,4 +89,4 @@ def test_a_site_whose_only_coordinator_dies(tmp_path: Path) -> None:
         with caught.value as answer:
             assert answer.code == 503 and stack.coordinators[0] in answer.read().decode()
         stack.start("coordinator-1")
-        assert wait_until(lambda: is_reachable(site), 20), "the site reaches a restarted coordinator"
+        assert wait_until(lambda: is_reachable(site), 60), "the site reaches a restarted coordinator"

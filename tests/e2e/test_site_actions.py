@@ -76,15 +76,15 @@ def test_the_day_of_an_operator(stack: Stack, admin: AdminClient, as_before: Non
     status, text = refused(site, "/jobs/sleeper/run", **{"payload.seconds": "91"})
     assert status == 400 and "seconds" in text, "the schema decides"
     first = started(site.submit("/jobs/sleeper/run", "/jobs/sleeper/run", **{"payload.seconds": "80"})[0])
-    admin.until(lambda: admin.run(first).state == "RUNNING", seconds=30, of="the run")
+    admin.until(lambda: admin.run(first).state == "RUNNING", of="the run")
     site.submit(f"/runs/{first}/kill", f"/runs/{first}/kill", reason="it takes too long")
-    admin.until(lambda: admin.run(first).state == "CANCELED", seconds=30, of="its end")
+    admin.until(lambda: admin.run(first).state == "CANCELED", of="its end")
     page = site.get(f"/runs/{first}")
     assert "Kill requested" in page and "it takes too long" in page and "Dispatch 1" in page
 
     rerun = f"/runs/{first}/rerun"
     again = started(site.submit(rerun, rerun, **{"payload.seconds": "0", "reason": "shorter"})[0])
-    admin.until(lambda: admin.run(again).state == "SUCCEEDED", seconds=30, of="the rerun")
+    admin.until(lambda: admin.run(again).state == "SUCCEEDED", of="the rerun")
     assert json.loads(admin.run(again).payload_json) == {"seconds": 0} and admin.run(again).rerun_of == first
     many = "/runs/rerun?job=sleeper&state=CANCELED"
     _, text = site.submit(many, many, reason="all of them")

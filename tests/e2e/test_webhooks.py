@@ -79,7 +79,7 @@ def test_ends_of_runs_arrive_signed(
 ) -> None:
     admin.apply(job("paged-good", "/bin/true"), job("paged-bad", "/bin/false"))
     runs = [*admin.start("paged-good"), *admin.start("paged-bad")]
-    admin.until(lambda: len(receiver.events) == 3, seconds=60, of="the test and two ends")
+    admin.until(lambda: len(receiver.events) == 3, of="the test and two ends")
     said = {document["data"]["run"]["id"]: document for document in receiver.documents()[1:]}
     assert [said[run]["type"] for run in runs] == ["run.succeeded", "run.failed"]
     assert said[runs[1]]["data"]["run"]["exit_code"] == 1
@@ -104,8 +104,8 @@ def test_what_is_refused_arrives_once_although_the_leader_dies(
     receiver.down = True
     more = [run for _ in range(3) for run in admin.start("paged-bad")]
     for run in more:
-        admin.until_ended(run, seconds=30)
-    admin.until(lambda: receiver.refused >= 2, seconds=20, of="a refused delivery")
+        admin.until_ended(run)
+    admin.until(lambda: receiver.refused >= 2, of="a refused delivery")
     # The ends are committed; who committed them, and who sends, are gone.
     stack.kill(leader_name(stack, admin), signal.SIGKILL)
     receiver.down = False

@@ -34,7 +34,7 @@ def start_held(
     record.mkdir(exist_ok=True)
     admin.apply(recorder_job("steady", record, seconds=seconds))
     ids = admin.start("steady", count=count)
-    admin.until(lambda: len(by_run(record)) == count, seconds=30, of="all runs started")
+    admin.until(lambda: len(by_run(record)) == count, of="all runs started")
     worker = admin.run(ids[0]).worker_id
     held = {run for run in ids if admin.run(run).worker_id == worker}
     return worker, held, executor_name(stack, admin, worker)
@@ -81,16 +81,16 @@ def test_a_job_that_had_ended_is_not_repeated(tmp_path: Path) -> None:
         admin.apply(job)
         [run] = admin.start("waits")
         pids = record / "pids"
-        admin.until(lambda: pids.exists() and pids.read_text().endswith("\n"), seconds=20, of="the job runs")
-        worker = admin.until(lambda: admin.run(run).worker_id, seconds=10, of="its executor is known")
+        admin.until(lambda: pids.exists() and pids.read_text().endswith("\n"), of="the job runs")
+        worker = admin.until(lambda: admin.run(run).worker_id, of="its executor is known")
         name = executor_name(stack, admin, worker)
         stack.kill(name, signal.SIGSTOP)
         go.touch()
-        admin.until(lambda: not start_time(int(pids.read_text())), seconds=5, of="the job has ended")
+        admin.until(lambda: not start_time(int(pids.read_text())), of="the job has ended")
         stack.kill(name, signal.SIGKILL)
-        ended = admin.until_ended(run, seconds=30)
+        ended = admin.until_ended(run)
         assert (ended.state, ended.attempt, ended.lost_count) == ("SUCCEEDED", 1, 0)
-        admin.until(lambda: row_of(stack, worker)["state"] == "off", seconds=30, of="its row is closed")
+        admin.until(lambda: row_of(stack, worker)["state"] == "off", of="its row is closed")
         assert row_of(stack, worker)["off_reason"] == ATTESTED
         assert len(pids.read_text().split()) == 1, "it ran once"
 
@@ -115,7 +115,7 @@ def test_witness_and_successor_at_once(tmp_path: Path) -> None:
         worker, held, name = start_held(stack, admin, record, count=8, seconds=6)
         stack.kill(name, signal.SIGKILL)
         stack.start(name)
-        ended = [admin.until_ended(run, seconds=60) for run in held]
+        ended = [admin.until_ended(run) for run in held]
         assert {(run.state, run.lost_count) for run in ended} == {("SUCCEEDED", 1)}
         assert row_of(stack, worker)["off_reason"] in (ATTESTED, SUCCESSOR)
         for run in held:

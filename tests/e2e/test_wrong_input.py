@@ -40,12 +40,12 @@ ROWS = (
 def known(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The file of what the cluster knows: one job, `wrong-fine`, and a schedule of it."""
     file = tmp_path_factory.mktemp("known") / "fine.yaml"
-    file.write_text(FINE + SCHEDULE.replace("wrong-bad", "wrong-hourly").replace("RULE", "every_n_minutes: 60"))
+    file.write_text(FINE + SCHEDULE.replace("wrong-bad", "wrong-yearly").replace("RULE", "cron: 0 0 1 1 *"))
     done = toban_process(stack, "apply", "-f", str(file))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("job wrong-fine created\nschedule wrong-hourly created\n")
+    assert done.stdout.startswith("job wrong-fine created\nschedule wrong-yearly created\n")
     yield file
-    toban_process(stack, "schedule", "remove", "wrong-hourly")
+    toban_process(stack, "schedule", "remove", "wrong-yearly")
 
 
 def counts(stack: Stack) -> dict[str, int]:
@@ -101,12 +101,12 @@ def test_a_program_that_does_not_exist(stack: Stack, toban_here: Toban, tmp_path
 def test_the_same_file_again(stack: Stack, toban_here: Toban, known: Path) -> None:
     versions = (
         "SELECT (SELECT version FROM scheduler.job_definitions WHERE name = 'wrong-fine') AS job, version"
-        " FROM scheduler.schedules WHERE name = 'wrong-hourly'"
+        " FROM scheduler.schedules WHERE name = 'wrong-yearly'"
     )
     before = counts(stack), sql(stack, versions)
     done = toban_here("apply", "-f", str(known))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "job wrong-fine unchanged\nschedule wrong-hourly unchanged\n"
+    assert done.stdout == "job wrong-fine unchanged\nschedule wrong-yearly unchanged\n"
     assert (counts(stack), sql(stack, versions)) == before
 
 

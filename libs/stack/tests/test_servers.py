@@ -79,7 +79,7 @@ def test_a_long_path_keeps_its_sockets_elsewhere(start: Starter, tmp_path: Path)
     root = tmp_path / ("long" * 25)
     start(root, "s3")
     assert len(os.fsencode(StackPaths(root).sockets)) <= MAX_SOCKET_FOLDER_BYTES
-    assert wait_until(lambda: any(StackPaths(root).sockets.iterdir()), 5)
+    assert wait_until(lambda: any(StackPaths(root).sockets.iterdir()), 60)
 
 
 def test_a_missing_program_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

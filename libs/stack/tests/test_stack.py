@@ -77,7 +77,7 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
     assert stack.processes() == first, "a second up is harmless"
 
     stack.kill("coordinator-1", signal.SIGKILL)
-    assert wait_until(lambda: "coordinator-1" not in stack.processes(), 5)
+    assert wait_until(lambda: "coordinator-1" not in stack.processes(), 60)
     assert [row.name for row in stack.status() if not row.green] == ["coordinator-1"]
     stack.up()
     again = stack.processes()
@@ -85,7 +85,7 @@ def test_a_life(stack: Stack, tmp_path: Path, environment: dict[str, str]) -> No
     assert again["coordinator-1"].address == first["coordinator-1"].address
 
     stack.kill("redis", signal.SIGKILL)
-    assert wait_until(lambda: "redis" not in stack.processes(), 5)
+    assert wait_until(lambda: "redis" not in stack.processes(), 60)
     assert stack.start("redis").address == first["redis"].address
 
     Stack(home=tmp_path / "home", coordinators=1, executors=2, environment=environment).up()

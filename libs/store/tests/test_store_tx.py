@@ -13,12 +13,12 @@ from toban_store import migrate, sessions
 from toban_store.errors import DidNotHappen, FencedOut, OutcomeUnknown, Refused, TooLong, Unsuitable, sort_error
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import FencedTx, Tx, autocommit, fenced_statement, fenced_tx, tx
+from toban_testing.waiting import until_lock_wait
 
 pytestmark = pytest.mark.pg_versions
 
 SETTING = "INSERT INTO scheduler.settings (name, value) VALUES (%(name)s::text, '1')"
 TAKE_OVER = "UPDATE scheduler.leader SET epoch = epoch + (1 << 27) WHERE id = 1 AND epoch = %(epoch)s::bigint"
-WAITING = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 async def settings(pool: Pool) -> list[str]:
@@ -28,10 +28,7 @@ async def settings(pool: Pool) -> list[str]:
 
 async def until_a_client_waits(pool: Pool) -> None:
     async with autocommit(pool) as t:
-        while True:
-            row = await t.fetch_one(WAITING)
-            if row and row["n"]:
-                return
+        await until_lock_wait(t.fetch_all)
 
 
 async def take_over(pool: Pool, term: Term) -> None:

@@ -31,7 +31,7 @@ async def ping_error(site: Any, raised: BaseException) -> TobanError:
 
     site.worker.on_ping = on_ping
     with pytest.raises(TobanError) as caught:
-        await unary(site.as_service("coordinator").Ping, PING, timeout=10)
+        await unary(site.as_service("coordinator").Ping, PING, timeout=60)
     return caught.value
 
 
@@ -68,7 +68,7 @@ async def test_an_unexpected_error_shows_an_id_and_nothing_else(site: Any, caplo
 
 async def test_a_method_that_is_not_written_answers_unimplemented(site: Any) -> None:
     with pytest.raises(TobanError) as caught:
-        await unary(site.as_service("coordinator").Revoke, executor_pb2.RevokeRequest(), timeout=10)
+        await unary(site.as_service("coordinator").Revoke, executor_pb2.RevokeRequest(), timeout=60)
     assert caught.value.code is ErrorCode.UNIMPLEMENTED
 
 
@@ -108,20 +108,20 @@ async def test_streams_both_ways(site: Any) -> None:
             yield logs_pb2.AppendRequest(request_id=number)
 
     stub = logs_pb2_grpc.LogIngestStub(site.log_channel("executor"))
-    got = [answer.request_id async for answer in duplex(stub.Append, requests(), timeout=10)]
+    got = [answer.request_id async for answer in duplex(stub.Append, requests(), timeout=60)]
     assert got == [7, 8, 9]
 
 
 async def test_a_stream_refuses_the_wrong_caller_and_carries_errors(site: Any) -> None:
     wrong = logs_pb2_grpc.LogReaderStub(site.log_channel("executor"))
     with pytest.raises(TobanError, match="may not call"):
-        async for _ in stream(wrong.Read, logs_pb2.ReadLogRequest(run_id=1), timeout=10):
+        async for _ in stream(wrong.Read, logs_pb2.ReadLogRequest(run_id=1), timeout=60):
             pass
     right = logs_pb2_grpc.LogReaderStub(site.log_channel("admin-cli"))
-    tokens = [a.token async for a in stream(right.Read, logs_pb2.ReadLogRequest(run_id=1), timeout=10)]
+    tokens = [a.token async for a in stream(right.Read, logs_pb2.ReadLogRequest(run_id=1), timeout=60)]
     assert tokens == [1, 2, 3]
     with pytest.raises(TobanError) as caught:
-        async for _ in stream(right.Read, logs_pb2.ReadLogRequest(run_id=404), timeout=10):
+        async for _ in stream(right.Read, logs_pb2.ReadLogRequest(run_id=404), timeout=60):
             pass
     assert caught.value.code is ErrorCode.RUN_NOT_FOUND
 
@@ -129,8 +129,8 @@ async def test_a_stream_refuses_the_wrong_caller_and_carries_errors(site: Any) -
 async def test_health_is_for_our_services_and_follows_the_server(site: Any) -> None:
     stub = health_pb2_grpc.HealthStub(site.log_channel("external-worker"))
     kinds, watched = health_pb2.HealthCheckResponse, []
-    assert (await unary(stub.Check, health_pb2.HealthCheckRequest(), timeout=10)).status == kinds.SERVING
-    async for answer in stream(stub.Watch, health_pb2.HealthCheckRequest(), timeout=10):
+    assert (await unary(stub.Check, health_pb2.HealthCheckRequest(), timeout=60)).status == kinds.SERVING
+    async for answer in stream(stub.Watch, health_pb2.HealthCheckRequest(), timeout=60):
         watched.append(answer.status)
         if len(watched) == 2:
             break
@@ -139,9 +139,9 @@ async def test_health_is_for_our_services_and_follows_the_server(site: Any) -> N
 
 
 async def test_calls_are_counted_by_method_and_code(site: Any) -> None:
-    await unary(site.as_service("coordinator").Ping, PING, timeout=10)
+    await unary(site.as_service("coordinator").Ping, PING, timeout=60)
     with pytest.raises(TobanError):
-        await unary(site.as_service("executor").Ping, PING, timeout=10)
+        await unary(site.as_service("executor").Ping, PING, timeout=60)
     text = metrics.exposition().decode()
     method = 'method="/toban_proto.v1.WorkerService/Ping"'
     assert f'toban_rpc_total{{code="OK",{method}}}' in text
@@ -207,7 +207,7 @@ async def test_stop_lets_a_call_finish_within_the_grace(tls: Path) -> None:
     port = await server.start("127.0.0.1", 0)
     pool = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain="toban.internal")
     stub = executor_pb2_grpc.WorkerServiceStub(pool.get(f"127.0.0.1:{port}", "executor"))
-    call = asyncio.ensure_future(unary(stub.Ping, PING, timeout=10))
+    call = asyncio.ensure_future(unary(stub.Ping, PING, timeout=60))
     await entered.wait()
     stopping = asyncio.ensure_future(server.stop(10))
     release.set()

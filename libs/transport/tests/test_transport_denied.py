@@ -41,18 +41,18 @@ def deny(folder: Path, *lines: str) -> None:
 
 async def test_calls_of_a_denied_certificate_end_in_open_connections(site: Any, tls: Path) -> None:
     ping = site.as_service("coordinator").Ping
-    await unary(ping, PING, timeout=10)
+    await unary(ping, PING, timeout=60)
     deny(tls / "executor", "# stolen", serial(tls / "coordinator").upper(), "")
     await asyncio.sleep(2 * LOOK_SECONDS)
     with pytest.raises(TobanError, match="is on the deny-list; issue another one") as caught:
-        await unary(ping, PING, timeout=10)
+        await unary(ping, PING, timeout=60)
     assert caught.value.code is ErrorCode.UNAUTHENTICATED
     certs.reissue(tls / "ca", "coordinator", tls / "coordinator")
     await asyncio.sleep(2 * LOOK_SECONDS)
-    await unary(site.as_service("coordinator").Ping, PING, timeout=10)
+    await unary(site.as_service("coordinator").Ping, PING, timeout=60)
     (tls / "executor" / DENIED).unlink()
     await asyncio.sleep(2 * LOOK_SECONDS)
-    await unary(ping, PING, timeout=10)
+    await unary(ping, PING, timeout=60)
 
 
 async def test_a_stream_ends_too(site: Any, tls: Path, monkeypatch: pytest.MonkeyPatch) -> None:

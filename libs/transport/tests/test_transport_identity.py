@@ -23,7 +23,7 @@ DNS = "coordinator.toban.internal"
 async def refusal(stub: Any, **options: Any) -> TobanError:
     """The error of a Ping that must not pass."""
     with pytest.raises(TobanError) as caught:
-        await unary(stub.Ping, PING, timeout=10, **options)
+        await unary(stub.Ping, PING, timeout=60, **options)
     return caught.value
 
 
@@ -35,7 +35,7 @@ async def test_the_allowed_caller_gets_in_and_the_handler_knows_it(site: Any) ->
         seen.append((peer_service(context), metadata(context)["toban-incarnation"]))
 
     site.worker.on_ping = on_ping
-    answer = await unary(site.as_service("coordinator").Ping, PING, timeout=10, metadata=[("toban-incarnation", "x")])
+    answer = await unary(site.as_service("coordinator").Ping, PING, timeout=60, metadata=[("toban-incarnation", "x")])
     assert answer.incarnation == "i1"
     assert seen == [("coordinator", "x")]
 
@@ -125,7 +125,7 @@ async def test_the_blocking_channel_carries_the_same_identity(site: Any, tls: Pa
     def call(caller: str) -> str:
         with open_sync_channel(site.address, "executor", TlsFiles(tls / caller), "toban.internal") as channel:
             stub = executor_pb2_grpc.WorkerServiceStub(channel)
-            return str(unary_sync(stub.Ping, PING, timeout=10).incarnation)
+            return str(unary_sync(stub.Ping, PING, timeout=60).incarnation)
 
     assert await asyncio.to_thread(call, "coordinator") == "i1"
     with pytest.raises(TobanError, match="may not call"):
@@ -137,7 +137,7 @@ async def test_a_caller_that_is_refused_again_and_again_is_logged_once_with_a_co
 ) -> None:
     async def refused(name: str) -> None:
         with pytest.raises(TobanError, match="may not call"):
-            await unary(site.as_service(name).Ping, executor_pb2.PingRequest(), timeout=10)
+            await unary(site.as_service(name).Ping, executor_pb2.PingRequest(), timeout=60)
 
     for name in ("executor", "executor", "log-archiver", "executor"):
         await refused(name)

@@ -59,7 +59,7 @@ async def call(shared: TlsFiles) -> AsyncIterator[Callable[..., Any]]:
 
 async def ping(channel: Any) -> str:
     stub = executor_pb2_grpc.WorkerServiceStub(channel)
-    answer = await unary(stub.Ping, executor_pb2.PingRequest(), timeout=10)
+    answer = await unary(stub.Ping, executor_pb2.PingRequest(), timeout=60)
     return str(answer.incarnation)
 
 
@@ -88,13 +88,13 @@ async def test_the_pinned_name_still_has_to_be_in_the_certificate(call: Any, sha
 async def test_it_is_no_key_to_what_only_people_may_do(call: Any, shared: TlsFiles) -> None:
     stub = logs_pb2_grpc.LogArchiveStub(call(shared))
     with pytest.raises(TobanError, match="may not call") as caught:
-        await unary(stub.Status, logs_pb2.ArchiveStatusRequest(), timeout=10)
+        await unary(stub.Status, logs_pb2.ArchiveStatusRequest(), timeout=60)
     assert caught.value.code is ErrorCode.PERMISSION_DENIED
 
 
 async def test_a_server_that_does_not_want_it_refuses_it(site: Any, shared: TlsFiles) -> None:
     with pytest.raises(TobanError, match="SCHEDULER_TLS_SHARED_IDENTITY=1") as caught:
-        await unary(site.stub(shared).Ping, executor_pb2.PingRequest(), timeout=10)
+        await unary(site.stub(shared).Ping, executor_pb2.PingRequest(), timeout=60)
     assert caught.value.code is ErrorCode.PERMISSION_DENIED
     assert REGISTRY.get_sample_value("toban_tls_shared_identity") == 0
 

@@ -198,7 +198,7 @@ def sample(name: str) -> float:
 async def test_a_certificate_that_ends_while_in_use(tls: Path, tmp_path: Path) -> None:
     """Calls of an open connection are refused, and so is a new one, until there is a valid certificate, which is taken at once."""
     folder = Path(shutil.copytree(tls / "coordinator", tmp_path / "client"))
-    certs.reissue(tls / "ca", "coordinator", folder, validity=timedelta(seconds=2))
+    certs.reissue(tls / "ca", "coordinator", folder, validity=timedelta(seconds=5))
     files = TlsFiles(folder)
     pool = ChannelPool(tls=files, trust_domain="toban.internal")
 
@@ -212,7 +212,7 @@ async def test_a_certificate_that_ends_while_in_use(tls: Path, tmp_path: Path) -
         return server, await server.start("127.0.0.1", port)
 
     async def ping() -> None:
-        await unary(pool.stub(executor_pb2_grpc.WorkerServiceStub, address, "executor").Ping, PING, timeout=3)
+        await unary(pool.stub(executor_pb2_grpc.WorkerServiceStub, address, "executor").Ping, PING, timeout=60)
 
     server, port = await serve(0)
     address = f"127.0.0.1:{port}"
@@ -290,7 +290,7 @@ async def test_server_and_client_take_new_certificates_without_a_restart(tmp_pat
     assert pool.get(address, "executor") is kept
     stub = pool.stub(executor_pb2_grpc.WorkerServiceStub, address, "executor")
     assert pool.stub(executor_pb2_grpc.WorkerServiceStub, address, "executor") is stub
-    await unary(executor_pb2_grpc.WorkerServiceStub(kept).Ping, PING, timeout=10)
+    await unary(executor_pb2_grpc.WorkerServiceStub(kept).Ping, PING, timeout=60)
     # Another authority altogether: only a server and a client that both took the new files can talk.
     for name in ("tls.key", "tls.crt", "ca.crt"):
         shutil.copy(new / "executor" / name, server_folder / name)
@@ -298,10 +298,10 @@ async def test_server_and_client_take_new_certificates_without_a_restart(tmp_pat
     fresh = pool.get(address, "executor")
     assert fresh is not kept
     assert pool.stub(executor_pb2_grpc.WorkerServiceStub, address, "executor") is not stub
-    await unary(executor_pb2_grpc.WorkerServiceStub(fresh).Ping, PING, timeout=10)
+    await unary(executor_pb2_grpc.WorkerServiceStub(fresh).Ping, PING, timeout=60)
     stale = ChannelPool(tls=TlsFiles(certs.make_all(tmp_path / "third") / "coordinator"), trust_domain="toban.internal")
     with pytest.raises(TobanError):
-        await unary(executor_pb2_grpc.WorkerServiceStub(stale.get(address, "executor")).Ping, PING, timeout=10)
+        await unary(executor_pb2_grpc.WorkerServiceStub(stale.get(address, "executor")).Ping, PING, timeout=60)
     await stale.close()
     await pool.close()
     await server.stop(0)

@@ -85,7 +85,7 @@ def test_start_serve_and_stop(start: Start, tmp_path: Path, cluster: Any) -> Non
     assert "Toban" in get(ports["http_port"], "/")
     admin = ports["admin_port"]
     assert get(admin, "/livez") == "ok\n" and get(admin, "/readyz") == "ok\n"
-    assert wait_until(lambda: "coordinator" in json.loads(get(admin, "/healthz"))["checks"], 20)
+    assert wait_until(lambda: "coordinator" in json.loads(get(admin, "/healthz"))["checks"], 60)
     document = json.loads(get(admin, "/healthz"))
     assert document["status"] == "ok" and document["checks"]["coordinator"]["value"] == "1 of 1 serve"
     assert f'toban_build_info{{service="admin-web",version="{VERSION}"}} 1.0' in get(admin, "/metrics")

@@ -78,7 +78,7 @@ async def call(process, tls):
     async def one(service, stub, method, request, metadata=()):
         pool = pools.setdefault(service, ChannelPool(tls=TlsFiles(tls / service), trust_domain=DOMAIN))
         made = stub(pool.get(f"127.0.0.1:{process['grpc_port']}", "coordinator"))
-        return await unary(getattr(made, method), request, timeout=5.0, metadata=metadata)
+        return await unary(getattr(made, method), request, timeout=60.0, metadata=metadata)
 
     one.pools = pools
     yield one

@@ -13,6 +13,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.certs import issue
+from toban_testing.waiting import until_async
 from toban_transport.person_rules import CREDENTIAL
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "external-worker"
@@ -80,12 +81,10 @@ async def test_a_worker_that_waits_gets_the_step_and_completes_it(work, start, g
 
 async def test_an_offer_explains_itself(work, start, call):
     run_id = await start()
-    async with asyncio.timeout(60):
-        while True:
-            why = await call("admin-cli", rpc.JobReaderStub, "ExplainRun", pb.GetRunRequest(id=run_id))
-            if why.state == "WAITING_WORKER":
-                break
-            await asyncio.sleep(0.05)
+    why = await until_async(
+        lambda: call("admin-cli", rpc.JobReaderStub, "ExplainRun", pb.GetRunRequest(id=run_id)),
+        lambda found: found.state == "WAITING_WORKER",
+    )
     assert "offered to external workers of type transcode" in why.reasons[0]
     assert "none has claimed it" in why.reasons[0]
     assert (len(why.reasons), why.at_worker, list(why.executors)) == (1, True, [])
@@ -94,9 +93,7 @@ async def test_an_offer_explains_itself(work, start, call):
 async def test_the_leader_ends_the_lock_of_a_silent_worker_and_another_one_takes_over(work, start, get):
     run_id = await start()
     (first,) = (await work("Claim", claim())).steps
-    async with asyncio.timeout(60):
-        while not (steps := (await work("Claim", claim("w2"))).steps):
-            pass
+    steps = (await until_async(lambda: work("Claim", claim("w2")), lambda found: found.steps)).steps
     assert (steps[0].key.run_id, steps[0].key.token > first.key.token) == (run_id, True)
     late = pb.CompleteRequest(worker="w1", steps=[pb.CompletedStep(key=first.key)])
     (answer,) = (await work("Complete", late)).answers

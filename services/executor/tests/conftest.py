@@ -165,7 +165,9 @@ class World:
     async def cancel(self, number: int, *, grace: float, mode: str = "kill") -> None:
         """Begin to end it."""
         run, token = self.key(number)
-        key = common_pb2.AttemptKey(run_id=run, token=token)
+        await self._cancel(common_pb2.AttemptKey(run_id=run, token=token), grace=grace, mode=mode)
+
+    async def _cancel(self, key: Any, *, grace: float, mode: str) -> None:
         order = executor_pb2.CancelOrder(key=key, grace_seconds=grace, mode=mode)
         request = executor_pb2.CancelJobRequest(header=self.header(), orders=[order])
         assert [one.result for one in (await self.worker.CancelJob(request, timeout=60)).results] == ["cancelling"]
@@ -188,7 +190,13 @@ class World:
         self._as_made(coordinator, "outcomes", *KEPT)
         coordinator.beats.clear()
         # The second one follows the answer that shows the epoch.
-        await until(lambda: len(coordinator.beats) > 1 and not _unfinished(coordinator.beats[-1]), 20)
+        try:
+            await until(lambda: len(coordinator.beats) > 1 and not _unfinished(coordinator.beats[-1]))
+        except TimeoutError:
+            for held in coordinator.beats[-1].held:
+                await self._cancel(held.key, grace=0, mode="kill")
+            await until(lambda: not _unfinished(coordinator.beats[-1]))
+            raise
         ended = [key for key, outcome in coordinator.outcomes.items() if outcome.last_seq]
         await until(lambda: all(key in archiver.seals for key in ended))
         self._as_made(coordinator, *KEPT)

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from toban_executor.adapters import initial_slots
 from toban_executor.guard.clock import boottime
+from toban_testing.waiting import until_async
 
 UNSET = "<unset>"
 
@@ -47,15 +48,20 @@ async def test_a_new_heartbeat_interval_counts_at_once(world: Any, at_most: Any)
     await world.until(lambda: coordinator.watched)
     coordinator.settings.set(heartbeat_interval_seconds=3.0)
     await world.until(lambda: coordinator.beats[-1].settings_version == coordinator.settings.known.version)
-    before, begun = len(coordinator.beats), boottime()
-    await world.until(lambda: len(coordinator.beats) > before, 60)
-    assert boottime() - begun > 1.5, "none within half of three seconds"
+
+    async def pause() -> float:
+        before, begun = len(coordinator.beats), boottime()
+        await world.until(lambda: len(coordinator.beats) > before)
+        return boottime() - begun
+
+    # Half of three seconds: this process may notice a heartbeat late.
+    await until_async(pause, lambda seconds: seconds > 1.5)
     before = len(coordinator.beats)
     begun = boottime()
     coordinator.settings.set(heartbeat_interval_seconds=0.2)
-    await world.until(lambda: len(coordinator.beats) >= before + 4, 60)
+    await world.until(lambda: len(coordinator.beats) >= before + 4)
     # Four with the old interval would take twelve seconds.
-    assert boottime() - begun < at_most(2.0, net=10.0)
+    assert boottime() - begun < at_most(2.0)
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -97,7 +103,7 @@ async def test_how_long_jobs_go_on_at_the_end(
     begun = boottime()
     world.executor.process.terminate()
     assert (await world.outcome(1)).reason == "forced_shutdown"
-    assert seconds <= boottime() - begun < seconds + at_most(3, net=28.0)
+    assert seconds <= boottime() - begun < seconds + at_most(3)
 
 
 @pytest.mark.asyncio(loop_scope="module")

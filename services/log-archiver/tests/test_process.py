@@ -55,7 +55,7 @@ def test_starts_serves_and_ends_in_order(log_archiver_url: str, tls: Path, tmp_p
     ready = tmp_path / "ready.json"
     process = start(database_url=log_archiver_url, tls_dir=tls / "log-archiver", ready_file=ready, log_format="json")
     found = ports(ready, process)
-    assert wait_until(lambda: get(found["admin_port"], "/readyz")[0] == 200, 10)
+    assert wait_until(lambda: get(found["admin_port"], "/readyz")[0] == 200, 60)
     out, err = end(process)
     assert err == b""
     assert all(json.loads(line)["service"] == "log-archiver" for line in out.splitlines())
@@ -75,7 +75,7 @@ def test_an_unmigrated_database_is_not_ready(pg_empty_url: str, tls: Path, tmp_p
     ready = tmp_path / "ready.json"
     process = start(database_url=pg_empty_url, tls_dir=tls / "log-archiver", ready_file=ready)
     found = ports(ready, process)
-    assert wait_until(lambda: b"schema logs is missing" in get(found["admin_port"], "/healthz")[1], 10)
+    assert wait_until(lambda: b"schema logs is missing" in get(found["admin_port"], "/healthz")[1], 60)
     assert get(found["admin_port"], "/readyz")[0] == 503
     end(process)
 

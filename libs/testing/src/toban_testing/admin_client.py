@@ -120,7 +120,7 @@ class AdminClient:
         pages = stream_sync(logs_pb2_grpc.LogReaderStub(self._logs[0]).Read, request, timeout=timeout)
         return [line.text.decode("utf-8", "replace") for page in pages for line in page.lines]
 
-    def until(self, what: Callable[[], R | None], *, seconds: float, of: str) -> R:
+    def until(self, what: Callable[[], R | None], *, seconds: float = 60.0, of: str) -> R:
         """Polls `what` until its result is true; tolerates unreachable coordinators. Raises TimeoutError."""
         end = self._clock.monotonic() + seconds
         last: object = None
@@ -137,7 +137,7 @@ class AdminClient:
             pause.wait(POLL_SECONDS)
         raise TimeoutError(f"not within {seconds} s: {of} (last error: {last})")
 
-    def until_ended(self, run_id: int, *, seconds: float = 30.0) -> pb.Run:
+    def until_ended(self, run_id: int, *, seconds: float = 60.0) -> pb.Run:
         """The run once it is terminal."""
         return self.until(lambda: self._ended(run_id), seconds=seconds, of=f"run {run_id} ended")
 

@@ -64,8 +64,8 @@ class Fresh:
         """Resets the database of a connection without triggers. False when more has changed than tables were added, and rows of ordinary size."""
         with connection.transaction():
             if _catalogue(connection) != self.catalogue:
-                for (name,) in connection.execute(ADDED, [self.tables]).fetchall():
-                    connection.execute(sql.SQL("DROP TABLE {}").format(_raw(name)))
+                if added := [_raw(name) for (name,) in connection.execute(ADDED, [self.tables])]:
+                    connection.execute(sql.SQL("DROP TABLE {}").format(sql.SQL(", ").join(added)))
                 if _catalogue(connection) != self.catalogue:
                     return False
             if _grew(connection):

@@ -17,7 +17,7 @@ from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import cgroup
-from toban_executor.guard.clock import boottime, pause, wall
+from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.launch import GuardSet, start_guards
 from toban_executor.guard.protocol import Report, decode_report, encode_command
 from toban_executor.guard.work_dir import payload_home
@@ -131,7 +131,7 @@ class GuardHarness:
 def guard_that_freezes_by(way: str, state: Path) -> Iterator[GuardHarness]:
     """A guard with one slot that freezes by its cgroup, or that may make none."""
     incarnation = _new_incarnation()
-    base = _empty_base(f"toban-{incarnation}")
+    base = cgroup.find_base(f"toban-{incarnation}")
     if way == "cgroup" and base is None:
         pytest.skip("this machine has no writable cgroup2 mount")
     if base is not None:
@@ -144,14 +144,3 @@ def guard_that_freezes_by(way: str, state: Path) -> Iterator[GuardHarness]:
         harness.close()
         if base is not None:
             cgroup.remove(base)
-
-
-def _empty_base(name: str) -> Path | None:
-    """None where no group can be made. Raises AssertionError while groups of the test before are left, whose processes are still being killed."""
-    for _attempt in range(1000):
-        base = cgroup.find_base(name)
-        if base is None or not any(base.glob("slot-*")):
-            return base
-        cgroup.remove(base)
-        pause(0.01)
-    raise AssertionError("groups of the test before are left")

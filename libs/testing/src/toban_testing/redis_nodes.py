@@ -49,8 +49,8 @@ class Node:
 
 
 def wait(ready: Callable[[], bool]) -> None:
-    """Waits until `ready` is true, at most 10 seconds."""
-    assert wait_until(ready, 10.0)
+    """Waits until `ready` is true, at most a minute."""
+    assert wait_until(ready, 60.0)
 
 
 @contextmanager

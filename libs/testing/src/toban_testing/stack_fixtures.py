@@ -53,7 +53,7 @@ def running_stack(
     try:
         stack.up()
         with admin_of(stack) as admin:
-            admin.until(lambda: _whole(admin, executors), seconds=20, of="a leader and every executor")
+            admin.until(lambda: _whole(admin, executors), of="a leader and every executor")
         yield stack
         # Without PostgreSQL there is nothing to look at.
         with (
@@ -115,7 +115,6 @@ def made_whole(stack: Stack) -> Iterator[None]:
         with admin_of(stack) as admin:
             admin.until(
                 lambda: bool(admin.cluster().epoch) and {row["pid"] for row in sql(stack, on)} == pids,
-                seconds=60,
                 of="a leader and every executor",
             )
 

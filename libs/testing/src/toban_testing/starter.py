@@ -27,6 +27,8 @@ MARK = "TOBAN_STARTER"
 MODULE = "toban_testing.starter"
 # Processes that the kernel cannot end now (D state) end later, without us.
 ROUNDS = 10
+# Of /proc/<pid>/stat, counted from behind the name: the controlling terminal.
+TTY = 4
 
 
 def end_with_this_process(folder: Path, *, remove: bool = False) -> None:
@@ -98,6 +100,7 @@ class Leftovers:
         names = b"|".join(re.escape(os.fsencode(name)) for name in (f"{MARK}={mark}", *map(str, folders)))
         # The name of another session's folder may begin with that of this one's.
         self._names = re.compile(b"(?:" + names + rb")(?![\w.-])")
+        self._mark = os.fsencode(f"{MARK}={mark}")
         self._since = since
 
     def end(self) -> None:
@@ -138,11 +141,18 @@ class Leftovers:
             record
             for entry in Path("/proc").iterdir()
             if entry.name.isdigit()
-            and self._names.search(_read(int(entry.name), "cmdline") + b"\0" + _read(int(entry.name), "environ"))
+            and self._ours(int(entry.name))
             and not _is_watcher(int(entry.name))
             and (record := unnamed(int(entry.name))) is not None
             and record.started >= self._since
         ]
+
+    def _ours(self, pid: int) -> bool:
+        environment = _read(pid, "environ")
+        if self._names.search(_read(pid, "cmdline") + b"\0" + environment) is None:
+            return False
+        # Without the mark it is a job, which has no terminal, or an editor that shows a file of the folder.
+        return self._mark in environment.split(b"\0") or not _has_terminal(pid)
 
     def _family(self) -> list[ProcessRecord]:
         """What is found with all that descends from it, without the watchers of starters among them: these have work to do."""
@@ -162,6 +172,11 @@ class Leftovers:
 
 def _is_watcher(pid: int) -> bool:
     return os.fsencode(MODULE) in _read(pid, "cmdline").split(b"\0")
+
+
+def _has_terminal(pid: int) -> bool:
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return len(fields) > TTY and fields[TTY] != b"0"
 
 
 def _read(pid: int, file: str) -> bytes:

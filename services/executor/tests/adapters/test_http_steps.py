@@ -209,7 +209,7 @@ async def test_a_cancel_waits_for_the_tries_of_a_step_that_is_not_cancelable(ope
 
 async def test_the_timeout_of_the_step_bounds_all_tries(opened: Any, site: Site) -> None:
     site.answers["/a"] = [(503, {}, b"")]
-    step = call(site.url("/a"), timeout_seconds=2, retry={"attempts": 20, "backoff_seconds": [3600]})
+    step = call(site.url("/a"), timeout_seconds=5, retry={"attempts": 20, "backoff_seconds": [3600]})
     outcome, _ = await run(opened, 1, step)
     assert (outcome.kind, len(site.requests)) == (TIMED_OUT, 1)
 

@@ -22,6 +22,7 @@ from toban_executor.ports.logs import Chunk, Seal
 from toban_fencing.epoch_gate import Record
 from toban_proto.v1.common_pb2 import SignedEpoch as SignedEpochMessage
 from toban_proto.v1.common_pb2 import SignedEpochBody
+from toban_testing.waiting import until
 
 KEY = AttemptKey(1, 101)
 END = Outcome(kind=OutcomeKind.SUCCEEDED, exit_code=0, finished_at=datetime(2026, 11, 21, tzinfo=UTC))
@@ -131,6 +132,7 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
 from toban_executor.adapters.journal import Journal
 from toban_executor.decide.models import Report
 from toban_executor.ports.journal import JournalBatch
+from toban_testing.waiting import until
 from toban_fencing.epoch_gate import Record
 def report(n):
     return Report(key=AttemptKey(n, 100 + n), seq=2, outcome=Outcome(kind=OutcomeKind.SUCCEEDED, finished_at=datetime(2026, 11, 21, tzinfo=UTC)))
@@ -293,10 +295,8 @@ async def test_a_report_that_is_withdrawn_while_the_writer_takes_it_stops_no_wri
     # The report alone waits when the writer looks.
     places.append((KEY, 2))
     journal.put_report(Report(key=KEY, seq=2, outcome=END))
-    async with asyncio.timeout(60):
-        while places:  # noqa: ASYNC110 (the writer's thread tells nobody)
-            await asyncio.sleep(0.005)
-        await journal.flush()
+    await until(lambda: not places)
+    await journal.flush()
     journal.close()
     again = Journal(tmp_path / "j")
     assert again.remembered().reports == ()

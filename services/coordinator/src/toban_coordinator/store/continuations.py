@@ -134,4 +134,4 @@ async def _note(t: Tx, questions: Sequence[Question], verdicts: Mapping[str, Ver
         params = {"runs": [run for run, _ in notes], "types": [kind for _, kind in notes]}
         await t.execute(_sql.note, params | {"messages": list(notes.values())}, prepare=False)
     if lost:
-        await t.execute(_sql.note_lost, _named(lost[:MAX_LOST_NOTES]))
+        await t.execute(_sql.note_lost, _named(lost[:MAX_LOST_NOTES]), prepare=False)
