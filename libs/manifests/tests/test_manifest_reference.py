@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toban_domain.job import JobSpec
+from toban_manifests.jobs import Job
 from toban_manifests.read import MODELS, Document, find_problems
 from toban_manifests.reference import SCHEMA, Field, flow, kinds, metadata
 from toban_manifests.schema import json_schema, main
+from toban_manifests.yaml_text import parse_yaml
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = [
@@ -164,3 +168,29 @@ values = st.recursive(
 @given(values)
 def test_examples_are_written_as_yaml_reads_them(value: Any) -> None:
     assert yaml.safe_load(flow(value)) == value
+
+
+def test_manifests_in_the_documents_are_valid() -> None:
+    """Whole ones, and parts of the spec of a job."""
+    found = []
+    for path in (ROOT / "docs").rglob("*.md"):
+        for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+            for body in parse_yaml(path.name, block.encode()) if "!override" not in block else ():
+                assert isinstance(body, dict)
+                if "apiVersion" not in body:
+                    spec = body.get("spec", body)
+                    if not spec.keys() <= Job.model_fields.keys():
+                        continue
+                    whole = {"steps": [{"argv": ["true"]}], **spec}
+                    body = {
+                        "apiVersion": "toban/v1",
+                        "kind": "Job",
+                        "metadata": {"name": f"part-{len(found)}"},
+                        "spec": whole,
+                    }
+                found.append(Document(path.name, body))
+    sound, problems = find_problems(found, check_rule=lambda _: [])
+    # Two documents may give a name, and `toban apply` makes relative paths absolute.
+    accepted = ("is already in", "is not absolute")
+    assert [one.line() for one in problems if not any(words in one.message for words in accepted)] == []
+    assert any(isinstance(one.spec, JobSpec) and one.spec.notify for one in sound)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_manifests.yaml_text import MAX_BYTES, MAX_DEPTH, parse_yaml
+from toban_manifests.yaml_text import MAX_BYTES, MAX_DEPTH, dump_yaml, parse_yaml
 
 
 def refused(text: str) -> str:
@@ -48,7 +49,8 @@ def test_deep_values_are_refused_with_and_without_aliases() -> None:
         ("!!int x", "int"),
         ("!!float ''", "float"),
         ("!!bool x", "bool"),
-        (":".join("1" * 400) + ".0", "float"),
+        ("!!bool yes", "bool"),
+        ("!!int 0755", "int"),
     ],
 )
 def test_a_value_of_another_type_than_its_tag_is_refused_with_its_place(value: str, kind: str) -> None:
@@ -59,3 +61,42 @@ def test_a_value_of_another_type_than_its_tag_is_refused_with_its_place(value: s
 @pytest.mark.parametrize("escape", ["FFFFFFFF", "7FFFFFFF", "00110000"])
 def test_an_escape_that_is_no_character_is_refused(escape: str) -> None:
     assert refused(f'a: "\\U{escape}"\n').startswith("job.yaml: is not YAML in UTF-8 (")
+
+
+CORE = [
+    ("true", True), ("True", True), ("FALSE", False), ("null", None), ("~", None), ("", None),
+    ("0", 0), ("-12", -12), ("+3", 3), ("0o17", 15), ("0x1F", 31), ("1.5", 1.5), ("-.5e3", -500.0), ("1e3", 1000.0), (".inf", float("inf")),
+]  # fmt: skip
+TEXTS = (
+    "yes No on OFF y n 0755 -012 1_000 0b11 12:30:00 190:20:30 1.2.3 2026-01-01 2026-01-01T00:00:00Z = 0x 1e .".split()  # noqa: SIM905 (a list of words)
+)
+
+
+@pytest.mark.parametrize(("text", "value"), [*CORE, *((text, text) for text in TEXTS)])
+def test_a_plain_value_is_what_the_core_schema_of_yaml_1_2_says(text: str, value: object) -> None:
+    [body] = parse_yaml("job.yaml", f"a: {text}\n".encode())
+    assert isinstance(body, dict) and (type(body["a"]), body["a"]) == (type(value), value)
+
+
+def test_keys_are_text_as_they_were_typed() -> None:
+    [body] = parse_yaml("job.yaml", b"{on: 1, yes: 2, 404: 3, true: 4, null: 5, 012: 6, <<: {1.50: 7}}")
+    assert body == {"on": 1, "yes": 2, "404": 3, "true": 4, "null": 5, "012": 6, "1.50": 7}
+    assert "the key '1' is given twice" in refused("{1: a, '1': b}")
+
+
+def test_a_value_that_yaml_1_1_read_as_a_boolean_is_a_warning_in_a_payload() -> None:
+    lines: list[str] = []
+    text = "spec:\n  argv: [yes]\n  default_payload:\n    a: {b: [No, 'no', \"on\", nowhere, false]}\n    on: x\n"
+    parse_yaml("job.yaml", text.encode(), lines.append)
+    assert lines == [
+        "job.yaml:4:13: No is text, and not the boolean false; write false, or put 'No' into quotes",
+    ]
+    parse_yaml("-", b"a: &a {b: on, me: *a}\nspec: {filter: *a, payload: *a}\n", lines.append)
+    assert len(lines) == 2, "once, and an alias in itself ends"
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_what_is_written_says_the_same_to_readers_of_both_versions(text: str) -> None:
+    written = dump_yaml({text: text})
+    assert yaml.safe_load(written) == {text: text}
+    assert parse_yaml("-", written.encode()) == [{text: text}]

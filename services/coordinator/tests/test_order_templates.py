@@ -57,6 +57,19 @@ def test_the_texts_of_a_step(step: dict[str, Any], made: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     ("step", "path"),
     [
+        ({"type": "command", "argv": ("awk", TEXT)}, "steps[0].argv[1]"),
+        ({"type": "command", "argv": ("env", TEXT)}, "steps[0].argv[1]"),
+        ({"type": "kubernetes", "kubernetes": {"argv": ["sh", "-c", TEXT]}}, "steps[0].kubernetes.argv[2]"),
+    ],
+)
+def test_a_stored_definition_whose_value_would_be_code_is_not_sent(step: dict[str, Any], path: str) -> None:
+    refused = _expanded(order(step), {})
+    assert isinstance(refused, str) and refused.startswith(f"{path} is a program or code")
+
+
+@pytest.mark.parametrize(
+    ("step", "path"),
+    [
         ({"type": "django", "args": ("${{ payload.none }}",)}, "steps[0].args[0]"),
         ({"type": "http", "http": {"url": "https://a/${{ payload.none }}"}}, "steps[0].http.url"),
         ({"type": "http", "http": {"url": "u", "headers": {"A": "${{ payload.none }}"}}}, "steps[0].http.headers.A"),

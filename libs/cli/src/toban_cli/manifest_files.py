@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from toban_cli import report
 from toban_domain.errors import ErrorCode, TobanError
 from toban_manifests.read import Document
 from toban_manifests.yaml_text import MAX_BYTES, parse_yaml
@@ -53,7 +54,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse(source: str, content: bytes, folder: Path) -> Iterator[Document]:
-    bodies = parse_yaml(source, content)
+    bodies = parse_yaml(source, content, lambda line: report.note(f"warning: {line}"))
     for number, body in enumerate(bodies, start=1):
         yield Document(source if len(bodies) == 1 else f"{source}, document {number}", _resolved(body, folder))
 

@@ -13,7 +13,7 @@ from toban_domain.http_call import HEADER_NAME, HEADER_VALUE, MAX_REDIRECTS, Cal
 from toban_domain.job import compact
 from toban_domain.payload import check_payload, kind_of
 from toban_domain.template import MARK
-from toban_manifests.section import IfMissing, Section, key, part, problem, raise_problems
+from toban_manifests.section import IfMissing, Section, in_quotes, key, part, problem, raise_problems
 from toban_manifests.values import Text
 
 _MAX_HEADERS = 50
@@ -66,9 +66,8 @@ def _header_problems(headers: Mapping[Any, Any]) -> Iterator[PydanticCustomError
         elif name.lower() in names:
             yield problem("is there twice; case does not count", "take one of them out", below=f".{name}")
         elif not isinstance(value, str):
-            yield problem(
-                f"must be text, is {kind_of(value)}", f'put it into quotes: {name}: "{value}"', below=f".{name}"
-            )
+            hint = f"put it into quotes: {name}: {in_quotes(value)}"
+            yield problem(f"must be text, is {kind_of(value)}", hint, below=f".{name}")
         elif len(value) > 4096 or (MARK not in value and not HEADER_VALUE.fullmatch(value)):
             hint = "use at most 4096 characters of Latin-1, without line breaks"
             yield problem("is not a value of a header", hint, below=f".{name}")

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from toban_domain.payload import kind_of
 from toban_domain.shell_detection import callable_reason, django_reason
-from toban_manifests.section import Reading, problem, raise_problems
+from toban_manifests.section import Reading, in_quotes, problem, raise_problems
 from toban_manifests.values import ABSOLUTE, Folder, Text
 
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -73,7 +73,7 @@ def _read_texts(value: Any, what: str, most: int, hint: str) -> list[str]:
             f"{hint}; at most {most}",
         )
     raise_problems(
-        problem(f"must be text, is {kind_of(one)}", f'put it into quotes: "{one}"', below=f"[{index}]")
+        problem(f"must be text, is {kind_of(one)}", f"put it into quotes: {in_quotes(one)}", below=f"[{index}]")
         for index, one in enumerate(value)
         if not isinstance(one, str) or "\0" in one
     )

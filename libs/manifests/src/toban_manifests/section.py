@@ -195,6 +195,11 @@ def _is_section(field: FieldInfo) -> bool:
     return isinstance(field.annotation, type) and issubclass(field.annotation, Section)
 
 
+def in_quotes(value: object) -> str:
+    """A value of another type as the text that was perhaps meant, in quotes."""
+    return f'"{str(value).lower() if isinstance(value, bool) else value}"'
+
+
 def _describe(name: str, field: FieldInfo, what: str, value: Any) -> tuple[str, str]:
     """Message and hint for a mistake of a type of pydantic's own."""
     marks = {type(mark): mark for mark in field.metadata}

@@ -32,7 +32,7 @@ from toban_manifests.python_steps import (
     Modules,
     PythonPath,
 )
-from toban_manifests.section import Reading, Section, key, problem, problems_of, raise_problems
+from toban_manifests.section import Reading, Section, in_quotes, key, problem, problems_of, raise_problems
 from toban_manifests.values import DAY, UNSTORABLE, Folder, Name, Text, is_storable
 
 MAX_STEPS = 50
@@ -98,7 +98,7 @@ def _read_argv(value: Any, info: ValidationInfo[Reading]) -> tuple[str, ...]:
             "must be text that is not empty, without a NUL character or a lone surrogate"
             if isinstance(word, str)
             else f"must be text, is {kind_of(word)}",
-            f'put it into quotes: "{word}"' if isinstance(word, int | float) else "",
+            f"put it into quotes: {in_quotes(word)}" if isinstance(word, int | float) else "",
             below=f"[{index}]",
         )
         for index, word in enumerate(value)

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from toban_domain import template
 from toban_domain.job import GUARDED_STEPS
 from toban_domain.nearest import nearest
-from toban_domain.shell_detection import django_reason, first_argument
+from toban_domain.shell_detection import django_reason, templates_in_code
 from toban_manifests.section import problem
 
 _PAYLOAD = "payload."
@@ -61,16 +61,16 @@ def _step_problems(step: Mapping[str, Any], at: str, known: Set[str] | None) -> 
 def _argv_problems(
     argv: Sequence[str], at: str, known: Set[str] | None, *, first: tuple[str, str] = _PROGRAM
 ) -> Iterator[PydanticCustomError]:
-    code = first_argument(argv)
+    code = templates_in_code(argv)
     for index, word in enumerate(argv):
         if template.MARK not in word:
             continue
         below = f"{at}[{index}]"
         if index == 0:
             yield problem(*first, below=below)
-        elif index < code and not template.is_literal(word):
+        elif index in code:
             hint = 'pass the value behind the code: [sh, -c, \'echo "$1"\', sh, "${{ payload.name }}"]'
-            yield problem("is code, in which a value could become a command", hint, below=below)
+            yield problem("is a program or code, where a value could become a command", hint, below=below)
         else:
             yield from _text_problems(word, below, known)
 

@@ -14,7 +14,7 @@ from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
 from toban_domain.payload import check_payload, kind_of
 from toban_domain.schedule import ScheduleSpec
-from toban_manifests.section import Section, key, problem, raise_problems
+from toban_manifests.section import Section, in_quotes, key, problem, raise_problems
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?")
 API_VERSION = "toban/v1"
@@ -64,8 +64,7 @@ def _text_problems(value: Mapping[Any, Any], names: re.Pattern[str], what: str) 
         if not isinstance(name, str) or not names.fullmatch(name):
             yield problem(f"{name!r} is not a name of a {what}")
         elif not isinstance(item, str):
-            shown = str(item).lower() if isinstance(item, bool) else str(item)
-            hint = f'put it into quotes: {name}: "{shown}"'
+            hint = f"put it into quotes: {name}: {in_quotes(item)}"
             yield problem(f"must be text, is {kind_of(item)}", hint, below=f".{name}")
         elif not is_storable(item):
             hint = f"use at most {_MAX_TEXT} characters"

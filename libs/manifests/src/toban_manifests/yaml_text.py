@@ -1,8 +1,9 @@
-"""YAML of manifests: read with line and column for what YAML itself refuses, and written so that people like to read it."""
+"""YAML of manifests: read by the core schema of YAML 1.2, with line and column for what is refused, and written so that people like to read it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,24 @@ MAX_DEPTH = 100
 _ENDLESS = 1_000_000
 # Texts that a reader of YAML 1.2 takes for numbers although PyYAML, which follows 1.1, does not quote them.
 _NUMBER_LIKE = re.compile(r"[-+]?(0o[0-7]+|0x[0-9a-fA-F]+|(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?)")
+# What a plain text stands for: its tag, and the characters that it can begin with. The core schema of YAML 1.2, but a number with a leading zero,
+# such as a file mode, is text: 1.1 reads octal and 1.2 decimal digits in it.
+_WHOLE = "(?:0|[1-9][0-9]*)"
+_CORE = (
+    ("null", r"(?:~|null|Null|NULL|)", ("~", "n", "N", "")),
+    ("bool", r"(?:true|True|TRUE|false|False|FALSE)", tuple("tTfF")),
+    ("int", rf"(?:[-+]?{_WHOLE}|0o[0-7]+|0x[0-9a-fA-F]+)", tuple("-+0123456789")),
+    (
+        "float",
+        rf"(?:[-+]?(?:\.[0-9]+|{_WHOLE}(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))",
+        tuple("-+0123456789."),
+    ),
+    ("merge", "<<", ("<",)),
+)
+_BOOLEANS = {"true": True, "false": False}
+# Booleans of YAML 1.1 that are text in 1.2, in places where a text is as good: which one was meant is not known.
+_DOUBTFUL = re.compile("yes|no|on|off", re.IGNORECASE)
+_FREE_KEYS = frozenset({"payload", "default_payload", "filter"})
 
 
 class _Dumper(yaml.SafeDumper):
@@ -54,9 +73,13 @@ class _Size:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe types, but times stay text, a key given twice is an error, and aliases are bounded by what they stand for."""
+    """The types of YAML 1.2, but a key given twice is an error, and aliases are bounded by what they stand for."""
 
     depth = 0
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.doubtful: list[yaml.ScalarNode] = []
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.depth > MAX_DEPTH:
@@ -79,6 +102,7 @@ class _Loader(yaml.SafeLoader):
             if found > most:
                 text = f"the document has more than {most} {what} once its aliases are written out; use fewer aliases (*), or split it"
                 raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+        self.doubtful += _doubtful(node, set())
         return super().construct_document(node)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -90,22 +114,57 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(None, None, text, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key != "<<" and key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is given twice", key_node.start_mark
-                )
-            if isinstance(key, str):
-                seen.add(key)
+        seen: set[str] = set()
+        for key in (self._as_text(key) for key, _ in node.value):
+            if key.tag != self.DEFAULT_SCALAR_TAG:
+                continue
+            if key.value in seen:
+                text = f"the key {key.value!r} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, text, key.start_mark)
+            seen.add(key.value)
+        # Values of `<<` are defaults, which a key of the mapping itself may replace.
+        self.flatten_mapping(node)
+        node.value = [(self._as_text(key), value) for key, value in node.value]
         return super().construct_mapping(node, deep=deep)
 
+    def _as_text(self, key: yaml.Node) -> yaml.Node:
+        """A plain key stays what was typed, as in JSON: 404, true, null."""
+        if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
+            return key
+        implicit = self.resolve(yaml.ScalarNode, key.value, (key.style is None, False))  # type: ignore[no-untyped-call]
+        if key.tag != implicit:
+            return key
+        text = self.DEFAULT_SCALAR_TAG
+        return yaml.ScalarNode(text, key.value, key.start_mark, key.end_mark, key.style)
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+
+_Loader.yaml_implicit_resolvers = {}
+for _name, _pattern, _first in _CORE:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"^{_pattern}$"), _first)
+# Raises KeyError or ValueError for what is of another type than its tag.
+_Loader.add_constructor("tag:yaml.org,2002:bool", lambda _, node: _BOOLEANS[node.value.lower()])
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value, 0))
+
+
+def _doubtful(node: yaml.Node, seen: set[tuple[int, bool]], *, free: bool = False) -> Iterator[yaml.ScalarNode]:
+    """Plain values below a key of `_FREE_KEYS` that YAML 1.1 reads as booleans; each once."""
+    if (id(node), free) in seen:
+        return
+    seen.add((id(node), free))
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _doubtful(value, seen, free=free or key.value in _FREE_KEYS)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _doubtful(item, seen, free=free)
+    elif (
+        isinstance(node, yaml.ScalarNode)
+        and free
+        and node.style is None
+        and node.tag.endswith(":str")
+        and _DOUBTFUL.fullmatch(node.value)
+    ):
+        yield node
 
 
 def _size(node: yaml.Node, known: dict[yaml.Node, _Size]) -> _Size:
@@ -125,18 +184,36 @@ def _size(node: yaml.Node, known: dict[yaml.Node, _Size]) -> _Size:
     return known[node]
 
 
-def parse_yaml(source: str, content: bytes) -> list[object]:
-    """The documents that are not empty. Raises MANIFEST_INVALID, which names `source`, and the line where there is one."""
+def parse_yaml(source: str, content: bytes, warn: Callable[[str], None] | None = None) -> list[object]:
+    """The documents that are not empty. Raises MANIFEST_INVALID, which names `source`, and the line where there is one.
+
+    `warn` is called with a line about each value of a payload or filter that may be meant as a boolean and is none.
+    """
+
     if len(content) > MAX_BYTES:
         raise TobanError(ErrorCode.MANIFEST_INVALID, f"{source}: is larger than {MAX_BYTES} bytes; split it")
     try:
-        return [body for body in yaml.load_all(content, Loader=_Loader) if body is not None]
+        loader = _Loader(content)
+        bodies = []
+        while loader.check_data():  # type: ignore[no-untyped-call]
+            bodies.append(loader.get_data())
     except yaml.MarkedYAMLError as error:
         raise _refused(source, error) from None
     except (yaml.YAMLError, RecursionError, OverflowError, ValueError) as error:
         raise TobanError(
             ErrorCode.MANIFEST_INVALID, f"{source}: is not YAML in UTF-8 ({' '.join(str(error).split())})"
         ) from None
+    if warn is not None:
+        for node in loader.doubtful:
+            warn(_warning(source, node))
+    return [body for body in bodies if body is not None]
+
+
+def _warning(source: str, node: yaml.ScalarNode) -> str:
+    mark, text = node.start_mark, node.value
+    meant = "true" if text.lower() in ("yes", "on") else "false"
+    where = f"{source}:{mark.line + 1}:{mark.column + 1}"
+    return f"{where}: {text} is text, and not the boolean {meant}; write {meant}, or put {text!r} into quotes"
 
 
 def _refused(source: str, error: yaml.MarkedYAMLError) -> TobanError:

@@ -9,9 +9,10 @@ from typing import Any
 
 from toban_coordinator.ports.orders import OrderStep, StartOrder
 from toban_coordinator.store import runs_assign
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event_filter import MISSING
 from toban_domain.outcome import AttemptKey
+from toban_domain.shell_detection import templates_in_code
 from toban_domain.template import (
     IN_CONTAINER,
     IN_HTTP,
@@ -60,8 +61,22 @@ def _expanded(order: StartOrder, results: Mapping[int, Any]) -> StartOrder | str
     return replace(order, steps=steps, env=env)
 
 
+def _refuse_code(step: OrderStep, at: str) -> None:
+    """Raises MANIFEST_INVALID. `toban apply` refuses the same; a stored definition may be older than its rule."""
+    argvs = {
+        "argv": step.argv,
+        "container.argv": step.container.get("argv") or (),
+        "kubernetes.argv": step.kubernetes.get("argv") or (),
+    }
+    for name, argv in argvs.items():
+        for place in templates_in_code(argv):
+            what = "is a program or code, where a value could become a command; pass the value behind the code"
+            raise TobanError(ErrorCode.MANIFEST_INVALID, f"{at}.{name}[{place}] {what}")
+
+
 def _step(step: OrderStep, index: int, context: Context) -> OrderStep:
     at = f"steps[{index}]"
+    _refuse_code(step, at)
     http = {key: _filled(key, step.http[key], context, f"{at}.http.{key}") for key in IN_HTTP if key in step.http}
     container, kubernetes = (
         {key: _filled(key, tree[key], context, f"{at}.{part}.{key}") for key in IN_CONTAINER if key in tree}
