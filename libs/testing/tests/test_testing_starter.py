@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -123,9 +123,12 @@ def running(folder: Path, *arguments: str, code: str) -> Iterator[tuple[processe
 
 
 def command_lines(records: list[processes.ProcessRecord]) -> str:
-    return "\n".join(
-        Path(f"/proc/{one.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace") for one in records
-    )
+    lines = []
+    for one in records:
+        # One that has just ended, such as a tool that a start calls, has none.
+        with suppress(OSError):
+            lines.append(Path(f"/proc/{one.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return "\n".join(lines)
 
 
 def until_all_have_ended(family: list[processes.ProcessRecord]) -> None:

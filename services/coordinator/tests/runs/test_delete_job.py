@@ -49,6 +49,18 @@ async def test_history_stays_readable_and_the_name_is_free(world: Any, make: Any
     assert await jobs(world) == []
 
 
+async def test_its_permissions_for_secrets_go_with_it(world: Any, make: Any) -> None:
+    await world.sql(
+        "INSERT INTO scheduler.secrets (name, key_id, nonce, ciphertext, jobs, created_by, updated_by)"
+        " VALUES ('db', '0123456789abcdef', decode(repeat('00', 12), 'hex'), decode(repeat('00', 17), 'hex'), '{hello,other}', 'x', 'x')"
+    )
+    await world.apply(make.job())
+    await delete(world)
+    with pytest.raises(TobanError, match="secret 'db' is for other jobs"):
+        await world.apply(make.job(secrets=[{"name": "db"}]))
+    await world.apply(make.job("other", secrets=[{"name": "db"}]))
+
+
 async def test_what_uses_it_is_named(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.job("other"), make.schedule(), trigger())
     [run] = await world.start()

@@ -11,7 +11,7 @@ from toban_coordinator.app.edit_schedule import ScheduleEdit, state_of
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.slot_counting import Counts, changed, with_counts
 from toban_coordinator.app.start_runs import job_not_found
-from toban_coordinator.store import audit, jobs, schedules_edit, triggers
+from toban_coordinator.store import audit, jobs, schedules_edit, secrets, triggers
 from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.jobs import Definition, Users
 from toban_domain.errors import ErrorCode, TobanError
@@ -92,6 +92,7 @@ class DeleteJob:
             canceled += await self.cancel.cancel_in(t, run, reason=reason or _WHY, mode="", actor=actor)
         if not await jobs.delete(t, old, actor=actor):
             raise TobanError(ErrorCode.CONFLICT, f"job {wanted.name!r} was changed at the same time; try again")
+        await secrets.forget_job(t, wanted.name, old.id)
         before = {
             "version": old.version,
             **({"spec": masked_definition(old.spec.to_json())} if old.spec else {"broken": old.broken}),

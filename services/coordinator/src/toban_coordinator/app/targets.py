@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from toban_coordinator.app import further_needs
+from toban_coordinator.app.further_needs import Further
 from toban_coordinator.app.manifests import ManifestText, parse_json
-from toban_coordinator.app.run_queries import MAX_LABELLED
-from toban_coordinator.store import run_lists, targets
+from toban_coordinator.store import targets
 from toban_domain.access import Target
-from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
 from toban_domain.schedule import ScheduleSpec
 from toban_manifests.read import Document, Manifest, read_manifests
@@ -29,16 +29,18 @@ class Named:
     keys: Sequence[str] = ()
     scopes: Sequence[tuple[str, str]] = ()
     manifests: Sequence[ManifestText] = ()
+    # Of runs to start: the job and the priority of each.
+    priorities: Sequence[tuple[str, int]] = ()
     # Another scope that each of them gets as well.
     into: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What a request is about, and the jobs of which it lets others know something: the ends of their runs, results and payloads."""
+    """What a request is about, and what else it needs."""
 
     about: list[Target]
-    shown: list[Target]
+    further: list[Further]
 
 
 async def find_targets(pool: Pool, named: Named) -> Targets:
@@ -52,10 +54,9 @@ async def find_targets(pool: Pool, named: Named) -> Targets:
             found = [replace(by_key[key], scope=one[0], scope_id=one[1]) for key, one in wanted if key in by_key]
         if named.into is not None:
             found += [replace(one, scope=named.into[0], scope_id=named.into[1]) for one in found]
-        return Targets(
-            found + (await _of_manifests(t, manifests) if manifests else []),
-            await _shown(t, manifests) if manifests else [],
-        )
+        if not manifests:
+            return Targets(found, await further_needs.of_starts(t, named.priorities))
+        return Targets(found + await _of_manifests(t, manifests), await further_needs.of_manifests(t, manifests))
 
 
 async def find_by_key(pool: Pool, kind: str, keys: Sequence[str]) -> dict[str, Target]:
@@ -70,20 +71,6 @@ def _read(texts: Sequence[ManifestText]) -> list[Manifest]:
         for i, text in enumerate(texts, start=1)
     ]
     return read_manifests(documents, check_rule=rule_problems)
-
-
-async def _shown(t: Tx, manifests: Sequence[Manifest]) -> list[Target]:
-    """The jobs at whose ends triggers start others, for those by labels all that have them."""
-    ends = [m.spec.on_run_end for m in manifests if isinstance(m.spec, TriggerSpec) and m.spec.on_run_end is not None]
-    made = {m.name: Target(job=m.name, labels=m.spec.labels) for m in manifests if isinstance(m.spec, JobSpec)}
-    names = {one.job for one in ends if one.job}
-    shown: list[Target] = []
-    for one in ends:
-        if not one.job:
-            shown.append(Target(labels=one.labels))
-            names |= {*await run_lists.jobs_labelled(t, one.labels, limit=MAX_LABELLED)}
-    stored = await targets.find(t, "job", sorted(names))
-    return shown + [made.get(name) or stored.get(name) or Target(job=name) for name in sorted(names)]
 
 
 async def _of_manifests(t: Tx, manifests: Sequence[Manifest]) -> list[Target]:

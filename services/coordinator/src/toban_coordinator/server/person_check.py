@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 from toban_coordinator.app.change_runs import Rights, every_right
 from toban_coordinator.app.credentials import Credentials, actor_name
+from toban_coordinator.app.further_needs import Further
 from toban_coordinator.app.own_account import OwnCall
 from toban_coordinator.app.targets import find_by_key, find_targets
 from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
@@ -33,6 +35,7 @@ from toban_transport.server_middleware import Admission
 START_RUNS = "/toban_proto.v1.JobControl/StartRuns"
 # Names runs and tenants that share limits and turns with the run.
 EXPLAIN_RUN = "/toban_proto.v1.JobReader/ExplainRun"
+LIST_SECRETS = "/toban_proto.v1.Operations/ListSecrets"
 # Counts runs of any scope.
 GET_JOB_DAYS = "/toban_proto.v1.JobReader/GetJobDays"
 
@@ -46,7 +49,7 @@ class PersonAdmission:
         self._secret = secret
         self._address = address
         self._targets: Sequence[Target] = ()
-        self._shown: Sequence[Target] = ()
+        self._further: Sequence[Further] = ()
         self._person = Person(name="", enabled=False)
 
     @property
@@ -61,7 +64,7 @@ class PersonAdmission:
         self._require(rule)
         if rule.about is About.JOBS and is_restricted(self._person, rule.action):
             found = await find_targets(self._check.pool, NAMED[self._method](request()))
-            self._targets, self._shown = found.about, found.shown
+            self._targets, self._further = found.about, found.further
             self._require(rule)
         if self._method == START_RUNS and (further := also_needs(request())) is not None:
             self._require(PersonRule(further, About.CLUSTER))
@@ -86,6 +89,8 @@ class PersonAdmission:
                 limit.ClearField("holders")
             if answer.HasField("turn"):
                 answer.turn.ClearField("scopes")
+        if self._method == LIST_SECRETS:
+            await self._leave_own_secrets(answer)
         if self._method in WITH_RUNS and _depends_on_scope(self._person):
             for job in getattr(answer, "jobs", [answer]):
                 job.ClearField("schedules")
@@ -93,6 +98,20 @@ class PersonAdmission:
         if self._method == GET_JOB_DAYS and _depends_on_scope(self._person):
             answer.ClearField("days")
         return answer
+
+    async def _leave_own_secrets(self, answer: Any) -> None:
+        """Those that any job may use, and those that jobs of the person may use, without the names of other jobs."""
+        names = {name for secret in answer.secrets for name in (*secret.jobs, *secret.used_by)}
+        found = await find_by_key(self._check.pool, "job", sorted(names))
+        own = {name for name in names if self._may_see(found.get(name))}
+        kept = [secret for secret in answer.secrets if not secret.jobs or own.intersection(secret.jobs)]
+        for secret in kept:
+            for field in ("jobs", "used_by"):
+                left = [name for name in getattr(secret, field) if name in own]
+                secret.ClearField(field)
+                getattr(secret, field).extend(left)
+        answer.ClearField("secrets")
+        answer.secrets.extend(kept)
 
     def _may_see(self, target: Target | None) -> bool:
         return target is not None and may(self._person, Action.VIEW, target).allowed
@@ -118,8 +137,8 @@ class PersonAdmission:
         if not is_restricted(person, action) or rule.about in (About.ANY, About.LIST, About.EACH):
             return [somewhere]
         if rule.about is About.JOBS:
-            seen = (may(person, Action.VIEW, target) for target in self._shown)
-            return [somewhere, *(may(person, action, target) for target in self._targets), *seen]
+            further = (_with_reason(may(person, one.action, one.target), one.why) for one in self._further)
+            return [somewhere, *(may(person, action, target) for target in self._targets), *further]
         return [may(person, action), Verdict(False, "this concerns every job, and a rule leaves some of them out")]
 
     @property
@@ -139,6 +158,10 @@ class PersonAdmission:
         found = await find_by_key(self._check.pool, "run", [str(run) for run in runs])
         seen = {run: target for run in runs if self._may_see(target := found.get(str(run))) and target is not None}
         return {run: may(self._person, action, target).allowed for run, target in seen.items()}
+
+
+def _with_reason(verdict: Verdict, why: str) -> Verdict:
+    return verdict if verdict.allowed else replace(verdict, reason=f"{why}; {verdict.reason}")
 
 
 _admission: ContextVar[PersonAdmission | None] = ContextVar("admission", default=None)

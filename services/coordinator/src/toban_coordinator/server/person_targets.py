@@ -22,7 +22,8 @@ def _run(request: Any) -> Named:
 
 def _starts(request: Any) -> Named:
     scopes = [(run.scope or "system", run.scope_id) for run in request.runs]
-    return Named(keys=[run.job for run in request.runs], scopes=scopes)
+    priorities = [(run.job, run.priority) for run in request.runs]
+    return Named(keys=[run.job for run in request.runs], scopes=scopes, priorities=priorities)
 
 
 def _rerun(request: Any) -> Named:

@@ -80,6 +80,11 @@ async def reseal(t: Tx, row: SealedRow, sealed: Sealed) -> bool:
     return changed == 1
 
 
+async def forget_job(t: Tx, name: str, definition_id: int) -> None:
+    """Takes a deleted job's permissions from its name, which another job may take: they stay with what it is called from now on."""
+    await t.execute(_sql.forget_job, {"name": name, "deleted": f"deleted/{definition_id}"})
+
+
 async def remove(t: Tx, name: str) -> bool:
     """False when there is none."""
     return await t.fetch_one(_sql.remove, {"name": name}) is not None

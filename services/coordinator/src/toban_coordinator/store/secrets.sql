@@ -48,3 +48,7 @@ UPDATE scheduler.secrets s SET key_id = %(key_id)s::text, nonce = %(nonce)s::byt
 -- name: remove
 -- A value → ∅.
 DELETE FROM scheduler.secrets s WHERE s.name = %(name)s::text RETURNING s.version
+
+-- name: forget_job
+-- A name among the jobs that may use a secret → another one; the list never gets empty, which would be every job.
+UPDATE scheduler.secrets s SET jobs = array_replace(s.jobs, %(name)s::text, %(deleted)s::text) WHERE %(name)s::text = ANY(s.jobs)

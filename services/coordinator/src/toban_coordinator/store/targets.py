@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from toban_domain.access import Target
 from toban_store import queries
@@ -27,3 +29,39 @@ async def find(t: Tx, kind: str, keys: Sequence[str]) -> dict[str, Target]:
         row["key"]: Target(job=row["job"], labels=row["labels"], scope=row["scope"], scope_id=row["scope_id"])
         for row in rows
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defined:
+    """What a stored definition already reaches beyond its job."""
+
+    labels: Mapping[str, str]
+    webhooks: frozenset[str]
+    priority: int
+
+
+async def definitions(t: Tx, names: Sequence[str]) -> dict[str, Defined]:
+    """By the name of the job; what does not exist is left out."""
+    rows = await t.fetch_all(_sql.definitions, {"names": list(names)})
+    return {
+        row["name"]: Defined(labels=row["labels"], webhooks=frozenset(row["webhooks"]), priority=row["priority"])
+        for row in rows
+    }
+
+
+async def opening_labels(t: Tx, labels: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Those of these labels by which triggers start, or which webhooks are for."""
+    rows = await t.fetch_all(_sql.opening_labels, {"keys": list(labels), "values": list(labels.values())})
+    return [(row["key"], row["value"]) for row in rows]
+
+
+async def closed_webhooks(t: Tx, names: Collection[str], job: str, labels: Mapping[str, str]) -> list[str]:
+    """Those of these webhooks whose own filter has neither the name nor labels of this job."""
+    params = {"names": sorted(names), "job": job, "labels": json.dumps(dict(labels))}
+    return [row["name"] for row in await t.fetch_all(_sql.closed_webhooks, params)]
+
+
+async def restricted_secrets(t: Tx, names: Collection[str], job: str) -> list[str]:
+    """Those of these secrets that are for a job of this name and for few others."""
+    rows = await t.fetch_all(_sql.restricted_secrets, {"names": sorted(names), "job": job})
+    return [row["name"] for row in rows]

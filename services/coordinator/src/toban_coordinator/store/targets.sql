@@ -50,3 +50,27 @@ SELECT 'trigger ' || g.id, d.name, coalesce(d.spec -> 'labels', '{}'), 'system',
 SELECT e.name AS key, d.name AS job, coalesce(d.spec -> 'labels', '{}') AS labels, 'system' AS scope, '' AS scope_id
   FROM scheduler.event_triggers e JOIN scheduler.job_definitions d ON d.id = e.definition_id
  WHERE e.name = ANY(%(keys)s::text[])
+
+-- name: definitions
+-- What stored definitions reach beyond their jobs.
+SELECT d.name, coalesce(d.spec -> 'labels', '{}') AS labels, coalesce((d.spec ->> 'priority')::integer, 0) AS priority,
+       ARRAY(SELECT jsonb_path_query(d.spec, '$.notify[*].webhook') #>> '{}') AS webhooks
+  FROM scheduler.job_definitions d WHERE d.name = ANY(%(names)s::text[])
+
+-- name: opening_labels
+-- Labels that open something to the jobs that have them: a trigger starts at the ends of their runs, a webhook is for them.
+SELECT p.key, p.value FROM unnest(%(keys)s::text[], %(values)s::text[]) AS p (key, value)
+ WHERE EXISTS (SELECT FROM scheduler.event_triggers g WHERE g.run_end AND g.spec -> 'on_run_end' -> 'labels' ->> p.key = p.value)
+    OR EXISTS (SELECT FROM scheduler.webhook_targets w WHERE w.labels ->> p.key = p.value)
+ ORDER BY p.key
+
+-- name: closed_webhooks
+-- Webhooks that are not by their own filter for this job.
+SELECT w.name FROM scheduler.webhook_targets w
+ WHERE w.name = ANY(%(names)s::text[])
+   AND NOT ((w.jobs <> '{}' OR w.labels <> '{}') AND (w.jobs = '{}' OR %(job)s::text = ANY(w.jobs)) AND %(labels)s::jsonb @> w.labels)
+ ORDER BY w.name
+
+-- name: restricted_secrets
+-- Secrets that name this job among the few that may use them.
+SELECT s.name FROM scheduler.secrets s WHERE s.name = ANY(%(names)s::text[]) AND %(job)s::text = ANY(s.jobs) ORDER BY s.name
