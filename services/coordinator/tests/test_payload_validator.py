@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from toban_coordinator.app import payload_schema
-from toban_coordinator.app.large_payload import CheckPending, LargePayloads, with_large_checks
+from toban_coordinator.app.large_payload import SLOW_SECONDS, CheckPending, LargePayloads, with_large_checks
 from toban_coordinator.app.payload_schema import CHECKED_HERE, PayloadSchema
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_domain.errors import ErrorCode, TobanError
@@ -164,19 +164,24 @@ async def test_a_check_without_end_is_ended_and_the_loop_goes_on() -> None:
         await made(payloads, job, {"a": 1})
     task.cancel()
     assert caught.value.code is ErrorCode.PAYLOAD_INVALID and turns > 0
+    with pytest.raises(TobanError, match="takes more than 1 s of CPU time"):
+        payloads.make(KEY, job, {"a": 2})
 
 
 LARGE = {"properties": {"a": {"allOf": [{"items": {"type": "integer"}}] * 400}}}
 MANY = {"a": list(range(3000))}
 
 
-async def test_a_machine_that_is_too_busy_says_nothing_of_the_payload() -> None:
-    large = LargePayloads(limit_seconds=60, wait_seconds=0)
+async def test_a_machine_that_is_too_busy_says_nothing_of_the_payload(fake_clock: Any) -> None:
+    large = LargePayloads(limit_seconds=60, wait_seconds=0, clock=fake_clock)
     payloads = PayloadValidator(large)
     with pytest.raises(TobanError, match="this machine is too busy; try again") as caught:
         await made(payloads, spec(LARGE), MANY)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     large._wait_seconds = 60.0
+    with pytest.raises(TobanError, match="this machine is too busy"):
+        await made(payloads, spec(LARGE), MANY)
+    await fake_clock.advance(SLOW_SECONDS + 1)
     assert (await made(payloads, spec(LARGE), MANY)).startswith('{"a":[0,1,')
 
 

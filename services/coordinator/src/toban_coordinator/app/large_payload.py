@@ -12,10 +12,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
 from toban_coordinator.app.payload_schema import PayloadSchema
 from toban_domain.errors import ErrorCode, TobanError
+from toban_runtime.clock import Clock, SystemClock
 
 # CPU time of one check: its verdict must not depend on how busy the machine is.
 LIMIT_SECONDS = 3
@@ -23,12 +24,18 @@ LIMIT_BYTES = 1 << 30
 # How long the process of one check may take in all, seconds. After that nothing is known of the payload.
 WAIT_SECONDS = 10.0
 AT_ONCE = 2
+# For how long a schema whose check did not end is not tried again, seconds: whoever sends one after another has no use of both places.
+SLOW_SECONDS = 60.0
 # More than one call can need: it is repeated until all are known.
 KEPT_VERDICTS = 6_000
 _MODULE = "toban_coordinator.app.large_payload"
 _VALID = "valid"
 _INVALID = "invalid"
 T = TypeVar("T")
+
+
+class Unfinished(TobanError):
+    """A check that was ended: nothing is known of the payload."""
 
 
 class CheckPending(TobanError):
@@ -56,25 +63,35 @@ async def with_large_checks(work: Callable[[], Awaitable[T]]) -> T:
 class LargePayloads:
     """At most two checks at once, each bounded in CPU time and memory. Verdicts are kept by digests of schema and payload."""
 
-    def __init__(self, *, limit_seconds: int = LIMIT_SECONDS, wait_seconds: float = WAIT_SECONDS) -> None:
+    def __init__(
+        self, *, limit_seconds: int = LIMIT_SECONDS, wait_seconds: float = WAIT_SECONDS, clock: Clock | None = None
+    ) -> None:
         self._limit_seconds = limit_seconds
         self._wait_seconds = wait_seconds
         self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._verdicts: LRUCache[bytes, TobanError | None] = LRUCache(KEPT_VERDICTS)
+        self._slow: TTLCache[bytes, TobanError] = TTLCache(
+            KEPT_VERDICTS, SLOW_SECONDS, timer=(clock or SystemClock()).monotonic
+        )
 
     def verdict(self, schema: PayloadSchema, payload: Any, text: str) -> TobanError | None:
         """None when the payload fits, else PAYLOAD_INVALID; `text` is its canonical form. Raises CheckPending until it is checked."""
         key = hashlib.sha256(schema.digest + text.encode()).digest()
-        if key not in self._verdicts:
-            raise CheckPending(self, key, schema, payload)
-        return self._verdicts[key]
+        if key in self._verdicts:
+            return self._verdicts[key]
+        if slow := self._slow.get(schema.digest):
+            return slow
+        raise CheckPending(self, key, schema, payload)
 
     async def check(self, key: bytes, schema: PayloadSchema, payload: Any) -> None:
-        """Keeps the verdict. Raises OSError when the machine has no process for it, UNAVAILABLE when the process does not end in time."""
+        """Keeps the verdict, for a check that did not end that of its schema. Raises OSError when the machine has no process for it."""
         slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
         async with slots:
-            if key not in self._verdicts:
-                self._verdicts[key] = await self._judge(schema, payload)
+            if key not in self._verdicts and schema.digest not in self._slow:
+                try:
+                    self._verdicts[key] = await self._judge(schema, payload)
+                except Unfinished as error:
+                    self._slow[schema.digest] = error
 
     async def _judge(self, schema: PayloadSchema, payload: Any) -> TobanError | None:
         task = {
@@ -89,7 +106,7 @@ class LargePayloads:
             return None
         if verdict == _INVALID:
             return _mistakes_from(rest)
-        return TobanError(
+        raise Unfinished(
             ErrorCode.PAYLOAD_INVALID,
             f"checking the {schema.subject} against `{schema.subject}_schema` of the job takes more than {self._limit_seconds} s of CPU time; "
             "simplify the schema (alternatives within alternatives multiply), or make the payload smaller",
@@ -110,9 +127,10 @@ class LargePayloads:
                 while part := await child.stdout.read(1 << 16):
                     received += part
         except TimeoutError:
-            raise TobanError(
+            raise Unfinished(
                 ErrorCode.UNAVAILABLE,
-                f"the payload could not be checked within {self._wait_seconds:g} s: this machine is too busy; try again",
+                f"the payload could not be checked within {self._wait_seconds:g} s: this machine is too busy; try again in a minute, "
+                "or simplify the schema",
             ) from None
         except ConnectionError:
             # The child has ended before it read all: what it has written counts.
