@@ -31,8 +31,9 @@ _S = RunState
 _RESULTS = frozenset({_S.SUCCEEDED, _S.FAILED, _S.TIMED_OUT})
 
 TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
+    # ORPHANED: the result of the attempt that was lost arrives before another one is sent.
     _S.PENDING: frozenset(
-        {_S.ASSIGNED, _S.DEFERRED, _S.WAITING_WORKER, _S.SKIPPED, _S.CANCELED, _S.EXPIRED, _S.TIMED_OUT}
+        {_S.ASSIGNED, _S.DEFERRED, _S.WAITING_WORKER, _S.ORPHANED, _S.SKIPPED, _S.CANCELED, _S.EXPIRED, _S.TIMED_OUT}
     ),
     _S.DEFERRED: frozenset({_S.PENDING, _S.SKIPPED, _S.CANCELED, _S.EXPIRED}),
     # An outcome implies the start; CANCELED only before the dispatch.

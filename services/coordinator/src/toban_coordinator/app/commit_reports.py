@@ -132,6 +132,9 @@ async def _write(
     t: Tx, definitions: DefinitionCache, incarnation: str, reports: Sequence[Report]
 ) -> tuple[ReportPlan, list[runs_finish.Finished]]:
     live = await runs_finish.lock_live(t, sorted({report.key.run_id for report in reports}))
+    if late := [report.key for report in reports if decide.may_be_taken(live.get(report.key.run_id), report)]:
+        resumed = await runs_finish.resume_lost(t, late, await executors.same_instance(t, incarnation))
+        live |= await runs_finish.lock_live(t, sorted(resumed))
     plan = await _decide(t, definitions, incarnation, reports, live)
     await runs_finish.mark_started(t, plan.started)
     finished = await runs_finish.finish(t, plan.finishes)

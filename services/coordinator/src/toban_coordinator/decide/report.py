@@ -84,6 +84,12 @@ def certain_end(outcome: Outcome) -> RunState | None:
     return RunState.SUCCEEDED if outcome.kind is OutcomeKind.SUCCEEDED and not outcome.lost else None
 
 
+def may_be_taken(run: LiveRun | None, report: Report) -> bool:
+    """Whether this may be the success of an attempt that was lost, of a run that waits for its next one."""
+    done = isinstance(report.what, Outcome) and certain_end(report.what) is not None
+    return done and run is not None and run.state is RunState.PENDING and run.lost_count > 0
+
+
 def holds(run: LiveRun | None, key: AttemptKey, reporters: frozenset[str]) -> bool:
     """True when PostgreSQL holds this attempt for the reporting executor."""
     return run is not None and run.state in _HELD and run.token == key.token and run.incarnation in reporters

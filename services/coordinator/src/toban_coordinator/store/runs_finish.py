@@ -6,7 +6,7 @@ Every function answers with the ids that moved; a run that is missing there was 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -214,6 +214,16 @@ async def release(t: Tx, moves: Sequence[Release]) -> set[int]:
         },
     )
     return {row["id"] for row in rows}
+
+
+async def resume_lost(t: Tx, keys: Sequence[AttemptKey], reporters: Iterable[str]) -> list[int]:
+    """PENDING → ORPHANED with the attempt that was lost, for runs of which nothing else has been sent; the ids of those."""
+    params = {
+        "ids": [key.run_id for key in keys],
+        "tokens": [key.token for key in keys],
+        "reporters": sorted(reporters),
+    }
+    return [row["id"] for row in await t.fetch_all(_sql.resume_lost, params)]
 
 
 async def orphan(t: Tx, moves: Sequence[Orphan]) -> set[int]:

@@ -264,6 +264,31 @@ WITH input AS MATERIALIZED (
 )
 SELECT id FROM moved
 
+-- name: resume_lost
+-- PENDING → ORPHANED: back to the attempt that was lost last, whose result has arrived; nothing of the run has been sent since. Not for a job with
+-- external steps, where the result may be that of some steps only.
+WITH input AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS i(id, token)
+), moved AS (
+    UPDATE scheduler.runs_live r
+       SET state = 'ORPHANED', version = r.version + 1, token = a.token, log_day = a.log_day, leader_epoch = a.leader_epoch,
+           assigned_incarnation = a.incarnation, assigned_worker_id = a.worker_id, assigned_at = a.dispatched_at,
+           dispatched_at = a.dispatched_at, started_at = COALESCE(a.started_at, r.started_at), not_before = NULL
+      FROM input i
+      JOIN scheduler.job_attempts a ON a.run_id = i.id AND a.token = i.token
+     WHERE r.id = i.id AND r.state = 'PENDING' AND r.token IS NULL AND r.attempt = a.attempt
+       AND a.state = 'LOST' AND a.outcome IS NULL AND a.incarnation = ANY(%(reporters)s::uuid[])
+       AND NOT EXISTS (SELECT FROM scheduler.job_attempts later WHERE later.run_id = i.id AND later.token > i.token)
+       AND NOT EXISTS (SELECT FROM scheduler.job_definition_versions v
+                        WHERE v.definition_id = r.definition_id AND v.version = r.definition_version
+                          AND v.spec -> 'steps' @> '[{"type": "external"}]')
+    RETURNING r.id
+), event AS (
+    INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message)
+    SELECT id, 'orphaned', 'PENDING', 'ORPHANED', 'the result of the lost attempt arrived before another one was sent' FROM moved
+)
+SELECT id FROM moved
+
 -- name: orphan
 -- ASSIGNED | RUNNING → ORPHANED, by (run, token): the executor went away under it.
 WITH input AS MATERIALIZED (
