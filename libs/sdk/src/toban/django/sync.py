@@ -37,7 +37,7 @@ def plan(client: Client, manifests: Sequence[Mapping[str, Any]], project: str) -
     wanted = {(one["kind"], one["metadata"]["name"]): one for one in manifests}
     touched = [(one.kind, one.name) for one in changes if one.action != "unchanged"]
     scheduled = {name for kind, name in wanted if kind == "Schedule"}
-    own = {job.name for job in client.jobs.list() if _labels(job.spec).get(LABEL) == project}
+    own = {job.name for job in client.jobs.list() if job.labels.get(LABEL) == project}
     present = [one for one in client.schedules.list() if one.job in own]
     return Plan(
         changes=changes,
@@ -60,17 +60,12 @@ def carry_out(client: Client, manifests: Sequence[Mapping[str, Any]], found: Pla
         client.schedules.pause(name, reason=REASON)
 
 
-def _labels(spec: Any) -> Mapping[str, Any]:
-    found = spec.get("labels") if isinstance(spec, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
-
-
 def _current(client: Client, kind: str, name: str) -> Mapping[str, Any]:
     try:
-        found: Any = client.jobs.get(name).spec if kind == "Job" else client.schedules.get(name).spec
+        found = client.jobs.get(name) if kind == "Job" else client.schedules.get(name)
     except NotFoundError:
         return {}
-    return found or {}
+    return _flat(found.manifest)
 
 
 def _flat(manifest: Mapping[str, Any]) -> dict[str, Any]:
