@@ -73,6 +73,7 @@ class Project:
     """A copy of the example, with a database of its own."""
 
     def __init__(self, folder: Path, target: Target) -> None:
+        self.target = target
         self.folder = folder / "project"
         shutil.copytree(EXAMPLE, self.folder, ignore=shutil.ignore_patterns("__pycache__", "db.sqlite3"))
         self.jobs = self.folder / "books/toban_jobs.py"
@@ -80,6 +81,10 @@ class Project:
         # Files of bytecode would hide a change of the same size in the same second.
         own = {"TOBAN_URL": target.url, "TOBAN_TOKEN": target.token, "PYTHONDONTWRITEBYTECODE": "1"}
         self.environment = {**clean, **own}
+
+    def copy(self, folder: Path) -> "Project":
+        """The same project on another machine, in effect."""
+        return Project(folder, self.target)
 
     def manage(self, *words: str, code: int = 0, **environment: str) -> list[str]:
         """The lines that a command prints; of the error when `code` is not 0."""
@@ -103,7 +108,7 @@ def project(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                 client.call("DELETE", f"/schedules/{schedule}")
 
 
-def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Project, Client]) -> None:
+def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Project, Client], tmp_path: Path) -> None:
     shop, client = project
     shown = shop.manage("toban_sync", "--dry-run")
     assert [line for line in shown if not line.startswith("  ")] == [
@@ -118,6 +123,12 @@ def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Pr
     schedule = client.schedules.get("send-reminders")
     assert (schedule.job, schedule.timezone, schedule.status) == ("send-reminders", "Asia/Tokyo", "active")
     assert shop.manage("toban_sync")[-1] == "nothing to change"
+    elsewhere = shop.copy(tmp_path)
+    *_, kept, last = elsewhere.manage("toban_sync")
+    assert kept.startswith(
+        f"folder {shop.folder}: as on the site, for count-books, send-reminders; here it is {elsewhere.folder}; --project-dir"
+    )
+    assert last == "nothing to change"
 
 
 @pytest.mark.long
@@ -138,7 +149,7 @@ def test_a_change_is_shown_as_lines_and_a_mistake_changes_nothing(project: tuple
         ]
         shop.jobs.write_text(before.replace("0 7 *", "99 8 *"))
         [error] = shop.manage("toban_sync", code=1)
-        assert error.startswith("CommandError: ") and "cron" in error
+        assert error.startswith("CommandError: command 'send_reminders': Schedule spec.cron: "), error
         assert client.schedules.get("send-reminders").spec["cron"].startswith("0 7")
     finally:
         shop.jobs.write_text(before)
@@ -187,6 +198,26 @@ def test_an_event_exists_when_its_transaction_has_committed(project: tuple[Proje
 
 
 @pytest.mark.long
+def test_a_trigger_that_is_declared_no_more_is_disabled_and_enabled_again(project: tuple[Project, Client]) -> None:
+    shop, client = project
+    before = shop.jobs.read_text()
+    declared = before.replace('payload={"shelves": 3}', 'payload={"shelves": 3}, trigger={"event_type": "shelf.new"}')
+    try:
+        shop.jobs.write_text(declared)
+        assert "EventTrigger count-books: created" in shop.manage("toban_sync")
+        shop.jobs.write_text(before)
+        assert "EventTrigger count-books: disabled, it is declared no more" in shop.manage("toban_sync", "--prune")
+        assert client.call("GET", "/triggers/count-books")["enabled"] is False
+        assert shop.manage("toban_sync")[-1] == "nothing to change"
+        shop.jobs.write_text(declared)
+        shown = shop.manage("toban_sync")
+        assert "EventTrigger count-books: updated" in shown and '  -  "enabled": false,' in shown
+    finally:
+        shop.jobs.write_text(before)
+        client.call("DELETE", "/triggers/count-books")
+
+
+@pytest.mark.long
 def test_a_site_that_cannot_be_reached_is_a_line_and_a_page_with_the_reason(project: tuple[Project, Client]) -> None:
     shop, _ = project
     # Nothing listens on this port, which only root could take.
@@ -194,7 +225,7 @@ def test_a_site_that_cannot_be_reached_is_a_line_and_a_page_with_the_reason(proj
     settings = shop.folder / "bookshop/settings.py"
     before = settings.read_text()
     try:
-        settings.write_text(before.replace('"PROJECT_DIR"', '"RETRY_SECONDS": 0, "PROJECT_DIR"'))
+        settings.write_text(before.replace('"PROJECT":', '"RETRY_SECONDS": 0, "PROJECT":'))
         [error] = shop.manage("toban_sync", code=1, **away)
         assert error.startswith("CommandError: UNAVAILABLE")
         code = (
