@@ -62,7 +62,7 @@ class Run(Answer):
     """Why it waits, while it does."""
     payload: Any = None
     result: Any = None
-    """What `toban.current_job().output` has set."""
+    """What `toban.current_job().output` has set, or the function of a Python step has returned."""
     progress: Any = None
     last_line: str = ""
     idempotency_key: str = ""
