@@ -69,8 +69,22 @@ print(list(Order.objects.values_list("title", flat=True)))
 """
 
 
+# As docs/django.md: one variable of the environment, and a secret that is a file in a command.
+SETTINGS = """
+BRANCH = os.environ["BOOKSHOP_BRANCH"]
+SECRET_KEY = Path(os.environ["SECRET_KEY_FILE"]).read_text()
+TOBAN |= {
+    "URL": "SITE",
+    "JOB": {
+        "env": {"BOOKSHOP_BRANCH": "Jimbocho"},
+        "secrets": [{"name": "bookshop-key", "file_env": "SECRET_KEY_FILE"}],
+    },
+}
+"""
+
+
 class Project:
-    """A copy of the example, with a database of its own."""
+    """A copy of the example, with a database of its own, and settings that need the environment and a secret of the project."""
 
     def __init__(self, folder: Path, target: Target) -> None:
         self.target = target
@@ -78,19 +92,23 @@ class Project:
         shutil.copytree(EXAMPLE, self.folder, ignore=shutil.ignore_patterns("__pycache__", "db.sqlite3"))
         self.jobs = self.folder / "books/toban_jobs.py"
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
+        settings = self.folder / "bookshop/settings.py"
+        settings.write_text(settings.read_text() + SETTINGS.replace("SITE", target.url))
+        key = folder / "key"
+        key.write_text("of this machine")
         # Files of bytecode would hide a change of the same size in the same second.
-        own = {"TOBAN_URL": target.url, "TOBAN_TOKEN": target.token, "PYTHONDONTWRITEBYTECODE": "1"}
-        self.environment = {**clean, **own}
+        own = {"TOBAN_TOKEN": target.token, "PYTHONDONTWRITEBYTECODE": "1"}
+        needed = {"BOOKSHOP_BRANCH": "here", "SECRET_KEY_FILE": str(key)}
+        self.environment = {**clean, **own, **needed}
 
     def copy(self, folder: Path) -> "Project":
         """The same project on another machine, in effect."""
         return Project(folder, self.target)
 
-    def manage(self, *words: str, code: int = 0, **environment: str) -> list[str]:
+    def manage(self, *words: str, code: int = 0) -> list[str]:
         """The lines that a command prints; of the error when `code` is not 0."""
         argv = [sys.executable, str(self.folder / "manage.py"), *words]
-        given = {**self.environment, **environment}
-        done = subprocess.run(argv, env=given, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         return (done.stderr if code else done.stdout).splitlines()
 
@@ -99,6 +117,9 @@ class Project:
 def project(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Client]]:
     with admin_of(stack) as admin:
         target = Target(url=f"http://{stack.sites[0]}", token=user_token(admin, "bookshop", "editor"))
+        keeper = Target(url=target.url, token=user_token(admin, "bookshop-keeper", "admin"))
+    with Client(keeper) as client:
+        client.call("PUT", "/secrets/bookshop-key", {"value": "of the cluster"})
     one = Project(tmp_path_factory.mktemp("django"), target)
     one.manage("migrate", "-v", "0")
     with Client(target) as client:
@@ -220,20 +241,20 @@ def test_a_trigger_that_is_declared_no_more_is_disabled_and_enabled_again(projec
 @pytest.mark.long
 def test_a_site_that_cannot_be_reached_is_a_line_and_a_page_with_the_reason(project: tuple[Project, Client]) -> None:
     shop, _ = project
-    # Nothing listens on this port, which only root could take.
-    away = {"TOBAN_URL": "http://127.0.0.1:1"}
     settings = shop.folder / "bookshop/settings.py"
     before = settings.read_text()
     try:
-        settings.write_text(before.replace('"PROJECT":', '"RETRY_SECONDS": 0, "PROJECT":'))
-        [error] = shop.manage("toban_sync", code=1, **away)
+        # Nothing listens on this port, which only root could take.
+        away = '\nTOBAN |= {"URL": "http://127.0.0.1:1", "RETRY_SECONDS": 0}\n'
+        settings.write_text(before + away)
+        [error] = shop.manage("toban_sync", code=1)
         assert error.startswith("CommandError: UNAVAILABLE")
         code = (
             "from django.test import Client; from django.contrib.auth.models import User; c = Client();"
             "c.force_login(User.objects.create_superuser('away')); page = c.get('/admin/toban/job/');"
             "print(page.status_code, 'Toban cannot be read' in page.content.decode())"
         )
-        assert shop.manage("shell", "-v", "0", "-c", code, **away)[-1] == "503 True"
+        assert shop.manage("shell", "-v", "0", "-c", code)[-1] == "503 True"
     finally:
         settings.write_text(before)
 
