@@ -69,23 +69,46 @@ print(list(Order.objects.values_list("title", flat=True)))
 """
 
 
+# As docs/django.md: one variable of the environment, and a secret that is a file in a command.
+SETTINGS = """
+BRANCH = os.environ["BOOKSHOP_BRANCH"]
+SECRET_KEY = Path(os.environ["SECRET_KEY_FILE"]).read_text()
+TOBAN |= {
+    "URL": "SITE",
+    "JOB": {
+        "env": {"BOOKSHOP_BRANCH": "Jimbocho"},
+        "secrets": [{"name": "bookshop-key", "file_env": "SECRET_KEY_FILE"}],
+    },
+}
+"""
+
+
 class Project:
-    """A copy of the example, with a database of its own."""
+    """A copy of the example, with a database of its own, and settings that need the environment and a secret of the project."""
 
     def __init__(self, folder: Path, target: Target) -> None:
+        self.target = target
         self.folder = folder / "project"
         shutil.copytree(EXAMPLE, self.folder, ignore=shutil.ignore_patterns("__pycache__", "db.sqlite3"))
         self.jobs = self.folder / "books/toban_jobs.py"
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SCHEDULER_", "TOBAN_"))}
+        settings = self.folder / "bookshop/settings.py"
+        settings.write_text(settings.read_text() + SETTINGS.replace("SITE", target.url))
+        key = folder / "key"
+        key.write_text("of this machine")
         # Files of bytecode would hide a change of the same size in the same second.
-        own = {"TOBAN_URL": target.url, "TOBAN_TOKEN": target.token, "PYTHONDONTWRITEBYTECODE": "1"}
-        self.environment = {**clean, **own}
+        own = {"TOBAN_TOKEN": target.token, "PYTHONDONTWRITEBYTECODE": "1"}
+        needed = {"BOOKSHOP_BRANCH": "here", "SECRET_KEY_FILE": str(key)}
+        self.environment = {**clean, **own, **needed}
 
-    def manage(self, *words: str, code: int = 0, **environment: str) -> list[str]:
+    def copy(self, folder: Path) -> "Project":
+        """The same project on another machine, in effect."""
+        return Project(folder, self.target)
+
+    def manage(self, *words: str, code: int = 0) -> list[str]:
         """The lines that a command prints; of the error when `code` is not 0."""
         argv = [sys.executable, str(self.folder / "manage.py"), *words]
-        given = {**self.environment, **environment}
-        done = subprocess.run(argv, env=given, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         return (done.stderr if code else done.stdout).splitlines()
 
@@ -94,6 +117,9 @@ class Project:
 def project(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Client]]:
     with admin_of(stack) as admin:
         target = Target(url=f"http://{stack.sites[0]}", token=user_token(admin, "bookshop", "editor"))
+        keeper = Target(url=target.url, token=user_token(admin, "bookshop-keeper", "admin"))
+    with Client(keeper) as client:
+        client.call("PUT", "/secrets/bookshop-key", {"value": "of the cluster"})
     one = Project(tmp_path_factory.mktemp("django"), target)
     one.manage("migrate", "-v", "0")
     with Client(target) as client:
@@ -103,7 +129,7 @@ def project(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                 client.call("DELETE", f"/schedules/{schedule}")
 
 
-def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Project, Client]) -> None:
+def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Project, Client], tmp_path: Path) -> None:
     shop, client = project
     shown = shop.manage("toban_sync", "--dry-run")
     assert [line for line in shown if not line.startswith("  ")] == [
@@ -118,6 +144,12 @@ def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Pr
     schedule = client.schedules.get("send-reminders")
     assert (schedule.job, schedule.timezone, schedule.status) == ("send-reminders", "Asia/Tokyo", "active")
     assert shop.manage("toban_sync")[-1] == "nothing to change"
+    elsewhere = shop.copy(tmp_path)
+    *_, kept, last = elsewhere.manage("toban_sync")
+    assert kept.startswith(
+        f"folder {shop.folder}: as on the site, for count-books, send-reminders; here it is {elsewhere.folder}; --project-dir"
+    )
+    assert last == "nothing to change"
 
 
 @pytest.mark.long
@@ -138,7 +170,7 @@ def test_a_change_is_shown_as_lines_and_a_mistake_changes_nothing(project: tuple
         ]
         shop.jobs.write_text(before.replace("0 7 *", "99 8 *"))
         [error] = shop.manage("toban_sync", code=1)
-        assert error.startswith("CommandError: ") and "cron" in error
+        assert error.startswith("CommandError: command 'send_reminders': Schedule spec.cron: "), error
         assert client.schedules.get("send-reminders").spec["cron"].startswith("0 7")
     finally:
         shop.jobs.write_text(before)
@@ -187,22 +219,42 @@ def test_an_event_exists_when_its_transaction_has_committed(project: tuple[Proje
 
 
 @pytest.mark.long
+def test_a_trigger_that_is_declared_no_more_is_disabled_and_enabled_again(project: tuple[Project, Client]) -> None:
+    shop, client = project
+    before = shop.jobs.read_text()
+    declared = before.replace('payload={"shelves": 3}', 'payload={"shelves": 3}, trigger={"event_type": "shelf.new"}')
+    try:
+        shop.jobs.write_text(declared)
+        assert "EventTrigger count-books: created" in shop.manage("toban_sync")
+        shop.jobs.write_text(before)
+        assert "EventTrigger count-books: disabled, it is declared no more" in shop.manage("toban_sync", "--prune")
+        assert client.call("GET", "/triggers/count-books")["enabled"] is False
+        assert shop.manage("toban_sync")[-1] == "nothing to change"
+        shop.jobs.write_text(declared)
+        shown = shop.manage("toban_sync")
+        assert "EventTrigger count-books: updated" in shown and '  -  "enabled": false,' in shown
+    finally:
+        shop.jobs.write_text(before)
+        client.call("DELETE", "/triggers/count-books")
+
+
+@pytest.mark.long
 def test_a_site_that_cannot_be_reached_is_a_line_and_a_page_with_the_reason(project: tuple[Project, Client]) -> None:
     shop, _ = project
-    # Nothing listens on this port, which only root could take.
-    away = {"TOBAN_URL": "http://127.0.0.1:1"}
     settings = shop.folder / "bookshop/settings.py"
     before = settings.read_text()
     try:
-        settings.write_text(before.replace('"PROJECT_DIR"', '"RETRY_SECONDS": 0, "PROJECT_DIR"'))
-        [error] = shop.manage("toban_sync", code=1, **away)
+        # Nothing listens on this port, which only root could take.
+        away = '\nTOBAN |= {"URL": "http://127.0.0.1:1", "RETRY_SECONDS": 0}\n'
+        settings.write_text(before + away)
+        [error] = shop.manage("toban_sync", code=1)
         assert error.startswith("CommandError: UNAVAILABLE")
         code = (
             "from django.test import Client; from django.contrib.auth.models import User; c = Client();"
             "c.force_login(User.objects.create_superuser('away')); page = c.get('/admin/toban/job/');"
             "print(page.status_code, 'Toban cannot be read' in page.content.decode())"
         )
-        assert shop.manage("shell", "-v", "0", "-c", code, **away)[-1] == "503 True"
+        assert shop.manage("shell", "-v", "0", "-c", code)[-1] == "503 True"
     finally:
         settings.write_text(before)
 

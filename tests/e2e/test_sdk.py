@@ -121,7 +121,10 @@ def use_definitions(client: Client) -> None:
     assert "greet" not in [job.name for job in client.jobs.list()]
     assert [one.action for one in client.apply(MANIFESTS)] == ["created", "created"]
     assert [one.action for one in client.apply(MANIFESTS)] == ["unchanged", "unchanged"]
-    assert client.jobs.get("greet").spec["timeout_seconds"] == 60
+    read = client.jobs.get("greet")
+    assert read.spec["timeout_seconds"] == 60
+    stored = [read.manifest, client.schedules.get("greet-daily").manifest]
+    assert [one.action for one in client.apply(stored)] == ["unchanged", "unchanged"]
     assert [job.name for job in client.jobs.list()].count("greet") == 1
     [schedule] = client.schedules.list(job="greet")
     assert schedule.next_run_at is not None and schedule.rule

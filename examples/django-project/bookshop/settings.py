@@ -42,4 +42,4 @@ DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": NAME}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 STATIC_URL = "static/"
 USE_TZ = True
-TOBAN = {"PROJECT": "bookshop", "PROJECT_DIR": BASE_DIR}
+TOBAN = {"PROJECT": "bookshop"}

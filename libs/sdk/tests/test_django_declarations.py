@@ -1,12 +1,14 @@
 """What `command_job` declares, as manifests; and the commands that track items."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from toban.django import TobanCommandMixin, command_job, declarations
 from toban.django.declarations import Place, declared
+from toban_domain.schedule import RULE_KEYS
 
 PLACE = Place(folder="/srv/shop", interpreter="/srv/shop/.venv/bin/python", settings="shop.settings", project="shop")
 
@@ -41,14 +43,45 @@ def test_without_a_rule_there_is_no_schedule() -> None:
     assert [one["kind"] for one in command_job("a", args=["-v", "2"]).manifests(PLACE)] == ["Job"]
 
 
+def test_each_rule_of_a_schedule_can_be_declared(subtests: pytest.Subtests) -> None:
+    values = {"daily_at": "02:30", "weekly_at": "mon 02:30", "cron": "@daily"}
+    for rule in RULE_KEYS:
+        with subtests.test(rule):
+            given: dict[str, Any] = {rule: values.get(rule, 5)}
+            [_, schedule] = command_job("a", name=rule.replace("_", "-"), **given).manifests(PLACE)
+            assert schedule["spec"].items() >= given.items()
+
+
+def test_the_first_minute_of_an_hour_is_a_rule() -> None:
+    assert command_job("a", hourly_at_minute=0).schedule == {"hourly_at_minute": 0}
+
+
+def test_a_command_is_started_by_events() -> None:
+    trigger = {"event_type": "order.paid", "payload": {"order": "{{ event.payload.id }}"}}
+    [_, made] = command_job("a", trigger=trigger).manifests(PLACE)
+    assert (made["kind"], made["metadata"]["name"], made["spec"]) == ("EventTrigger", "a", {"job": "a", **trigger})
+
+
+def test_jobs_have_what_their_project_gives_them() -> None:
+    place = replace(PLACE, job={"env": {"A": "1", "B": "1"}, "secrets": [{"name": "db"}], "timeout_seconds": 60})
+    [job] = command_job("a", job={"env": {"B": "2"}, "timeout_seconds": 5}).manifests(place)
+    assert {key: job["spec"][key] for key in ("env", "secrets", "timeout_seconds")} == {
+        "env": {"A": "1", "B": "2"},
+        "secrets": [{"name": "db"}],
+        "timeout_seconds": 5,
+    }
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"cron": "@daily", "interval_seconds": 5}, "give one of the two"),
+        ({"cron": "@daily", "interval_seconds": 5}, "'a' has cron and interval_seconds; give one of them"),
         ({"timezone": "Asia/Tokyo"}, "without a rule"),
         ({"schedule": {"enabled": False}}, "without a rule"),
         ({"job": {"steps": []}}, "`job` has steps"),
         ({"cron": "@daily", "schedule": {"job": "x"}}, "`schedule` has job"),
+        ({"schedule": {"daily_at": "02:30"}}, "`schedule` has daily_at; .* the arguments of command_job"),
+        ({"trigger": {"job": "x"}}, "`trigger` has job"),
     ],
 )
 def test_a_declaration_that_cannot_be_is_an_error(given: dict[str, Any], message: str) -> None:

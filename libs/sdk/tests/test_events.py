@@ -159,7 +159,7 @@ import json, sys
 from django.conf import settings
 
 database, sqlite = json.loads(sys.argv[1]), {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
-settings.configure(DATABASES={"default": database, "other": sqlite}, USE_TZ=True)
+settings.configure(DATABASES={"default": database, "other": sqlite}, USE_TZ=True, TOBAN={"EMIT": "database"})
 import django
 from django.db import connection, connections, transaction
 
@@ -175,6 +175,14 @@ with transaction.atomic():
             raise KeyError
     except KeyError:
         emit(connection, "second")
+from datetime import date
+from decimal import Decimal
+from uuid import UUID
+
+from toban.django import emit as emit_of_django
+
+with transaction.atomic():
+    emit_of_django("encoded", {"at": date(2026, 1, 2), "sum": Decimal("1.50"), "id": UUID(int=7)})
 for wrong, kind in ((connection, OutsideTransactionError), (connections["other"], TypeError)):
     try:
         emit(wrong, "alone")
@@ -191,7 +199,8 @@ def test_connections_of_django(app: App) -> None:
     command = [sys.executable, "-c", DJANGO, database]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout.split()) == (0, ["OutsideTransactionError", "TypeError"]), done.stderr
-    assert app.events() == [("kept", {"n": "100%s"}, "k"), ("second", {}, None)]
+    encoded = {"at": "2026-01-02", "sum": "1.50", "id": "00000000-0000-0000-0000-000000000007"}
+    assert app.events() == [("kept", {"n": "100%s"}, "k"), ("second", {}, None), ("encoded", encoded, None)]
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -256,3 +265,5 @@ def test_bytes_are_counted_as_the_database_counts_them(app: App, payload: dict[s
 def test_other_connections_are_refused_with_the_remedy() -> None:
     with pytest.raises(TypeError, match="no connection of psycopg 3"):
         emit(object(), "a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Cursor is no connection of psycopg 3"):
+        emit(object.__new__(psycopg.Cursor), "a")

@@ -35,6 +35,20 @@ print(json.dumps({
 """
 
 
+WITHOUT_FORK = """
+import os
+del os.fork, os.register_at_fork
+import toban.client
+print(toban.client.Client.__name__)
+"""
+
+
+def test_a_client_can_be_imported_where_processes_do_not_fork() -> None:
+    given = {"PYTHONPATH": str(SDK / "src")}
+    done = subprocess.run([sys.executable, "-c", WITHOUT_FORK], capture_output=True, text=True, env=given, check=False)
+    assert done.stdout == "Client\n", done.stderr
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, since builds may write beside the sources."""
@@ -82,6 +96,17 @@ def test_it_requires_no_package_without_an_extra(wheel: Path) -> None:
     assert "Requires-Python: >=3.11" in lines
     assert not [line for line in lines if line.startswith("Requires-Dist") and "extra ==" not in line]
     assert "# toban" in lines, "its page has the README"
+    assert "](../" not in "\n".join(lines), "a link of the clone is dead there"
+
+
+def test_it_has_the_licence_and_so_has_each_other_package(wheel: Path) -> None:
+    licence = (SDK.parents[1] / "LICENSE").read_text()
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/licenses/LICENSE")]
+        assert archive.read(name).decode() == licence
+    packages = [*SDK.parents[1].glob("libs/*/pyproject.toml"), *SDK.parents[1].glob("services/*/pyproject.toml")]
+    assert len(packages) > 10
+    assert [str(one.parent) for one in packages if one.with_name("LICENSE").read_text() != licence] == []
 
 
 @pytest.mark.long

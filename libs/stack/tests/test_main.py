@@ -43,7 +43,8 @@ def test_status_and_down_where_nothing_runs(
     monkeypatch.setenv("TOBAN_HOME", str(tmp_path / "home"))
     assert prompt.main(["status"]) == 1
     assert prompt.main(["down"]) == 0
-    assert capsys.readouterr().out == "no stack is running here: make up\nnothing was running\n"
+    start = f"TOBAN_HOME={tmp_path}/home make up"
+    assert capsys.readouterr().out == f"no stack is running here: {start}\nnothing was running\n"
 
 
 def test_a_bad_name_of_a_group_is_one_line(

@@ -1,5 +1,6 @@
 """The `toban` command of `make up`: which runs it lists, its failures, and commands spelt for the prompt."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_scheduled_runs_in_given_states_are_listed(command: TobanCommand) -> Non
 def test_a_command_that_fails_is_shown_with_its_error(command: TobanCommand) -> None:
     with pytest.raises(StackError, match=r"toban apply -f x failed \(exit 1\):\nexamples/hello.yaml: spec.cron"):
         command.output("apply", "-f", "x")
+
+
+def test_without_a_clone_printed_commands_are_those_of_the_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TOBAN_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    module = str(tmp_path / "lib/python3.12/site-packages/toban_stack/toban_command.py")
+    assert typed("make down", module) == f"TOBAN_HOME={tmp_path}/.toban {sys.executable} -m toban_stack down"
+    monkeypatch.setenv("TOBAN_HOME", "/srv/stack")
+    assert typed("scripts/toban run list", module) == "TOBAN_HOME=/srv/stack toban run list"
 
 
 def test_printed_commands_reach_this_stack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,13 @@ class TobanError(Exception):
         self.context: Mapping[str, Any] = dict(context or {})
 
     def __str__(self) -> str:
-        listed = "".join(f"; {one.where}: {one.message}" for one in self.mistakes)
-        return f"{self.code}: {self.args[0]}{listed}"
+        listed = [f"{one.where}: {one.message}" for one in self.mistakes]
+        # Of a refused manifest the text is the first mistake.
+        if not self.mistakes or self.mistakes[0].message not in self.args[0]:
+            listed.insert(0, self.args[0])
+        if left_out := self.context.get("left_out"):
+            listed.append(f"and {left_out} more")
+        return f"{self.code}: {'; '.join(listed)}"
 
 
 class InvalidRequestError(TobanError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,15 @@ async def emit_async(
     return int(await fetch_value_async(connection, _STATEMENT, checked(event_type, payload, dedupe_key)))
 
 
-def checked(event_type: str, payload: Mapping[str, Any] | None, dedupe_key: str) -> dict[str, str | None]:
+def checked(
+    event_type: str,
+    payload: Mapping[str, Any] | None,
+    dedupe_key: str,
+    default: Callable[[Any], Any] | None = None,
+) -> dict[str, str | None]:
     """Type, payload as JSON and key (None without one), by the names of the parameters of the statement.
+
+    `default` is that of `json.dumps`: it gives what is written for a value that JSON does not have.
 
     Raises InvalidRequestError for what the database would refuse.
 
@@ -65,7 +72,7 @@ def checked(event_type: str, payload: Mapping[str, Any] | None, dedupe_key: str)
     if len(dedupe_key.encode()) > MAX_KEY_BYTES or "\x00" in dedupe_key:
         raise _invalid(f"the dedupe_key has more than {MAX_KEY_BYTES} bytes, or a zero byte; shorten it, or use a hash")
     try:
-        text = json.dumps(dict(payload or {}), allow_nan=False, ensure_ascii=False)
+        text = json.dumps(dict(payload or {}), allow_nan=False, ensure_ascii=False, default=default)
         size = len(text.encode()) if _NUL.search(text) else _stored_bytes(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise _invalid(f"the payload cannot be written as JSON: {error}; use texts, numbers, lists and dicts") from None

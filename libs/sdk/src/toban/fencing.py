@@ -61,7 +61,7 @@ def parse_fence(text: str) -> int:
 class SqlGuard:
     """Tokens in a table of your database, a row for each resource. `table` may have a schema, as in `app.fences`.
 
-    `SqlGuard.ddl(table)` makes the table, with your migrations.
+    `SqlGuard(table).ddl` is the statement that makes the table; execute it with your migrations.
     """
 
     def __init__(self, table: str = "toban_fences") -> None:

@@ -170,4 +170,5 @@ def current_job() -> Job:
 
 
 # A child that was forked makes a connection of its own: responses on a shared one would reach either process.
-os.register_at_fork(after_in_child=current_job.cache_clear)
+if hasattr(os, "register_at_fork"):  # A client also works where processes do not fork.
+    os.register_at_fork(after_in_child=current_job.cache_clear)

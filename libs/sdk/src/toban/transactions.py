@@ -55,7 +55,7 @@ def fetch_value(connection: SyncConnection, statement: str, values: Mapping[str,
     """
     any_connection: Any = connection
     match _library(connection):
-        case "psycopg":
+        case "psycopg" if _is_psycopg(connection, "Connection"):
             _check_psycopg(any_connection)
             # A cursor of its own: the row factory of the connection may be any.
             with any_connection.cursor(row_factory=_tuples()) as cursor:
@@ -72,7 +72,7 @@ async def fetch_value_async(connection: AsyncConnection, statement: str, values:
     """As `fetch_value`."""
     any_connection: Any = connection
     match _library(connection):
-        case "psycopg":
+        case "psycopg" if _is_psycopg(connection, "AsyncConnection"):
             _check_psycopg(any_connection)
             async with any_connection.cursor(row_factory=_tuples()) as cursor:
                 await cursor.execute(_for_psycopg(statement), values)
@@ -85,6 +85,12 @@ async def fetch_value_async(connection: AsyncConnection, statement: str, values:
 
 def _for_psycopg(statement: str) -> str:
     return _PARAMETER.sub(r"%(\1)s", statement)
+
+
+def _is_psycopg(connection: object, kind: str) -> bool:
+    import psycopg
+
+    return isinstance(connection, getattr(psycopg, kind))
 
 
 def _check_psycopg(connection: Any) -> None:

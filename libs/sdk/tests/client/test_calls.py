@@ -78,6 +78,16 @@ def test_a_problem_is_an_exception_of_its_kind(
     assert code in set(ErrorCode) and len(site.seen) == 1
 
 
+def test_a_mistake_of_a_manifest_is_printed_once(client: Any, site: ScriptedSite) -> None:
+    text = "is 'Mars/Base', which is no zone; use an IANA name"
+    mistakes = [{"where": "manifests.1.spec.timezone", "message": text}]
+    detail = f"manifests.1: spec.timezone: {text} (and 2 more)"
+    site.script = [problem(400, "MANIFEST_INVALID", detail, errors=mistakes, context={"left_out": 2})]
+    with pytest.raises(errors.InvalidRequestError) as caught:
+        client.do(lambda c: c.apply([{"kind": "Schedule"}]))
+    assert str(caught.value) == f"MANIFEST_INVALID: manifests.1.spec.timezone: {text}; and 2 more"
+
+
 def test_retry_after_is_honoured(client: Any, site: ScriptedSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toban.client.flow._FIRST_PAUSE", 0.0)
     site.script = [problem(429, "RESOURCE_EXHAUSTED", Retry_After="0"), says(200, RUN)]
@@ -180,10 +190,32 @@ def test_pages_are_read_as_they_are_needed(client: Any, site: ScriptedSite) -> N
         says(200, {"runs": [{**RUN, "id": one} for one in ids], "next_cursor": cursor})
         for ids, cursor in zip(pages, cursors, strict=True)
     ]
-    found = client.do(lambda c: c.runs.list(job="a", state=["FAILED", "EXPIRED"], label={"team": "ops"}, limit=0))
+    found = client.do(lambda c: c.runs.list(job="a", state=["FAILED", "EXPIRED"], label={"team": "ops"}))
     assert [run.id for run in found] == [1, 2, 3, 4]
     assert site.seen[0].path == "/api/v1/runs?job=a&state=FAILED&state=EXPIRED&label=team%3Dops&limit=100"
     assert site.seen[2].path.endswith("&limit=100&cursor=c2")
+
+
+@pytest.mark.parametrize("name", ["runs", "events", "jobs", "schedules"])
+def test_no_list_ends_before_its_last_page(client: Any, site: ScriptedSite, name: str) -> None:
+    one = {**RUN, "name": "a", "event_type": "a", "version": 1, "enabled": True, "status": "active"}
+    site.script = [says(200, {name: [one] * size, "next_cursor": cursor}) for size, cursor in ((100, "c"), (1, ""))]
+    assert len(client.do(lambda c: getattr(c, name).list())) == 101
+
+
+@pytest.mark.parametrize("kind", ["jobs", "schedules"])
+def test_a_definition_that_was_read_can_be_applied(client: Any, site: ScriptedSite, kind: str) -> None:
+    metadata = {"name": "slow", "labels": {"team": "ops"}}
+    spec = {"steps": [{"id": "step-1", "argv": ["true"]}]} if kind == "jobs" else {"job": "slow", "cron": "@daily"}
+    answer = {"name": "slow", "version": 3, "enabled": True, "spec": {**metadata, **spec}}
+    site.script = [says(200, {**answer, "job": "slow", "status": "active"})]
+    found = client.do(lambda c: getattr(c, kind).get("slow"))
+    assert (found.spec, found.labels, found.raw["spec"]["name"]) == (spec, {"team": "ops"}, "slow")
+    site.script = [says(200, {"applied": []})]
+    client.do(lambda c: c.apply(found.manifest))
+    assert site.seen[-1].body["manifests"] == [
+        {"apiVersion": "toban/v1", "kind": kind[:-1].title(), "metadata": metadata, "spec": spec}
+    ]
 
 
 def test_a_limit_ends_a_list(client: Any, site: ScriptedSite) -> None:

@@ -21,6 +21,7 @@ from toban_stack.errors import StackError
 from toban_stack.health import ProcessStatus, last_exits
 from toban_stack.stack import Stack
 from toban_stack.supervisor.policy import Backoff
+from toban_stack.toban_command import clone_of, typed
 
 USAGE = 2
 STATUS_HEADER = ("PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "RESTARTS", "HEALTH")
@@ -67,7 +68,7 @@ def status() -> int:
     stack = _stack()
     rows = stack.status()
     if not rows:
-        print_lines("no stack is running here: make up")
+        print_lines(f"no stack is running here: {typed('make up')}")
         return 1
     print_lines(*columns([STATUS_HEADER, *map(_cells, rows)]))
     if exits := last_exits(rows, SystemClock().wall()):
@@ -93,8 +94,7 @@ def certificates(step: Callable[[Path], str]) -> int:
 
 def project_root() -> Path:
     """The clone that contains this package; the working folder when the package is installed."""
-    clone = Path(__file__).resolve().parents[4]
-    return clone if (clone / "Makefile").exists() else Path.cwd()
+    return clone_of(__file__) or Path.cwd()
 
 
 def home() -> Path:

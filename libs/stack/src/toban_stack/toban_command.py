@@ -75,7 +75,18 @@ class TobanCommand:
             raise StackError(f"toban {' '.join(arguments)} did not finish within {COMMAND_SECONDS:g} s") from error
 
 
-def typed(command: str) -> str:
-    """`command` with TOBAN_HOME when `make up` had it, so that it reaches this stack."""
+def clone_of(module: str) -> Path | None:
+    """The clone that contains the file of a module of this package; None when the package is installed."""
+    found = Path(module).resolve().parents[4]
+    return found if (found / "Makefile").exists() else None
+
+
+def typed(command: str, module: str = __file__) -> str:
+    """`command` as it reaches this stack: with TOBAN_HOME when `make up` had it, and without `make` and `scripts` where there is no clone."""
     given = os.environ.get("TOBAN_HOME", "")
+    if clone_of(module) is None:
+        given = given or str(Path.cwd() / ".toban")
+        command = command.removeprefix("scripts/")
+        if command.startswith("make "):
+            command = f"{shlex.quote(sys.executable)} -m toban_stack {command.removeprefix('make ')}"
     return f"TOBAN_HOME={shlex.quote(given)} {command}" if given else command

@@ -47,6 +47,11 @@ def test_without_a_good_token_every_route_answers_401(api: Any, header: str) -> 
     assert api.further.calls == []
 
 
+def test_a_token_of_a_bad_form_is_named_as_one(api: Any) -> None:
+    response = api.get("/jobs", role="", Authorization="Bearer toban_pat_nope")
+    assert "has no valid API token" in response.json["detail"] and "nope" not in response.json["detail"]
+
+
 def test_an_unknown_token_is_refused(api: Any) -> None:
     response = api.get("/jobs", role="", Authorization="Bearer toban_pat_" + "9" * 64)
     assert response.status_code == 401 and "revoked" in response.json["detail"]

@@ -18,6 +18,12 @@ from toban_observability.logs import setup_logging
 from toban_runtime.ids import IdSource
 from toban_runtime.open_files import raise_open_files, set_open_files
 
+HELP = """usage: python -m toban_executor [drain]
+
+Without an argument: start an executor, whose settings are the variables SCHEDULER_... (docs/operations.md).
+drain: the running executor of SCHEDULER_STATE_DIR takes no new work; wait for its jobs.
+"""
+
 
 def main() -> int:
     """One incarnation. When it is over and the process should go on, the process re-executes itself: new guards, no old state."""
@@ -74,6 +80,9 @@ def _entry(arguments: Sequence[str]) -> int:
         from toban_executor.main.witness import main as witness
 
         return witness(arguments[1:])
+    if arguments[0] in ("-h", "--help"):
+        sys.stdout.write(HELP)
+        return 0
     sys.stderr.write(f"toban_executor takes no arguments, or `drain`; not {' '.join(arguments)!r}\n")
     return os.EX_USAGE
 

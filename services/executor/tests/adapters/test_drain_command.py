@@ -128,3 +128,5 @@ async def test_other_words_are_refused() -> None:
         64,
         "toban_executor takes no arguments, or `drain`; not 'drian'\n",
     )
+    code, text = await said(executor("--help", os.environ))
+    assert code == 0 and text.startswith("usage: python -m toban_executor [drain]\n")

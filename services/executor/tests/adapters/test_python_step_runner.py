@@ -25,6 +25,15 @@ async def later(**payload):
     await asyncio.sleep(0)
     print("later", payload)
 
+async def answers(value):
+    return value
+
+def unwritable():
+    return object()
+
+def large():
+    return "x" * 40_000
+
 def fails():
     raise ValueError("the disk is full")
 
@@ -92,6 +101,19 @@ async def test_the_payload_is_the_keyword_arguments(world: Any, folder: Path, tm
     ]
     said = json.loads(outcome.progress_json)
     assert (said["percentage"], said["summary"]) == (50, "half"), "the last word comes with the outcome"
+    assert json.loads(outcome.result_json) == {"rows": 3}
+
+
+async def test_what_a_function_returns_is_the_result_when_it_can_be(world: Any, folder: Path) -> None:
+    outcome, _ = await run(world, 1, call("shop.report:answers", folder), payload_json='{"value":[1,"é"]}')
+    assert json.loads(outcome.result_json) == [1, "é"]
+    for number, (name, problem) in enumerate(
+        [("unwritable", "Object of type object is not JSON serializable"), ("large", "the limit is 32768")], start=2
+    ):
+        outcome, lines = await run(world, number, call(f"shop.report:{name}", folder))
+        assert (outcome.kind, outcome.result_json) == (SUCCEEDED, "")
+        assert lines[-1].startswith(f"toban: the return value of 'shop.report:{name}' is not the result of the run: ")
+        assert problem in lines[-1]
 
 
 async def test_kinds_of_callables(world: Any, folder: Path) -> None:

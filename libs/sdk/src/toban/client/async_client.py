@@ -32,10 +32,13 @@ class AsyncClient:
         self.schedules = Schedules(self._transport, self._calls)
         self.events = Events(self._transport, self._calls)
 
-    async def apply(self, manifests: Iterable[Mapping[str, Any]], *, dry_run: bool = False) -> list[AppliedManifest]:
-        """Creates or changes jobs, schedules, triggers and calendars: all of them or none. `dry_run` says what would change.
+    async def apply(
+        self, manifests: Mapping[str, Any] | Iterable[Mapping[str, Any]], *, dry_run: bool = False
+    ) -> list[AppliedManifest]:
+        """Creates or changes jobs, schedules and triggers: all of them or none. `dry_run` says what would change.
 
-        A manifest is as in a file of `toban apply`; `expect_version` in it (0 = create only) makes another version a ConflictError.
+        One manifest or several, each as in a file of `toban apply`, or the `manifest` of a Job or Schedule.
+        `expect_version` in it (0 = create only) makes another version a ConflictError.
         Raises InvalidRequestError, whose `mistakes` have the path of each.
         """
         return await self._transport.run(self._calls.apply(manifests, dry_run))
@@ -104,9 +107,9 @@ class Runs(_Group):
         label: Mapping[str, str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-        limit: int = 100,
+        limit: int = 0,
     ) -> AsyncIterator[Run]:
-        """Runs, newest first, page by page as they are read; `limit` 0 = all of them. Times need a zone."""
+        """Runs, newest first, page by page as they are read; `limit` = only so many, 0 = all of them. Times need a zone."""
         query = pairs(job=job, schedule=schedule, state=state, label=label or {}, since=since, until=until)
         found = self._calls.pages(list_of(Run, "runs"), "runs", query=query, limit=limit)
         return cast(AsyncIterator[Run], self._transport.iterate(found))
@@ -193,8 +196,8 @@ class Events(_Group):
         """
         return await self._transport.run(self._calls.emit(event_type, payload, dedupe_key))
 
-    def list(self, *, event_type: str = "", unprocessed: bool = False, limit: int = 100) -> AsyncIterator[Event]:
-        """Events, newest first; `limit` 0 = all of them."""
+    def list(self, *, event_type: str = "", unprocessed: bool = False, limit: int = 0) -> AsyncIterator[Event]:
+        """Events, newest first; `limit` = only so many, 0 = all of them."""
         query = pairs(event_type=event_type, unprocessed=unprocessed)
         found = self._calls.pages(list_of(Event, "events"), "events", query=query, limit=limit)
         return cast(AsyncIterator[Event], self._transport.iterate(found))

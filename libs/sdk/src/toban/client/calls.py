@@ -83,9 +83,10 @@ class Calls:
         )
         return self._call(Emitted.from_json, request)
 
-    def apply(self, manifests: Iterable[Json], dry_run: bool) -> Flow[list[AppliedManifest]]:
+    def apply(self, manifests: Json | Iterable[Json], dry_run: bool) -> Flow[list[AppliedManifest]]:
         """All manifests or none. Not repeated after a lost answer: it could undo what another client has applied meanwhile."""
-        body = {"manifests": [dict(one) for one in manifests], "dry_run": dry_run}
+        given = (manifests,) if isinstance(manifests, Mapping) else manifests
+        body = {"manifests": [dict(one) for one in given], "dry_run": dry_run}
         return self.post(_read_applied, "apply", body=body, repeatable=dry_run)
 
     def any(self, method: str, path: str, body: Json | None, query: Pairs) -> Flow[Any]:

@@ -23,12 +23,17 @@ class Answer:
     @classmethod
     def from_json(cls: type[T], found: Mapping[str, Any]) -> T:
         """Takes the fields that this version knows; texts of times become datetimes with a zone."""
+        parts = cls._parts(found)
         given = {
             name: (datetime.fromisoformat(value) if is_time and isinstance(value, str) else value)
             for name, is_time in _fields(cls)
-            if (value := found.get(name)) is not None
+            if (value := parts.get(name)) is not None
         }
         return cls(**given, raw=found)
+
+    @classmethod
+    def _parts(cls, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,7 @@ class Run(Answer):
     """Why it waits, while it does."""
     payload: Any = None
     result: Any = None
-    """What `toban.current_job().output` has set."""
+    """What `toban.current_job().output` has set, or the function of a Python step has returned."""
     progress: Any = None
     last_line: str = ""
     idempotency_key: str = ""
@@ -90,33 +95,55 @@ class StartedRun(Answer):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job(Answer):
-    """A job with its definition as applied."""
+class Definition(Answer):
+    """What `Client.apply` changes. `spec` is that of its manifest; keys that have their default are left out."""
 
     name: str
+    description: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """As `Client.apply` takes it: applied as it is, it changes nothing. Values of `logs.redact` are `***` in it: give them again."""
+        metadata = {"name": self.name, "description": self.description, "labels": dict(self.labels)}
+        return {
+            "apiVersion": "toban/v1",
+            "kind": type(self).__name__,
+            "metadata": {key: value for key, value in metadata.items() if value},
+            "spec": dict(self.spec),
+        }
+
+    @classmethod
+    def _parts(cls, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        # The site stores metadata and spec in one mapping.
+        stored = found.get("spec") or {}
+        spec = {key: value for key, value in stored.items() if key not in ("name", "description", "labels")}
+        return {**found, "labels": stored.get("labels"), "spec": spec}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Definition):
+    """A job with its definition."""
+
     version: int
     enabled: bool
-    description: str = ""
-    spec: Any = None
     updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule(Answer):
-    """A schedule. `status` is active, paused or failed; `rule` is the rule as text, `spec` as applied."""
+class Schedule(Definition):
+    """A schedule with its definition. `status` is active, paused or failed; `rule` is the rule as text."""
 
-    name: str
     job: str
     enabled: bool
     status: str
     rule: str = ""
     timezone: str = ""
-    spec: Any = None
     next_run_at: datetime | None = None
     last_run_at: datetime | None = None
     last_error: str = ""
     status_reason: str = ""
-    description: str = ""
     version: int = 0
     updated_by: str = ""
 

@@ -35,7 +35,7 @@ class Target:
         if not _TOKEN.fullmatch(self.token):
             # Its value is not shown.
             raise _wrong(
-                "the token is no API token: one line that begins with toban_pat_; `toban token create USER` makes one"
+                "the token is no API token: one line that begins with toban_pat_; `toban token create USER NAME` makes one"
             )
 
     @classmethod

@@ -1,9 +1,9 @@
 """The app for INSTALLED_APPS."""
 
-from typing import Any
-
 from django.apps import AppConfig
-from django.core.checks import Error, register
+from django.core.checks import register
+
+from toban.django.checks import check_declarations, check_settings
 
 
 class TobanConfig(AppConfig):
@@ -15,17 +15,6 @@ class TobanConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Checks the setting TOBAN with `manage.py check`."""
-        register(_check_settings, "toban")
-
-
-def _check_settings(**_: Any) -> list[Any]:
-    from django.core.exceptions import ImproperlyConfigured
-
-    from toban.django.conf import options
-
-    try:
-        options()
-    except ImproperlyConfigured as error:
-        return [Error(str(error), id="toban.E001")]
-    return []
+        """Checks the setting TOBAN and the declarations with `manage.py check`."""
+        register(check_settings, "toban")
+        register(check_declarations, "toban")

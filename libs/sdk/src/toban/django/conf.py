@@ -14,7 +14,18 @@ from django.core.exceptions import ImproperlyConfigured
 
 from toban.client import Client, Target
 
-KEYS = ("CA_FILE", "EMIT", "PROJECT", "PROJECT_DIR", "RETRY_SECONDS", "TOKEN", "URL")
+KEYS = (
+    "CA_FILE",
+    "EMIT",
+    "INTERPRETER",
+    "JOB",
+    "PROJECT",
+    "PROJECT_DIR",
+    "RETRY_SECONDS",
+    "TOKEN",
+    "TOKEN_FILE",
+    "URL",
+)
 EMIT_BY = ("rest", "database")
 
 
@@ -27,23 +38,44 @@ def options() -> Mapping[str, Any]:
         raise ImproperlyConfigured(f"the setting TOBAN has {', '.join(unknown)}; its keys are {', '.join(KEYS)}")
     if given.get("EMIT", "rest") not in EMIT_BY:
         raise ImproperlyConfigured(f"TOBAN['EMIT'] is {given['EMIT']!r}; it is one of {', '.join(EMIT_BY)}")
-    if bool(given.get("URL")) != bool(given.get("TOKEN")):
-        raise ImproperlyConfigured("TOBAN['URL'] and TOBAN['TOKEN'] belong together; set both, or neither")
+    if (given.get("TOKEN") or given.get("TOKEN_FILE")) and not given.get("URL"):
+        raise ImproperlyConfigured("TOBAN has a token and no address; set TOBAN['URL'] as well, or neither")
+    job = given.get("JOB", {})
+    if not isinstance(job, Mapping) or (own := sorted({"steps", "default_payload"} & set(job))):
+        what = f"has {', '.join(own)}" if isinstance(job, Mapping) else "is no dict"
+        raise ImproperlyConfigured(f"TOBAN['JOB'] {what}; it is a dict of keys of a job, such as env and secrets")
     return given
 
 
 @cache
 def client() -> Client:
-    """The client of this process. Without URL and TOKEN in the setting it is found as by `Client()`. Raises ConfigError."""
+    """The client of this process. Without URL in the setting it is found as by `Client()`. Raises ConfigError and ImproperlyConfigured.
+
+    Only here the token is needed: a step that imports the settings has none.
+    """
     given = options()
     target = None
     if given.get("URL"):
-        target = Target(url=given["URL"], token=given["TOKEN"], ca_file=str(given.get("CA_FILE", "")))
+        target = Target(url=given["URL"], token=_token(given), ca_file=str(given.get("CA_FILE", "")))
     return Client(target, retry_seconds=float(given.get("RETRY_SECONDS", 30)))
 
 
 # Connections must not be shared with a parent process.
-os.register_at_fork(after_in_child=client.cache_clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=client.cache_clear)
+
+
+def _token(given: Mapping[str, Any]) -> str:
+    path = given.get("TOKEN_FILE")
+    try:
+        found = given.get("TOKEN") or (Path(path).read_text() if path else os.environ.get("TOBAN_TOKEN", ""))
+    except (OSError, ValueError) as error:
+        raise ImproperlyConfigured(f"TOBAN['TOKEN_FILE'] cannot be read: {error}") from None
+    if not found:
+        raise ImproperlyConfigured(
+            "TOBAN['URL'] is set without a token; set the variable TOBAN_TOKEN, TOBAN['TOKEN_FILE'] or TOBAN['TOKEN']"
+        )
+    return str(found).strip()
 
 
 def settings_module() -> str:
@@ -59,9 +91,11 @@ def project_name() -> str:
     return str(options().get("PROJECT") or settings_module().partition(".")[0])
 
 
-def project_dir() -> Path:
-    """The folder of manage.py: TOBAN['PROJECT_DIR'], else that of the started program. Raises ImproperlyConfigured."""
-    folder = Path(options().get("PROJECT_DIR") or Path(sys.argv[0]).parent).resolve()
+def program_dir() -> Path:
+    """The folder of the started manage.py. Raises ImproperlyConfigured."""
+    folder = Path(sys.argv[0]).parent.resolve()
     if not (folder / "manage.py").is_file():
-        raise ImproperlyConfigured(f"there is no manage.py in {folder}; set TOBAN['PROJECT_DIR'] to its folder")
+        raise ImproperlyConfigured(
+            f"there is no manage.py in {folder}; start this by manage.py, or set TOBAN['PROJECT_DIR'] to its folder on the executors"
+        )
     return folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,19 +10,24 @@ LABEL = "toban-django"
 """Of jobs that `toban_sync` has made; its value is the project."""
 
 
+class DeclarationError(ValueError):
+    """What is declared cannot be; the message names the command and the remedy."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the commands are: folder of manage.py, interpreter, settings module, and the name of the project."""
+    """What the commands of a project share: folder of manage.py, interpreter, settings module, name of the project, and keys of their jobs."""
 
     folder: str
     interpreter: str
     settings: str
     project: str
+    job: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A command as a job, with a schedule when it has a rule."""
+    """A command as a job, with a schedule when it has a rule, and a trigger."""
 
     command: str
     name: str
@@ -32,9 +37,19 @@ class Declaration:
     payload: Mapping[str, Any]
     job: Mapping[str, Any]
     schedule: Mapping[str, Any] = field(default_factory=dict)
+    trigger: Mapping[str, Any] = field(default_factory=dict)
+
+    def payloads(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Where options of the command are given, and which."""
+        yield "payload", self.payload
+        for place, given in (("schedule", self.schedule), ("trigger", self.trigger)):
+            payload = given.get("payload")
+            # That of a trigger may be one reference to a whole object.
+            if isinstance(payload, Mapping):
+                yield f"the payload of `{place}`", payload
 
     def manifests(self, place: Place) -> list[dict[str, Any]]:
-        """The job, and its schedule, which has the same name."""
+        """The job, and its schedule and trigger, which have the same name."""
         step = {
             "type": "django",
             "command": self.command,
@@ -48,9 +63,10 @@ class Declaration:
         if self.description:
             metadata["description"] = self.description
         payload = {"default_payload": dict(self.payload)} if self.payload else {}
-        made = [_manifest("Job", metadata, {**payload, **self.job, "steps": [step]})]
-        if self.schedule:
-            made.append(_manifest("Schedule", {"name": self.name}, {"job": self.name, **self.schedule}))
+        made = [_manifest("Job", metadata, {**payload, **_joined(place.job, self.job), "steps": [step]})]
+        for kind, spec in (("Schedule", self.schedule), ("EventTrigger", self.trigger)):
+            if spec:
+                made.append(_manifest(kind, {"name": self.name}, {"job": self.name, **spec}))
         return made
 
 
@@ -63,35 +79,42 @@ def command_job(
     name: str = "",
     description: str = "",
     cron: str = "",
-    timezone: str = "",
+    daily_at: str = "",
+    weekly_at: str = "",
+    hourly_at_minute: int | None = None,
+    every_n_minutes: int = 0,
     interval_seconds: int = 0,
+    timezone: str = "",
     args: Sequence[str] = (),
     payload: Mapping[str, Any] | None = None,
     warm: bool = False,
     job: Mapping[str, Any] | None = None,
     schedule: Mapping[str, Any] | None = None,
+    trigger: Mapping[str, Any] | None = None,
 ) -> Declaration:
-    """Declares that a management command is a job, scheduled by `cron` (in `timezone`, UTC without one) or every `interval_seconds`, or by neither.
+    """Declares that a management command is a job, which a schedule starts, the events of a `trigger`, or neither.
 
-    The name is that of the command with `-` for `_`, unless given. `payload` has the options of the command. `job` and `schedule` have any other
-    keys of their `spec` (docs/manifests.md). `manage.py toban_sync` applies what is declared.
+    The rules of a schedule are in `timezone`, UTC without one: `cron`, `daily_at` ("02:30"), `weekly_at` ("mon-fri 02:30"),
+    `hourly_at_minute`, `every_n_minutes` and `interval_seconds`. The name is that of the command with `-` for `_`, unless given.
+    `payload` has the options of the command. `job`, `schedule` and `trigger` have any other keys of their `spec` (docs/manifests.md).
+    `manage.py toban_sync` applies what is declared.
 
-    Raises ValueError for a name that was declared with other values, for both rules, and for keys that are arguments here.
+    Raises DeclarationError for a name that was declared with other values, for two rules, and for keys that are arguments here.
 
     >>> command_job("send_reminders", cron="0 7 * * *", timezone="Asia/Tokyo").name
     'send-reminders'
     """
-    if cron and interval_seconds:
-        raise ValueError(f"command {command!r} has cron and interval_seconds; give one of the two")
-    rule: dict[str, Any] = {"cron": cron} if cron else {}
-    if timezone:
-        rule["timezone"] = timezone
-    if interval_seconds:
-        rule["interval_seconds"] = interval_seconds
-    if (timezone or schedule) and not (cron or interval_seconds):
-        raise ValueError(f"command {command!r} has keys of a schedule without a rule; add cron or interval_seconds")
+    rules = {
+        "cron": cron or None,
+        "daily_at": daily_at or None,
+        "weekly_at": weekly_at or None,
+        "hourly_at_minute": hourly_at_minute,
+        "every_n_minutes": every_n_minutes or None,
+        "interval_seconds": interval_seconds or None,
+    }
     _check_keys(command, "job", job or {}, ("steps", "default_payload"))
-    _check_keys(command, "schedule", schedule or {}, ("job", "cron", "timezone", "interval_seconds"))
+    _check_keys(command, "schedule", schedule or {}, ("job", "timezone", *rules))
+    _check_keys(command, "trigger", trigger or {}, ("job",))
     made = Declaration(
         command=command,
         name=name or command.replace("_", "-"),
@@ -100,11 +123,12 @@ def command_job(
         warm=warm,
         payload=dict(payload or {}),
         job=dict(job or {}),
-        schedule={**rule, **(schedule or {})},
+        schedule=_schedule(command, rules, {**({"timezone": timezone} if timezone else {}), **(schedule or {})}),
+        trigger=dict(trigger or {}),
     )
     if _declared.setdefault(made.name, made) != made:
-        raise ValueError(
-            f"the job {made.name!r} is declared twice with different values; give one of them another name"
+        raise DeclarationError(
+            f"command {command!r}: the job {made.name!r} is declared twice with different values; give one of them another name"
         )
     return made
 
@@ -114,10 +138,36 @@ def declared() -> Sequence[Declaration]:
     return [_declared[name] for name in sorted(_declared)]
 
 
+def _schedule(command: str, rules: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a schedule but for its job; empty without a rule."""
+    rule = {name: value for name, value in rules.items() if value is not None}
+    if len(rule) > 1:
+        raise DeclarationError(f"command {command!r} has {' and '.join(rule)}; give one of them")
+    if further and not rule:
+        names = ", ".join(rules)
+        raise DeclarationError(f"command {command!r} has keys of a schedule without a rule; add one of {names}")
+    return {**rule, **further}
+
+
 def _check_keys(command: str, argument: str, given: Mapping[str, Any], ours: Sequence[str]) -> None:
     if wrong := sorted(set(given) & set(ours)):
         text = f"command {command!r}: `{argument}` has {', '.join(wrong)}; what is run, and when, is given by the arguments of command_job"
-        raise ValueError(text)
+        raise DeclarationError(text)
+
+
+def _joined(project: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of a job over those of its project; `env` and `secrets` have what either names.
+
+    >>> _joined({"env": {"A": "1"}, "secrets": [{"name": "db"}], "priority": 1}, {"env": {"B": "2"}, "secrets": [{"name": "s3"}], "priority": 5})
+    {'env': {'A': '1', 'B': '2'}, 'secrets': [{'name': 'db'}, {'name': 's3'}], 'priority': 5}
+    """
+    joined = {**project, **own}
+    if "env" in project and "env" in own:
+        joined["env"] = {**project["env"], **own["env"]}
+    if "secrets" in project and "secrets" in own:
+        names = {one.get("name") for one in own["secrets"]}
+        joined["secrets"] = [*(one for one in project["secrets"] if one.get("name") not in names), *own["secrets"]]
+    return joined
 
 
 def _manifest(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from toban import events
@@ -23,15 +24,18 @@ def emit(
     calls no later hook of this commit, so events and hooks after it are lost too. With "database" it is a row of the
     same transaction, which needs `atomic`, and the schema of Toban in that database. The payload is what it is now, not at the commit.
 
+    Times, decimals and UUIDs of the payload become text as DjangoJSONEncoder writes them.
+
     Raises InvalidRequestError at once for a type, payload or key that cannot be, and OutsideTransactionError with "database".
     """
     alias = using or DEFAULT_DB_ALIAS
+    written = events.checked(event_type, payload, dedupe_key, DjangoJSONEncoder().default)["payload"]
+    frozen = json.loads(str(written))
     if conf.options().get("EMIT", "rest") == "database":
-        events.emit(connections[alias], event_type, payload, dedupe_key=dedupe_key)
+        events.emit(connections[alias], event_type, frozen, dedupe_key=dedupe_key)
         return
     # A key makes repeating it safe.
     key = dedupe_key or f"django:{uuid.uuid4()}"
-    frozen = json.loads(str(events.checked(event_type, payload, key)["payload"]))
     transaction.on_commit(lambda: _send(event_type, frozen, key), using=alias)
 
 

@@ -4,25 +4,38 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from toban.client import AppliedManifest, Client
-from toban.django.declarations import LABEL
-from toban.errors import NotFoundError
+from toban.client import AppliedManifest, Client, Job
+from toban.django.declarations import LABEL, Declaration, DeclarationError, Place
+from toban.errors import InvalidRequestError, NotFoundError
 
 REASON = "no longer declared by the Django project"
 """Of schedules that `toban_sync --prune` has paused; declared again, they are resumed."""
+_WHERE = re.compile(r"manifests\.(\d+)\.?(.*)")
+# Fields of a Place that belong to the executors, and the keys of a step that have them.
+_ON_EXECUTORS = {"folder": "project", "interpreter": "interpreter"}
+
+Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a sync does. `diffs` has the lines of each object that is changed, `orphans` are schedules that are declared no more."""
+    """What a sync does. `diffs` has the lines of each object that is changed, `orphans` are schedules that are declared no more.
 
+    `orphan_triggers` are the manifests of triggers that are declared no more. `kept` has the names of jobs whose folder or
+    interpreter on the site is another one than here, and stays.
+    """
+
+    manifests: Sequence[Manifest]
     changes: Sequence[AppliedManifest]
     diffs: Mapping[tuple[str, str], Sequence[str]]
+    kept: Mapping[tuple[str, str], Sequence[str]]
     orphans: Sequence[str]
+    orphan_triggers: Sequence[Manifest]
     resumed: Sequence[str]
 
     @property
@@ -31,28 +44,39 @@ class Plan:
         return not self.resumed and all(one.action == "unchanged" for one in self.changes)
 
 
-def plan(client: Client, manifests: Sequence[Mapping[str, Any]], project: str) -> Plan:
-    """Compares. Raises InvalidRequestError for what the site would refuse."""
-    changes = client.apply(manifests, dry_run=True) if manifests else []
+def plan(client: Client, declared: Sequence[Declaration], place: Place, named: Collection[str]) -> Plan:
+    """Compares. `named`: the fields of `place` that a person has named; folder and interpreter of a job stay otherwise as the site has them.
+
+    Raises DeclarationError for what the site would refuse.
+    """
+    own = {job.name: job for job in client.jobs.list() if job.labels.get(LABEL) == place.project}
+    places, kept = _places(declared, place, named, own)
+    made = [(one, manifest) for one in declared for manifest in one.manifests(places[one.name])]
+    manifests = [manifest for _, manifest in made]
+    try:
+        changes = client.apply(manifests, dry_run=True) if manifests else []
+    except InvalidRequestError as error:
+        raise _of_commands(error, made) from None
     wanted = {(one["kind"], one["metadata"]["name"]): one for one in manifests}
     touched = [(one.kind, one.name) for one in changes if one.action != "unchanged"]
-    scheduled = {name for kind, name in wanted if kind == "Schedule"}
-    own = {job.name for job in client.jobs.list() if _labels(job.spec).get(LABEL) == project}
-    present = [one for one in client.schedules.list() if one.job in own]
+    # What is declared has the name of its job; a schedule or trigger with another name was made by a person.
+    schedules = [one for one in client.schedules.list() if one.job in own and one.name == one.job]
+    triggers = [one for one in _triggers(client) if one["job"] in own and one["name"] == one["job"] and one["enabled"]]
     return Plan(
+        manifests=manifests,
         changes=changes,
         diffs={key: _diff(_current(client, *key), _flat(wanted[key])) for key in touched},
-        # A declared schedule has the name of its job; one with another name was made by a person.
-        orphans=[
-            one.name for one in present if one.name == one.job and one.name not in scheduled and one.status != "paused"
-        ],
-        resumed=[one.name for one in present if one.name in scheduled and one.status_reason == REASON],
+        kept=kept,
+        orphans=[one.name for one in schedules if ("Schedule", one.name) not in wanted and one.status != "paused"],
+        orphan_triggers=[_manifest_of(one["spec"]) for one in triggers if ("EventTrigger", one["name"]) not in wanted],
+        resumed=[one.name for one in schedules if ("Schedule", one.name) in wanted and one.status_reason == REASON],
     )
 
 
-def carry_out(client: Client, manifests: Sequence[Mapping[str, Any]], found: Plan, *, prune: bool) -> None:
-    """Applies all manifests or none; then pauses what is declared no more, with `prune`, and resumes what is declared again."""
-    if manifests:
+def carry_out(client: Client, found: Plan, *, prune: bool) -> None:
+    """Applies all manifests or none; then ends what is declared no more, with `prune`, and resumes what is declared again."""
+    disabled = [{**one, "spec": {**one["spec"], "enabled": False}} for one in found.orphan_triggers if prune]
+    if manifests := [*found.manifests, *disabled]:
         client.apply(manifests)
     for name in found.resumed:
         client.schedules.resume(name, reason="declared again by the Django project")
@@ -60,21 +84,72 @@ def carry_out(client: Client, manifests: Sequence[Mapping[str, Any]], found: Pla
         client.schedules.pause(name, reason=REASON)
 
 
-def _labels(spec: Any) -> Mapping[str, Any]:
-    found = spec.get("labels") if isinstance(spec, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+def _places(
+    declared: Sequence[Declaration], place: Place, named: Collection[str], own: Mapping[str, Job]
+) -> tuple[Mapping[str, Place], Mapping[tuple[str, str], Sequence[str]]]:
+    """The place of each job, and what of it is as on the site: this machine may be another one than the executors.
+
+    A new job is where all jobs of its project are, if they are at one place.
+    """
+    places, kept = {one.name: place for one in declared}, dict[tuple[str, str], list[str]]()
+    for name, key in _ON_EXECUTORS.items():
+        if name in named:
+            continue
+        stored = {job.name: str(step[key]) for job in own.values() if (step := _django_step(job)).get(key)}
+        for job in places:
+            known = {stored[job]} if job in stored else set(stored.values())
+            if len(known) == 1 and known != {getattr(place, name)}:
+                [value] = known
+                change: dict[str, Any] = {name: value}
+                places[job] = replace(places[job], **change)
+                kept.setdefault((name, value), []).append(job)
+    return places, kept
+
+
+def _django_step(job: Job) -> Mapping[str, Any]:
+    return next((step for step in job.spec.get("steps", ()) if step.get("type") == "django"), {})
+
+
+def _of_commands(error: InvalidRequestError, made: Sequence[tuple[Declaration, Manifest]]) -> DeclarationError:
+    """The mistakes with the commands that they are of, in place of the numbers of manifests."""
+    lines = []
+    for mistake in error.mistakes:
+        found = _WHERE.fullmatch(mistake.where)
+        if found is None or int(found[1]) >= len(made):
+            lines.append(f"{mistake.where}: {mistake.message}")
+            continue
+        declaration, manifest = made[int(found[1])]
+        lines.append(f"command {declaration.command!r}: {manifest['kind']} {found[2]}: {mistake.message}")
+    return DeclarationError("\n".join(lines) or str(error))
+
+
+def _triggers(client: Client) -> Iterator[Mapping[str, Any]]:
+    cursor = None
+    while cursor != "":
+        page = client.call("GET", "/triggers", cursor=cursor)
+        yield from page["triggers"]
+        cursor = str(page.get("next_cursor") or "")
 
 
 def _current(client: Client, kind: str, name: str) -> Mapping[str, Any]:
     try:
-        found: Any = client.jobs.get(name).spec if kind == "Job" else client.schedules.get(name).spec
+        if kind == "EventTrigger":
+            return dict(client.call("GET", f"/triggers/{name}")["spec"])
+        found = client.jobs.get(name) if kind == "Job" else client.schedules.get(name)
     except NotFoundError:
         return {}
-    return found or {}
+    return _flat(found.manifest)
 
 
-def _flat(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """As the site returns a definition: metadata beside the rest, and each step with a name."""
+def _manifest_of(stored: Mapping[str, Any]) -> Manifest:
+    """The manifest of a stored trigger."""
+    metadata = {key: stored[key] for key in ("name", "description", "labels") if key in stored}
+    spec = {key: value for key, value in stored.items() if key not in metadata}
+    return {"apiVersion": "toban/v1", "kind": "EventTrigger", "metadata": metadata, "spec": spec}
+
+
+def _flat(manifest: Manifest) -> dict[str, Any]:
+    """Metadata beside the rest, and each step with a name, as the site gives it."""
     spec = dict(manifest["spec"])
     if "steps" in spec:
         spec["steps"] = [{"id": f"step-{number}", **step} for number, step in enumerate(spec["steps"], start=1)]

@@ -7,7 +7,9 @@ Usage: python -I -S python_step_runner.py own|any MODULE:FUNCTION [FOLDER ...]  
 
 With `own` the callable must not be one of the standard library that the module only shows (`from os import system`).
 
-The keys of the payload are the keyword arguments. Exit code 0 when it returns, 1 when it raises (its traceback, without the frames of this
+The keys of the payload are the keyword arguments, and what it returns is the result of the run.
+
+Exit code 0 when it returns, 1 when it raises (its traceback, without the frames of this
 file, is on stderr) or cannot be called (one line with the reason); sys.exit in the job counts as usual.
 """
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:  # The module `typing` costs milliseconds.
 
 OWN, ANY = "own", "any"
 _MOST_LAYERS = 100
+_RESULT_SECONDS = 5.0
 
 
 class NotCallableError(Exception):
@@ -116,7 +119,7 @@ def main(whose: str, target: str, *folders: str) -> int:
         if hasattr(result, "cr_await"):
             import asyncio
 
-            asyncio.run(result)
+            result = asyncio.run(result)
     except NotCallableError as error:
         return _print_error(f"callable {target!r}: {error}")
     except Exception as error:
@@ -130,7 +133,31 @@ def main(whose: str, target: str, *folders: str) -> int:
                 f"module {error.name!r} is not there: packages of the executor are not seen; add its folder to python_path"
             )
         return 1
+    if result is not None and (problem := _send_result(result)):
+        _print_error(f"the return value of {target!r} is not the result of the run: {problem}")
     return 0
+
+
+def _send_result(value: object) -> str:
+    """Sets the result of the run, as the job itself can by TOBAN_SOCKET; what is wrong with it, or empty."""
+    import json
+    import socket
+
+    path = os.environ.get("TOBAN_SOCKET", "")
+    if not path:
+        return ""
+    try:
+        request = json.dumps({"op": "output", "value": value}, allow_nan=False)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_RESULT_SECONDS)
+            connection.connect(path)
+            connection.sendall(request.encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                # Lines without `ok` are events, such as a cancel.
+                response: dict[str, Any] = next((one for one in map(json.loads, lines) if "ok" in one), {})
+    except (OSError, TypeError, ValueError, RecursionError) as error:
+        return str(error)
+    return "" if response.get("ok") else str(response.get("error", "the executor did not respond"))
 
 
 def _call(function: Callable[..., object], payload: dict[str, Any]) -> object:

@@ -27,8 +27,13 @@ def credential() -> Credential:
     """What the request shows: its API token before the cookie of a session. Raises UNAUTHENTICATED, and RESOURCE_EXHAUSTED for its rate."""
     given = request.headers.get("Authorization", "")
     scheme, _, token = given.partition(" ")
-    if given and (scheme.lower() != "bearer" or not _TOKEN.fullmatch(token.strip())):
+    if given and scheme.lower() != "bearer":
         raise _refused(f"the header Authorization has no API token; send `Authorization: Bearer {TOKEN_PREFIX}...`")
+    if given and not _TOKEN.fullmatch(token.strip()):
+        # The text may be a secret of another place, and is not shown.
+        raise _refused(
+            f"the header Authorization has no valid API token: one is {TOKEN_PREFIX} and what follows, as `toban token create` printed it"
+        )
     secret = token.strip() if given else session_secret()
     if not secret:
         raise _refused("the request has no API token; send `Authorization: Bearer TOKEN` (`toban token create`)")

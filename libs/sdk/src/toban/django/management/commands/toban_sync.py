@@ -1,66 +1,93 @@
-"""manage.py toban_sync [--dry-run] [--prune]"""
+"""manage.py toban_sync [--dry-run] [--prune] [--interpreter FILE] [--project-dir FOLDER]"""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils.module_loading import autodiscover_modules
 
-from toban.django import conf, sync
-from toban.django.declarations import Place, declared
+from toban.django import checks, conf, sync
+from toban.django.declarations import DeclarationError, Place, declared
 from toban.errors import TobanError
+
+_REMEDY = {
+    "folder": "--project-dir or TOBAN['PROJECT_DIR']",
+    "interpreter": "--interpreter or TOBAN['INTERPRETER']",
+}
 
 
 class Command(BaseCommand):
     """Applies what the modules `toban_jobs` of the installed apps declare."""
 
     help = (
-        "Applies the jobs and schedules that the modules toban_jobs of the installed apps declare, all of them or none."
+        "Applies the jobs, schedules and triggers that the modules toban_jobs of the installed apps declare, all of them or none. "
+        "Jobs on the site keep their interpreter and folder, unless these are named by an option or in the setting TOBAN."
     )
-    requires_system_checks = ["toban"]
+    # `handle` checks more of it, also for call_command.
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Options."""
         parser.add_argument("--dry-run", action="store_true", help="print what would change, and change nothing")
-        parser.add_argument("--prune", action="store_true", help="pause schedules that are declared no more")
-        parser.add_argument("--interpreter", default=sys.executable, help="the Python of this project on the executors")
+        parser.add_argument("--prune", action="store_true", help="end schedules and triggers that are declared no more")
+        parser.add_argument("--interpreter", default="", help="the Python of this project on the executors")
+        parser.add_argument("--project-dir", default="", help="the folder of manage.py on the executors")
 
-    def handle(self, *, dry_run: bool, prune: bool, interpreter: str, **_: Any) -> None:
+    def handle(self, *, dry_run: bool, prune: bool, interpreter: str, project_dir: str, **_: Any) -> None:
         """Print each change with its differences."""
-        autodiscover_modules("toban_jobs")
-        place = Place(
-            folder=str(conf.project_dir()),
-            interpreter=interpreter,
-            settings=conf.settings_module(),
-            project=conf.project_name(),
-        )
-        manifests = [manifest for one in declared() for manifest in one.manifests(place)]
         try:
-            found = sync.plan(conf.client(), manifests, place.project)
-            self._show(found, dry_run=dry_run, prune=prune)
+            if wrong := list(checks.mistakes()):
+                raise CommandError("\n".join(wrong))
+            place, named = _place(interpreter, project_dir)
+            found = sync.plan(conf.client(), declared(), place, named)
+            self._show(found, place, dry_run=dry_run, prune=prune)
             if not dry_run:
-                sync.carry_out(conf.client(), manifests, found, prune=prune)
-        except TobanError as error:
+                sync.carry_out(conf.client(), found, prune=prune)
+        except (TobanError, DeclarationError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from None
 
-    def _show(self, found: sync.Plan, *, dry_run: bool, prune: bool) -> None:
+    def _show(self, found: sync.Plan, place: Place, *, dry_run: bool, prune: bool) -> None:
         would = "would be " if dry_run else ""
         for one in found.changes:
             kept = one.action == "unchanged"
             self.stdout.write(f"{one.kind} {one.name}: {one.action if kept else would + one.action}")
             for line in found.diffs.get((one.kind, one.name), ()):
                 self.stdout.write(f"  {line}")
+        for (name, value), jobs in found.kept.items():
+            here = getattr(place, name)
+            self.stdout.write(
+                f"{name} {value}: as on the site, for {', '.join(jobs)}; here it is {here}; {_REMEDY[name]} changes it"
+            )
         for name in found.resumed:
             self.stdout.write(f"Schedule {name}: {would}resumed, it is declared again")
-        for name in found.orphans:
+        orphans = [("Schedule", name, "active", "pause") for name in found.orphans]
+        orphans += [("EventTrigger", one["metadata"]["name"], "enabled", "disable") for one in found.orphan_triggers]
+        for kind, name, state, verb in orphans:
             self.stdout.write(
-                f"Schedule {name}: {would}paused, it is declared no more"
+                f"{kind} {name}: {would}{verb}d, it is declared no more"
                 if prune
-                else f"Schedule {name}: is declared no more and stays active; --prune pauses it"
+                else f"{kind} {name}: is declared no more and stays {state}; --prune {verb}s it"
             )
-        if found.is_empty and not found.orphans:
+        if found.is_empty and not orphans:
             self.stdout.write(
                 "nothing to change" if found.changes else "no app has a module toban_jobs with a command_job"
             )
+
+
+def _place(interpreter: str, project_dir: str) -> tuple[Place, set[str]]:
+    """Where the commands are as seen from here, and which fields a person has named. Raises ImproperlyConfigured."""
+    given = conf.options()
+    named = {
+        "folder": str(project_dir or given.get("PROJECT_DIR") or ""),
+        "interpreter": str(interpreter or given.get("INTERPRETER") or ""),
+    }
+    place = Place(
+        folder=named["folder"] or str(conf.program_dir()),
+        interpreter=named["interpreter"] or sys.executable,
+        settings=conf.settings_module(),
+        project=conf.project_name(),
+        job=given.get("JOB", {}),
+    )
+    return place, {name for name, value in named.items() if value}

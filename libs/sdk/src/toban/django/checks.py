@@ -1,0 +1,69 @@
+"""What `manage.py check` and `manage.py toban_sync` refuse: a wrong setting TOBAN, and declarations that could never run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from toban.django.declarations import Declaration, DeclarationError, declared
+
+# Their values are keys of the step, or mean nothing there.
+_NOT_OF_A_STEP = frozenset({"help", "version", "settings", "pythonpath", "skip_checks"})
+
+
+def check_settings(**_: Any) -> list[Any]:
+    """toban.E001: the setting."""
+    from django.core.checks import Error
+    from django.core.exceptions import ImproperlyConfigured
+
+    from toban.django.conf import options
+
+    try:
+        options()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="toban.E001")]
+    return []
+
+
+def check_declarations(**_: Any) -> list[Any]:
+    """toban.E002: what the modules `toban_jobs` declare."""
+    from django.core.checks import Error
+
+    try:
+        found = list(mistakes())
+    except DeclarationError as error:
+        found = [str(error)]
+    return [Error(text, id="toban.E002") for text in found]
+
+
+def mistakes() -> Iterator[str]:
+    """Reads the modules `toban_jobs`; gives commands and options that the project does not have. Raises DeclarationError."""
+    from django.core.management import get_commands
+    from django.utils.module_loading import autodiscover_modules
+
+    autodiscover_modules("toban_jobs")
+    apps = get_commands()
+    for one in declared():
+        if one.command in apps:
+            yield from _wrong_options(one, apps[one.command])
+            continue
+        near = difflib.get_close_matches(one.command, apps, n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else "`manage.py help` lists the commands"
+        yield f"command {one.command!r}: no installed app has this command; {remedy}"
+
+
+def _wrong_options(one: Declaration, app: Any) -> Iterator[str]:
+    from django.core.management import load_command_class
+
+    try:
+        command = load_command_class(app, one.command) if isinstance(app, str) else app
+    except ImportError as error:
+        yield f"command {one.command!r}: the command cannot be imported: {error}"
+        return
+    parser = command.create_parser("manage.py", one.command)
+    known = {action.dest for action in parser._actions} - _NOT_OF_A_STEP
+    for place, payload in one.payloads():
+        if unknown := sorted(set(payload) - known):
+            names = ", ".join(map(repr, unknown))
+            yield f"command {one.command!r}: {place} has {names}; the command takes {', '.join(sorted(known))}"

@@ -1,0 +1,89 @@
+"""The example project without a site: the settings of docs/django.md, and what is refused before anything is applied."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "django-project"
+PAGE = (ROOT / "docs" / "django.md").read_text(encoding="utf-8")
+BLOCKS = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "TOBAN = " in block]
+PRINT = "from django.conf import settings as s; print(s.TOBAN['PROJECT'], s.SECRET_KEY)"
+
+
+class Project:
+    """A copy of the example, whose commands start in an environment that has nothing, as the steps of an executor do."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "project"
+        shutil.copytree(EXAMPLE, self.folder, ignore=shutil.ignore_patterns("__pycache__", "db.sqlite3"))
+        self.settings, self.jobs = self.folder / "bookshop/settings.py", self.folder / "books/toban_jobs.py"
+
+    def manage(self, *words: str, program: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
+        argv = [sys.executable, program or str(self.folder / "manage.py"), *words]
+        given = {"PYTHONDONTWRITEBYTECODE": "1", "HOME": str(self.folder), **environment}
+        return subprocess.run(argv, env=given, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_the_settings_of_the_page_work_in_a_command(project: Project, tmp_path: Path, number: int) -> None:
+    """Without the variables of the person who wrote them; secrets are files."""
+    lines = "\n".join(line.strip() if "```" in line else line for line in BLOCKS[number].splitlines())
+    block = re.sub(r"^   ", "", lines, flags=re.MULTILINE) if lines.startswith("   ") else lines
+    block = block.replace("INSTALLED_APPS = [..., ", "INSTALLED_APPS = [*INSTALLED_APPS[:-2], 'books', ")
+    project.settings.write_text(f"{project.settings.read_text()}\n{block}")
+    secret = tmp_path / "secret"
+    secret.write_text("from a file\n")
+    files = {name: str(secret) for name in re.findall(r'"file_env": "(\w+)"', block)}
+    shown = project.manage("shell", "-v", "0", "-c", PRINT, **files)
+    key = "from a file" if files else "an example signs nothing of value"
+    assert shown.stdout == f"shop {key}\n", shown.stderr
+    assert project.manage("check", **files).returncode == 0
+
+
+def test_a_site_without_a_token_is_named_when_it_is_called(project: Project) -> None:
+    project.settings.write_text(f"{project.settings.read_text()}\nTOBAN = {{'URL': 'https://toban.example.com'}}")
+    assert project.manage("check").returncode == 0
+    refused = project.manage("toban_sync")
+    assert refused.stderr.startswith("CommandError: TOBAN['URL'] is set without a token; set the variable TOBAN_TOKEN")
+
+
+def test_what_can_never_run_is_refused(project: Project) -> None:
+    project.jobs.write_text(
+        "from toban.django import command_job\n"
+        "command_job('send_reminder')\n"
+        "command_job('migrate', payload={'dayz': 3})\n"
+        "command_job('flush', trigger={'event_type': 'a', 'payload': {'x': 1}})\n"
+    )
+    wanted = (
+        "command 'send_reminder': no installed app has this command; did you mean 'send_reminders'?",
+        "command 'migrate': payload has 'dayz'; the command takes app_label, ",
+        "command 'flush': the payload of `trigger` has 'x'; the command takes ",
+    )
+    synced, checked = project.manage("toban_sync"), project.manage("check")
+    assert (synced.returncode, checked.returncode) == (1, 1)
+    assert synced.stderr.startswith("CommandError: ") and checked.stderr.count("toban.E002") == len(wanted)
+    for message in wanted:
+        assert message in synced.stderr and message in checked.stderr
+
+
+def test_a_declaration_that_cannot_be_is_one_line(project: Project) -> None:
+    project.jobs.write_text("from toban.django import command_job\ncommand_job('migrate', timezone='UTC')\n")
+    [line] = project.manage("toban_sync").stderr.splitlines()
+    assert line.startswith("CommandError: command 'migrate' has keys of a schedule without a rule")
+
+
+def test_a_sync_without_manage_py_names_the_remedy(project: Project) -> None:
+    admin = str(Path(sys.executable).with_name("django-admin"))
+    given = {"DJANGO_SETTINGS_MODULE": "bookshop.settings", "PYTHONPATH": str(project.folder)}
+    refused = project.manage("toban_sync", program=admin, **given)
+    assert refused.stderr.startswith("CommandError: there is no manage.py in"), refused.stderr

@@ -1,0 +1,110 @@
+"""What `toban_sync` would do, before a site that has jobs already."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from toban.client import AppliedManifest, Job, Schedule
+from toban.django.declarations import Declaration, DeclarationError, Place
+from toban.django.sync import Plan, carry_out, plan
+from toban.errors import InvalidRequestError, Mistake
+
+HERE = Place(folder="/home/ada/shop", interpreter="/home/ada/venv/bin/python", settings="shop.settings", project="shop")
+THERE = replace(HERE, folder="/srv/shop", interpreter="/srv/venv/bin/python")
+
+
+def declaration(name: str, **more: Any) -> Declaration:
+    return Declaration(command=name, name=name, description="", args=(), warm=False, payload={}, **{"job": {}, **more})
+
+
+class Site:
+    """A site that has these declarations, from a sync at `THERE`; a client of it."""
+
+    def __init__(self, *declared: Declaration, place: Place = THERE) -> None:
+        self.applied: list[Any] = []
+        self.refusal: InvalidRequestError | None = None
+        self.stored: dict[str, list[dict[str, Any]]] = {"Job": [], "Schedule": [], "EventTrigger": []}
+        for one in declared:
+            for manifest in one.manifests(place):
+                spec = {**manifest["metadata"], **manifest["spec"]}
+                state = {"version": 1, "enabled": True, "status": "active", "job": one.name}
+                self.stored[manifest["kind"]].append({"name": one.name, "spec": spec, **state})
+        self.jobs, self.schedules = _Group(Job, self.stored["Job"]), _Group(Schedule, self.stored["Schedule"])
+
+    def apply(self, manifests: list[Any], dry_run: bool = False) -> list[AppliedManifest]:
+        if self.refusal:
+            raise self.refusal
+        if not dry_run:
+            self.applied = manifests
+        return [
+            AppliedManifest(kind=one["kind"], name=one["metadata"]["name"], action="unchanged") for one in manifests
+        ]
+
+    def call(self, _method: str, path: str, cursor: str | None = None) -> Any:
+        assert path == "/triggers"
+        # A page for each trigger.
+        at = int(cursor or 0)
+        more = str(at + 1) if at + 1 < len(self.stored["EventTrigger"]) else None
+        return {"triggers": self.stored["EventTrigger"][at : at + 1], "next_cursor": more}
+
+
+class _Group:
+    def __init__(self, kind: Any, stored: list[dict[str, Any]]) -> None:
+        self.kind, self.stored = kind, stored
+
+    def list(self) -> Any:
+        return iter([self.kind.from_json(one) for one in self.stored])
+
+
+def planned(site: Site, *declared: Declaration, place: Place = HERE, named: tuple[str, ...] = ()) -> Plan:
+    client: Any = site
+    return plan(client, declared, place, named)
+
+
+def places(found: Plan) -> list[tuple[str, str]]:
+    steps = [one["spec"]["steps"][0] for one in found.manifests if one["kind"] == "Job"]
+    return [(step["project"], step["interpreter"]) for step in steps]
+
+
+def test_another_machine_changes_no_interpreter_and_no_folder() -> None:
+    found = planned(Site(declaration("old")), declaration("new"), declaration("old"))
+    assert places(found) == [(THERE.folder, THERE.interpreter)] * 2
+    assert found.kept == {
+        ("folder", THERE.folder): ["new", "old"],
+        ("interpreter", THERE.interpreter): ["new", "old"],
+    }
+
+
+def test_what_a_person_names_is_changed() -> None:
+    found = planned(Site(declaration("old")), declaration("old"), named=("interpreter",))
+    assert places(found) == [(THERE.folder, HERE.interpreter)]
+    assert list(found.kept) == [("folder", THERE.folder)]
+
+
+def test_the_first_sync_of_a_project_takes_this_place() -> None:
+    other = Site(declaration("old"), place=replace(THERE, project="other"))
+    found = planned(other, declaration("old"))
+    assert places(found) == [(HERE.folder, HERE.interpreter)] and not found.kept
+
+
+def test_a_trigger_that_is_declared_no_more_is_disabled() -> None:
+    trigger = {"event_type": "order.paid"}
+    site = Site(*(declaration(name, trigger=trigger) for name in ("a", "b", "c")))
+    found = planned(site, declaration("a", trigger=trigger), declaration("b"), declaration("c"))
+    assert [one["metadata"]["name"] for one in found.orphan_triggers] == ["b", "c"]
+    client: Any = site
+    carry_out(client, found, prune=True)
+    assert [(one["kind"], one["metadata"], one["spec"]) for one in site.applied[-2:]] == [
+        ("EventTrigger", {"name": name}, {"job": name, **trigger, "enabled": False}) for name in ("b", "c")
+    ]
+
+
+def test_a_refusal_names_the_command() -> None:
+    site = Site()
+    where, text = "manifests.2.spec.timezone", "is 'Mars/Base', which is no zone"
+    detail = f"manifests.2: spec.timezone: {text}"
+    site.refusal = InvalidRequestError(detail, code="MANIFEST_INVALID", mistakes=[Mistake(where, text)])
+    with pytest.raises(DeclarationError) as caught:
+        planned(site, declaration("a"), declaration("b", schedule={"cron": "@daily"}))
+    assert str(caught.value) == f"command 'b': Schedule spec.timezone: {text}"
