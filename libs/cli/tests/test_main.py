@@ -118,6 +118,14 @@ def test_wrong_usage_says_what_was_meant(toban: Toban, argv: tuple[str, ...], wo
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("flags", [(), ("--job", "report")])
+def test_a_secret_that_is_given_as_an_argument_is_not_repeated(toban: Toban, flags: tuple[str, ...]) -> None:
+    code, out, err = toban("secret", "set", "db", "hunter2-Zaphod", *flags)
+    assert (code, out) == (64, "")
+    assert "a value is never an argument" in err and "give it by stdin (`pass show db | toban secret set NAME`)" in err
+    assert "hunter2" not in err
+
+
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=6))
 def test_no_words_end_in_a_traceback(words: list[str]) -> None:
     from toban_cli.main import run

@@ -88,6 +88,7 @@ def django(*args: str, command: str = "migrate", **spec: Any) -> dict[str, Any]:
         (job(secrets={"a": "b"}), "spec.secrets", "must be a list"),
         (job(secrets=[{"file": "x"}]), "spec.secrets[0].name", "add `name:` of a secret"),
         (job(secrets=[{"name": "A/B"}]), "spec.secrets[0].name", "is not a name of a secret"),
+        (job(secrets=[{"name": "webhook.pager"}]), "spec.secrets[0].name", "is for webhook 'pager' alone"),
         (job(secrets=[{"name": "a", "file": "../a"}]), "spec.secrets[0].file", "without folders"),
         (job(secrets=[{"name": "a", "file_env": "A-B"}]), "spec.secrets[0].file_env", "is not a name of a variable"),
         (job(secrets=[{"name": "a", "file_env": "TOBAN_A"}]), "spec.secrets[0].file_env", "belongs to Toban"),

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ValidationError, ValidatorFunctionWrapHandl
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from toban_domain.payload import kind_of
-from toban_domain.secret import FILE, MAX_SECRETS, NAME, NAME_HINT, VARIABLE, SecretRef
+from toban_domain.secret import FILE, MAX_SECRETS, NAME, NAME_HINT, VARIABLE, SecretRef, owner_problem
 from toban_manifests.section import IfMissing, Section, key, problem, problems_of, raise_problems
 from toban_manifests.values import Text
 
@@ -22,6 +22,8 @@ _NOT_BY_VALUE = (
 def _check_name(value: str) -> str:
     if not NAME.fullmatch(value):
         raise problem(f"{value!r} is not a name of a secret", NAME_HINT)
+    if (owned := owner_problem(value)) is not None:
+        raise problem(owned[0], "give the job a secret of its own with `toban secret set`")
     return value
 
 
