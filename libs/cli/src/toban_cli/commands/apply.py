@@ -99,11 +99,13 @@ def _name(document: Document) -> str:
 def _checked(names: list[str]) -> list[Document]:
     """The documents; raises with every mistake in them before any call to a cluster."""
     from toban_cli.manifest_files import read_documents
+    from toban_manifests.payload_schema import schema_problems
     from toban_manifests.problems import raise_for
     from toban_manifests.read import find_problems
     from toban_schedule import problems
 
     documents = read_documents(names)
-    _, found = find_problems(documents, check_rule=problems)
+    manifests, found = find_problems(documents, check_rule=problems)
+    found += [problem for manifest in manifests for problem in schema_problems(manifest)]
     raise_for(found, detail_bytes=None)
     return documents

@@ -15,7 +15,7 @@ from toban_coordinator.app.apply_trigger import TriggerWriter
 from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import CheckPending, with_large_checks
-from toban_coordinator.app.manifests import Applied, ManifestText, parse_json, schema_problems
+from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
 from toban_coordinator.app.masked_values import carries_mask, with_stored_values
 from toban_coordinator.app.operations_limits import check_pools
 from toban_coordinator.app.operations_webhooks import notify_problems
@@ -33,6 +33,7 @@ from toban_domain.nearest import nearest
 from toban_domain.payload import canonical_json
 from toban_domain.redacted import masked_definition
 from toban_domain.schedule import ScheduleSpec
+from toban_manifests.payload_schema import schema_problems
 from toban_manifests.problems import ManifestProblem, raise_for
 from toban_manifests.read import Document, Manifest, read_manifests
 from toban_runtime.clock import SystemClock

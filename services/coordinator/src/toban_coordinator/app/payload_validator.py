@@ -8,10 +8,10 @@ from typing import Any
 from cachetools import LRUCache
 
 from toban_coordinator.app.large_payload import PROCESS_WIDE, LargePayloads
-from toban_coordinator.app.payload_schema import CHECKED_HERE, EXPLAINED_HERE, PayloadSchema
 from toban_domain.errors import TobanError
 from toban_domain.job import JobSpec
 from toban_domain.payload import check_payload
+from toban_manifests.payload_schema import CHECKED_HERE, EXPLAINED_HERE, PayloadSchema
 
 KEPT = 2_000
 
