@@ -109,14 +109,20 @@ def test_a_condition_that_does_not_hold_is_412(api: Any) -> None:
 
 def test_several_manifests_are_applied_together(api: Any) -> None:
     document = {"kind": "Job", "metadata": {"name": "a"}, **JOB}
-    response = api.post("/apply", {"manifests": [document, document], "dry_run": True, "reason": "both"})
+    response = api.post("/apply", {"manifests": [document, document], "dry_run": True, "force": True, "reason": "both"})
     assert response.status_code == 200 and len(response.json["applied"]) == 2
     request = last(api)[1]
     assert (
         request.dry_run
+        and request.force
         and request.reason == "both"
         and [one.source for one in request.manifests] == ["manifests.0", "manifests.1"]
     )
+
+
+def test_a_schema_that_breaks_schedules_is_applied_with_force_only(api: Any) -> None:
+    assert api.put("/jobs/hello", JOB).status_code == 201 and not last(api)[1].force
+    assert api.put("/jobs/hello?force=true", JOB).status_code == 201 and last(api)[1].force
 
 
 def test_what_goes_with_a_job_is_named(api: Any) -> None:
