@@ -125,6 +125,26 @@ def test_a_schema_that_breaks_schedules_is_applied_with_force_only(api: Any) -> 
     assert api.put("/jobs/hello?force=true", JOB).status_code == 201 and last(api)[1].force
 
 
+@pytest.mark.parametrize("depth", [300, 20_000])
+def test_a_body_that_is_nested_too_deeply_says_so(api: Any, depth: int) -> None:
+    response = api.post("/apply", b'{"a":' * depth + b"1" + b"}" * depth, Content_Type="application/json")
+    assert response.status_code == 400 and "body: is nested more than" in response.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "place"), [("/jobs/a%00b", "path"), ("/runs?job=%00", "query"), ("/runs?%00=a", "query")]
+)
+def test_a_nul_is_refused_with_its_place(api: Any, path: str, place: str) -> None:
+    response = api.get(path)
+    assert (response.status_code, response.content_type) == (400, "application/problem+json")
+    assert response.json["detail"].startswith(f"{place}: has a NUL character (%00)")
+
+
+def test_choices_are_listed_without_the_empty_one(api: Any) -> None:
+    detail = api.get("/runs?origin=x").json["detail"]
+    assert "'slot', 'demand', 'event' or 'rerun'" in detail and "''" not in detail
+
+
 def test_what_goes_with_a_job_is_named(api: Any) -> None:
     api.further.answers["DeleteJob"] = pb.DeleteJobResponse(schedules=["s"], canceled_runs=2)
     response = api.ask("DELETE", "/jobs/hello?with_schedules=true&reason=old")
