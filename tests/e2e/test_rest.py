@@ -77,8 +77,8 @@ def is_done(curl: Curl, run_id: int) -> bool:
 def as_before(toban: Callable[..., str]) -> Iterator[None]:
     """What the document leaves behind and acts by itself is removed."""
     yield
-    toban("settings", "set", "history_retention_days", "default")
-    toban("schedule", "remove", "hello-hourly")
+    toban("settings", "set", "max_chain_depth", "default")
+    toban("schedule", "remove", "rest-demo-hourly")
 
 
 @pytest.mark.seed(126)
@@ -101,11 +101,11 @@ def test_the_commands_of_the_document(stack: Stack, admin: AdminClient, as_befor
     assert statuses.count(201) >= 3
 
     audit = curl.get("/audit?limit=1")["entries"][0]
-    assert (audit["actor"], audit["target"]) == (f"user robot, token {made.id}", "setting history_retention_days")
-    stale = "api -X PUT $TOBAN_URL/settings/history_retention_days -H 'If-Match: \"0\"' -d '{\"value\": 61}'"
+    assert (audit["actor"], audit["target"]) == (f"user robot, token {made.id}", "setting max_chain_depth")
+    stale = "api -X PUT $TOBAN_URL/settings/max_chain_depth -H 'If-Match: \"0\"' -d '{\"value\": 31}'"
     assert curl.run(stale)[0] == 412
     spec = '{"spec": {"steps": [{"argv": ["/bin/echo", "hello"]}], "timeout_seconds": 60}}'
-    put = f"api -X PUT $TOBAN_URL/jobs/hello -d '{spec}'"
+    put = f"api -X PUT $TOBAN_URL/jobs/rest-demo -d '{spec}'"
     assert curl.run(f"{put} -H 'If-None-Match: *'")[0] == 412
     assert curl.run(f"{put} -H 'If-Match: \"7\"'")[0] == 412
     status, text = curl.run(f"{put} -H 'If-Match: \"1\"'")

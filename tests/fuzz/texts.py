@@ -14,7 +14,6 @@ from mutations import changed_bytes, changed_tree
 
 from toban_cli.crontab.convert import Options, convert
 from toban_cli.manifest_files import read_documents
-from toban_coordinator.app.payload_schema import CHECKED_HERE, EXPLAINED_HERE, PayloadSchema
 from toban_domain.errors import TobanError
 from toban_domain.outcome import AttemptKey
 from toban_domain.schedule import RuleSpec
@@ -27,6 +26,7 @@ from toban_log_archiver.adapters.chunk_codec import LogLinesCodec
 from toban_log_archiver.app.append_session import SentChunk, checked
 from toban_log_archiver.decide.chunk_validation import ChunkInvalid
 from toban_log_archiver.decide.line import Line
+from toban_manifests.payload_schema import CHECKED_HERE, EXPLAINED_HERE, PayloadSchema
 from toban_manifests.read import Document, find_problems
 from toban_schedule.rule import Rule, problems
 from toban_schedule.spec import ScheduleError

@@ -133,7 +133,9 @@ def test_the_log_is_filtered(cluster: Any, toban: Any) -> None:
     assert code != 0 and "--since: 'yesterday' is not a time" in err
 
 
-def test_an_export_is_verified_without_a_cluster(cluster: Any, toban: Any, tmp_path: Path) -> None:
+def test_an_export_is_verified_without_a_cluster(
+    cluster: Any, toban: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entries = chained(5)
     serve(cluster, entries)
     code, out, _ = toban("audit", "export")
@@ -156,6 +158,13 @@ def test_an_export_is_verified_without_a_cluster(cluster: Any, toban: Any, tmp_p
     assert toban("audit", "verify", "-f", str(whole))[0] == 0, "by id, not by place in the chain"
     whole.write_text("\n".join(lines[2:]))
     assert toban("audit", "verify", "-f", str(whole))[0] == 0, "older rows were past their retention"
+    for given, expected, said in (
+        (out, 0, "5 rows: the chain is whole"),
+        ("no row", 65, "-, line 1 is no row of the audit"),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        code, text, err = toban("audit", "verify", "--file", "-")
+        assert code == expected and said in text + err
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", '{"seq": 1}', '{"at": "x", "hash": ""}'])

@@ -201,8 +201,9 @@ def test_apply_twice(cluster: Any, toban: Toban, tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     assert toban("apply", "-f", ".")[0] == 0
     assert [json.loads(manifest.json) for manifest in cluster.control.requests.pop().manifests] == sent
-    code, out, _ = toban("apply", "-f", str(tmp_path), "--dry-run", "--reason", "a test", "-o", "json")
+    code, out, _ = toban("apply", "-f", str(tmp_path), "--dry-run", "--force", "--reason", "a test", "-o", "json")
     assert cluster.control.requests[1].dry_run and cluster.control.requests[1].reason == "a test"
+    assert [request.force for request in cluster.control.requests] == [False, True]
     printed = {
         "kind": "Job",
         "name": "x",

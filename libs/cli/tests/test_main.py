@@ -118,6 +118,23 @@ def test_wrong_usage_says_what_was_meant(toban: Toban, argv: tuple[str, ...], wo
     assert len(err.splitlines()) == 1
 
 
+def test_validate_refuses_the_schemas_that_apply_refuses(toban: Toban, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    spec = "steps: [{argv: [x]}], result_schema: {type: objekt}, payload_schema: {pattern: '(?=x)'}"
+    file.write_text(f"apiVersion: toban/v1\nkind: Job\nmetadata: {{name: j}}\nspec: {{{spec}}}\n")
+    code, out, err = toban("validate", "-f", str(file))
+    assert (code, out) == (65, "")
+    assert "spec.payload_schema.pattern: " in err and "spec.result_schema.type: " in err
+
+
+@pytest.mark.parametrize("flags", [(), ("--job", "report")])
+def test_a_secret_that_is_given_as_an_argument_is_not_repeated(toban: Toban, flags: tuple[str, ...]) -> None:
+    code, out, err = toban("secret", "set", "db", "hunter2-Zaphod", *flags)
+    assert (code, out) == (64, "")
+    assert "a value is never an argument" in err and "give it by stdin (`pass show db | toban secret set NAME`)" in err
+    assert "hunter2" not in err
+
+
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=6))
 def test_no_words_end_in_a_traceback(words: list[str]) -> None:
     from toban_cli.main import run

@@ -76,6 +76,15 @@ def test_a_run_of_an_event_says_so(filled: Any, toban: Toban) -> None:
     assert "Progress: [########............] 40 % half way" in out
 
 
+def test_no_result_is_null_and_an_empty_one_is_an_object(cluster: Any, toban: Toban) -> None:
+    for text, result in (("", None), ("{}", {})):
+        cluster.reader.runs = [pb.Run(id=1, state="SUCCEEDED", result_json=text)]
+        code, out, err = toban("run", "get", "1", "-o", "json")
+        assert (code, err) == (0, "")
+        printed = json.loads(out)
+        assert (printed["result"], printed["payload"]) == (result, {})
+
+
 @pytest.mark.parametrize(
     ("said", "words"),
     [("", ""), ('{"summary":"soon"}', "soon"), ('{"percentage":12.5}', "12.5 %"), ("{broken", "{broken"), ("[]", "")],

@@ -182,6 +182,7 @@ def test_a_full_schedule() -> None:
         (job(timeoutSeconds=1), "spec.timeoutSeconds", "did you mean 'timeout_seconds'?"),
         (job(enabled="true"), "spec.enabled", "must be true or false"),
         (job(retry={"max_retries": 1, "max_attempts": 2}), "spec.retry.max_attempts", "keep one"),
+        (job(retry={"backoff_seconds": []}), "spec.retry.backoff_seconds", "is an empty list; write [1, 5, 30]"),
         (job(retry={"backoff_seconds": 5}), "spec.retry.backoff_seconds", "list of seconds"),
         (job(retry={"backoff_seconds": [1, "x"]}), "spec.retry.backoff_seconds[1]", "use seconds"),
         (job(retry={"backoff_seconds": {"initial": -1}}), "spec.retry.backoff_seconds.initial", "is -1"),

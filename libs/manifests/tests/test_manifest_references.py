@@ -10,6 +10,9 @@ from toban_domain.job import JobSpec
 from toban_domain.schedule import RuleSpec
 from toban_manifests.read import Document, find_problems, read_manifests
 
+SECRET = "${{ secrets.api }}"
+API = [{"name": "api"}]
+
 
 def no_check(rule: RuleSpec) -> list[tuple[str, str, str]]:
     return []
@@ -73,7 +76,7 @@ def django(*args: str, command: str = "migrate", **spec: Any) -> dict[str, Any]:
         (container(env={"A": "${{ slot.dat }}"}), "spec.steps[0].container.env.A", "did you mean 'slot.date'?"),
         (django("${{ run.idd }}"), "spec.steps[0].args[0]", "did you mean 'run.id'?"),
         (django("${{ run.id }}", command="shell", allow_shell=True), "spec.steps[0].args[0]", "may be code"),
-        (http(secrets=[{"name": "a"}]), "spec.secrets", "http steps read no files; take it out, or send the request"),
+        (http(secrets=[{"name": "a"}]), "spec.secrets", "http steps read no files; take it out, or put"),
         (kubernetes(argv=["${{ run.id }}"]), "spec.steps[0].kubernetes.argv[0]", "may be the program"),
         (kubernetes(env={"A": "${{ slot.dat }}"}), "spec.steps[0].kubernetes.env.A", "did you mean 'slot.date'?"),
         (kubernetes(secrets=[{"name": "a"}]), "spec.secrets", "files of secrets are not in pods; take it out"),
@@ -84,9 +87,30 @@ def django(*args: str, command: str = "migrate", **spec: Any) -> dict[str, Any]:
             "external workers do all steps of this job",
         ),
         (schedule(payload={"a": [{"b": "${{ payload.x }}"}]}), "spec.payload.a[0].b", "known here: slot"),
+        (http(headers={"A": SECRET}), "spec.steps[0].http.headers.A", "add {name: api} to `secrets` of the job"),
+        (
+            http(headers={"A": f"{SECRET} ${{{{ payload.a }}}}"}, secrets=API),
+            "spec.steps[0].http.headers.A",
+            "put other references into headers of their own",
+        ),
+        (
+            http(headers={"Accept": SECRET}, secrets=API),
+            "spec.steps[0].http.headers.Accept",
+            "goes along to other hosts",
+        ),
+        *[
+            (http(headers={"A": SECRET}, secrets=API, url=url), "spec.steps[0].http.url", "has a template in its host")
+            for url in ("https://${{ payload.a }}/", "https://a.example${{ payload.a }}/", "${{ payload.a }}")
+        ],
+        (http(headers={"A": "x"}, secrets=API), "spec.secrets", "put ${{ secrets.NAME }} into a header"),
+        (http(url=f"https://a.example/{SECRET}", secrets=API), "spec.steps[0].http.url", "refers to 'secrets.api'"),
+        (http(body={"a": SECRET}, secrets=API), "spec.steps[0].http.body.a", "refers to 'secrets.api'"),
+        (job(steps=[{"argv": ["x", SECRET]}], secrets=API), "spec.steps[0].argv[1]", "refers to 'secrets.api'"),
+        (job(env={"A": SECRET}, secrets=API), "spec.env.A", "refers to 'secrets.api'"),
         (job(secrets={"a": "b"}), "spec.secrets", "must be a list"),
         (job(secrets=[{"file": "x"}]), "spec.secrets[0].name", "add `name:` of a secret"),
         (job(secrets=[{"name": "A/B"}]), "spec.secrets[0].name", "is not a name of a secret"),
+        (job(secrets=[{"name": "webhook.pager"}]), "spec.secrets[0].name", "is for webhook 'pager' alone"),
         (job(secrets=[{"name": "a", "file": "../a"}]), "spec.secrets[0].file", "without folders"),
         (job(secrets=[{"name": "a", "file_env": "A-B"}]), "spec.secrets[0].file_env", "is not a name of a variable"),
         (job(secrets=[{"name": "a", "file_env": "TOBAN_A"}]), "spec.secrets[0].file_env", "belongs to Toban"),
@@ -143,3 +167,12 @@ def test_properties_that_are_no_mapping_are_left_to_the_check_of_the_schema(name
     body = job(payload_schema=schema, concurrency={"limit": 1, "limit_key": "day"})
     [one] = find_problems([Document("a", body)], check_rule=no_check)[1]
     assert one.path == "spec.concurrency.limit_key"
+
+
+@pytest.mark.parametrize("text", [SECRET, f"Bearer {SECRET}", f"{SECRET}:{SECRET}"])
+@pytest.mark.parametrize("url", ["https://a.example", "https://a.example:8443/x?y=${{ payload.a }}"])
+def test_a_header_of_an_http_step_takes_secrets_of_the_job(text: str, url: str) -> None:
+    body = http(url=url, headers={"Authorization": text, "X-Day": "${{ slot.date }}"}, secrets=API)
+    [found] = read_manifests([Document("a.yaml", body)], check_rule=no_check)
+    assert isinstance(found.spec, JobSpec) and found.spec.templated
+    assert found.spec.steps[0].http["headers"]["Authorization"] == text

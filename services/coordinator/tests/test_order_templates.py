@@ -1,5 +1,7 @@
 """Templates of orders: which texts of a step are filled in, and that elements stay elements."""
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from toban_coordinator.app.order_templates import _expanded, _mentions
 from toban_coordinator.ports.orders import OrderStep, StartOrder
 from toban_domain.job import JobSpec, StepSpec
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretRef
 
 PAYLOAD = '{"day": "2026-11-21", "ids": [1, 2], "text": "a b; c"}'
 DAY, TEXT = "${{ payload.day }}", "${{ payload.text }}"
@@ -89,3 +92,19 @@ def test_the_result_of_the_run_before_in_a_body() -> None:
     assert _mentions(order(step), "previous.result") and not _mentions(order(STEPS[0][0]), "previous.result")
     filled = _expanded(order(step), {7: {"cursor": "x9"}})
     assert isinstance(filled, StartOrder) and filled.steps[0].http["body"] == {"since": "x9"}
+
+
+def test_a_secret_of_a_header_is_left_to_the_executor() -> None:
+    """A payload that looks like a reference inserts none."""
+    payload = {"text": "${{ secrets.api }}"}
+    headers = {"Authorization": "Bearer ${{ secrets.api }}", "X-Text": TEXT}
+    given = order({"type": "http", "http": {"url": "https://a.example/", "headers": headers}})
+    secrets = (SecretRef(name="api", file="api.key"),)
+    filled = _expanded(replace(given, payload_json=json.dumps(payload), secrets=secrets), {})
+    assert isinstance(filled, StartOrder)
+    assert filled.steps[0].http == {
+        "url": "https://a.example/",
+        "headers": {"X-Text": "${{ secrets.api }}"},
+        "secret_headers": {"Authorization": ["Bearer ", {"file": "api.key"}, ""]},
+    }
+    assert "which `secrets` of the job does not have" in str(_expanded(given, {}))

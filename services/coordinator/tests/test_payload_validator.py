@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from toban_coordinator.app import payload_schema
 from toban_coordinator.app.large_payload import SLOW_SECONDS, CheckPending, LargePayloads, with_large_checks
-from toban_coordinator.app.payload_schema import CHECKED_HERE, PayloadSchema
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec, StepSpec
+from toban_manifests import payload_schema
+from toban_manifests.payload_schema import CHECKED_HERE, PayloadSchema
 
 KEY = (1, 1)
 

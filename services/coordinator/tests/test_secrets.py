@@ -63,6 +63,17 @@ def use(*names: str, job: str = "report") -> SecretUse:
     return SecretUse(key=AttemptKey(1, 2), job=job, secrets=refs)
 
 
+async def test_a_deleted_job_uses_no_secret(desk: SecretOperations, pool: Pool) -> None:
+    await desk.set(SecretChange(name="db", value=VALUE), ACTOR)
+    await jobs_with(pool, "db")
+    async with tx(pool) as t:
+        for one in (await jobs.lock_current(t, ["a", "b"])).values():
+            assert await jobs.delete(t, one, actor=ACTOR)
+    assert [one.stored.used_by for one in await desk.list()] == [[]]
+    await desk.remove("db", force=False, reason="", actor=ACTOR)
+    assert await desk.list() == []
+
+
 async def jobs_with(pool: Pool, secret: str) -> None:
     """Two jobs that name the secret, and one that does not."""
     step = StepSpec(id="s", argv=("true",))
@@ -177,6 +188,12 @@ async def test_set_list_and_remove_without_a_value_anywhere(desk: SecretOperatio
     [
         ("Db", VALUE, "is not a name of a secret"),
         ("../db", VALUE, "is not a name of a secret"),
+        ("hook.repo", VALUE, "is for hook 'repo' alone; run `toban hook set repo --new-secret` to change it"),
+        (
+            "webhook.pager",
+            VALUE,
+            "is for webhook 'pager' alone; run `toban webhook set pager --new-secret` to change it",
+        ),
         ("db", b"", "the value is empty"),
         ("db", b"abc", "the value has 3 bytes"),
         ("db", b"x" * (MAX_VALUE + 1), f"the limit is {MAX_VALUE}"),

@@ -10,18 +10,19 @@ import pytest
 
 from toban_coordinator.adapters.secret_keys import FileKeys
 from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.operations_secrets import SecretChange, SecretOperations
+from toban_coordinator.app.operations_secrets import SecretOperations
 from toban_coordinator.app.operations_webhooks import TargetChange, WebhookOperations
 from toban_coordinator.app.paging import FIRST_PAGE, PageRequest
 from toban_coordinator.app.webhook_outbox import WebhookOutbox
 from toban_coordinator.decide.webhooks import DEFAULT_STATES, MAX_TARGETS, TryResult
+from toban_coordinator.store import secrets
 from toban_coordinator.store.webhook_outbox import Wanted
 from toban_coordinator.store.webhooks import Filter
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
-from toban_store.tx import autocommit
+from toban_store.tx import autocommit, tx
 from toban_testing.kept_sessions import kept_pool
 
 URL = "https://hooks.example:8443/services/T0/very-hidden?token=hidden"
@@ -103,15 +104,15 @@ async def test_a_rotated_key_and_the_list_of_secrets_cover_it(
     desk: WebhookOperations, outbox: WebhookOutbox, keys: FileKeys, tmp_path: Path
 ) -> None:
     await make(desk)
-    secrets = SecretOperations(pool=desk.pool, keys=keys)
-    [listed] = await secrets.list()
-    assert (listed.stored.name, list(listed.stored.jobs)) == ("webhook.pager", ["webhook/pager"])
-    with pytest.raises(TobanError, match="used by job webhook/pager"):
-        await secrets.remove("webhook.pager", force=False, reason="", actor="ada")
+    operations = SecretOperations(pool=desk.pool, keys=keys)
+    assert await operations.list() == []
+    for force in (False, True):
+        with pytest.raises(TobanError, match="is for webhook pager alone; run `toban webhook rm pager`"):
+            await operations.remove("webhook.pager", force=force, reason="", actor="ada")
     file = tmp_path / "keys"
     old = file.read_text()
     file.write_text(base64.b64encode(os.urandom(32)).decode() + "\n" + old)
-    assert (await secrets.rotate(reason="", actor="ada")).rotated == 1
+    assert (await operations.rotate(reason="", actor="ada")).rotated == 1
     file.write_text(file.read_text().splitlines()[0])
     assert await sent(desk, outbox) == URL
 
@@ -189,10 +190,17 @@ async def test_names_that_are_not_there(desk: WebhookOperations) -> None:
 async def test_there_are_at_most_so_many_and_none_takes_a_secret_of_others(
     desk: WebhookOperations, keys: FileKeys
 ) -> None:
-    await SecretOperations(pool=desk.pool, keys=keys).set(SecretChange(name="webhook.pager", value=b"mine!"), "ada")
+    # An earlier version stored secrets of jobs by such names.
+    async with tx(desk.pool) as t:
+        await secrets.store(t, "webhook.pager", keys.seal("webhook.pager", b"mine!"), jobs=None, actor="ada")
     with pytest.raises(TobanError, match="exists and is not of a webhook") as refused:
         await make(desk)
     assert refused.value.code is ErrorCode.ALREADY_EXISTS
+    operations = SecretOperations(pool=desk.pool, keys=keys)
+    assert [one.stored.name for one in await operations.list()] == ["webhook.pager"]
+    await operations.remove("webhook.pager", force=False, reason="", actor="ada")
+    await make(desk)
+    await desk.remove("pager", reason="", actor="ada")
     for number in range(MAX_TARGETS):
         await make(desk, f"t{number}")
     with pytest.raises(TobanError, match="which is the limit") as refused:

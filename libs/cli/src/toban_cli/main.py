@@ -365,13 +365,16 @@ def _usage(error: typer.TyperException, argv: Sequence[str], *, as_json: bool) -
     verbs = {"": [*_ALONE], **{noun: [*of] for noun, (_, of) in _NOUNS.items()}}
     # A verb of another noun is closer than a word that looks like it.
     plain = error.message if near else error.format_message()
-    if meant := suggestions.hint(plain, argv, verbs):
+    command = context.command_path if context else "toban"
+    if hidden := suggestions.instead_of_value(plain, command):
+        message = hidden
+    elif meant := suggestions.hint(plain, argv, verbs):
         message = f"{plain.partition('. Did you mean')[0].rstrip('.')}. Did you mean `{meant}`?"
     else:
         message = f"{plain}. Did you mean {' or '.join(near)}?" if near else plain
     if _NEGATIVE.search(message):
         message += ". Put a value that begins with - after `--`, such as `-- -5`"
-    report.usage(message, as_json=as_json, command=context.command_path if context else "toban")
+    report.usage(message, as_json=as_json, command=command)
 
 
 def _unexpected(error: Exception, *, as_json: bool) -> int:

@@ -73,7 +73,8 @@ def _opened(data: dict[str, Any], message: Message) -> dict[str, Any]:
             continue
         value = data[field.name]
         if field.name.endswith("_json") and isinstance(value, str):
-            out[field.name.removesuffix("_json")] = _parsed(value)
+            # No result is not an empty one.
+            out[field.name.removesuffix("_json")] = _parsed(value) if value or field.name != "result_json" else None
         elif field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) and field.name not in _ALWAYS_TEXT:
             out[field.name] = [_number(item) for item in value] if isinstance(value, list) else _number(value)
         elif field.message_type is not None and isinstance(value, list):

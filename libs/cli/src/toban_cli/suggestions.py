@@ -50,6 +50,16 @@ def hint(message: str, argv: Sequence[str], verbs: Mapping[str, Sequence[str]]) 
     return ""
 
 
+def instead_of_value(message: str, command: str) -> str:
+    """The message when a secret was given as an argument, without the value; "" for every other mistake."""
+    if command != "toban secret set" or not _EXTRA.match(message):
+        return ""
+    return (
+        "a value is never an argument, which every account of this machine can see: "
+        "leave it out to be asked for it, or give it by stdin (`pass show db | toban secret set NAME`) or `--file`"
+    )
+
+
 def _other_place(word: str, argv: Sequence[str], verbs: Mapping[str, Sequence[str]]) -> str:
     """The same verb, or its other name, under another noun. Nothing that ends or removes what the given noun does not name."""
     given = argv[0] if argv and argv[0] in verbs else ""

@@ -16,7 +16,7 @@ HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # What a redirect may take to another origin: everything else may be a secret.
-_HARMLESS = ("accept", "accept-language", "content-type", "user-agent")
+HARMLESS = ("accept", "accept-language", "content-type", "user-agent")
 
 
 class CallError(ValueError):
@@ -145,7 +145,7 @@ def redirected(request: Request, status: int, target: Target) -> Request:
     if target.origin != request.target.origin:
         if body is not None:
             raise CallError(f"the redirect would take the body to another origin, {target.shown}; it is not followed")
-        headers = {name: value for name, value in headers.items() if name.lower() in _HARMLESS}
+        headers = {name: value for name, value in headers.items() if name.lower() in HARMLESS}
     return Request(method, target, headers, body)
 
 

@@ -21,6 +21,8 @@ MAX_VALUE = 16 * 1024
 MAX_VALUES = 64 * 1024
 # The variable by which a job finds the folder of its secrets.
 SECRETS_FOLDER = "TOBAN_SECRETS_DIR"
+# Names of the secrets of hooks and webhooks, which no job may have.
+_OWNED = re.compile(r"(hook|webhook)[.](.+)")
 NAME_HINT = "use 1 to 64 of a-z, 0-9, '.', '_' and '-', with a letter or digit at both ends"
 
 
@@ -65,6 +67,14 @@ def check_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name[:80]!r} is not a name of a secret; {NAME_HINT}")
     return name
+
+
+def owner_problem(name: str) -> tuple[str, str] | None:
+    """What owns a name that is not one of a job's secrets, and the command that changes such a secret; None for all other names."""
+    if (found := _OWNED.fullmatch(name)) is None:
+        return None
+    owner, of = found.groups()
+    return f"secret {name!r} is for {owner} {of!r} alone", f"run `toban {owner} set {of} --new-secret` to change it"
 
 
 def check_value(value: bytes) -> bytes:

@@ -164,7 +164,8 @@ class Http(Section):
         WithJsonSchema({"type": "object", "additionalProperties": {"type": "string", "maxLength": 4096}}),
     ] = key(
         {},
-        "besides `User-Agent`, `Idempotency-Key`, `Toban-Fence` and `traceparent`, which they may replace. Values may have templates",
+        "besides `User-Agent`, `Idempotency-Key`, `Toban-Fence` and `traceparent`, which they may replace. Values may have templates, "
+        "and [secrets](http-steps.md#a-secret-in-a-header)",
         {"Accept": "application/json"},
         type_name="text to text",
     )

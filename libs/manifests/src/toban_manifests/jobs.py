@@ -29,7 +29,14 @@ from toban_domain.secret import MAX_SECRETS
 from toban_manifests.concurrency import Concurrency, payload_problems
 from toban_manifests.notify import Notify, check_notify, missing_problems
 from toban_manifests.retries import Retry
-from toban_manifests.secrets import Secret, check_secrets, unread_problems, variable_problems
+from toban_manifests.secrets import (
+    Secret,
+    check_secrets,
+    header_problems,
+    unread_problems,
+    variable_problems,
+    without_secret_headers,
+)
 from toban_manifests.section import IfMissing, Reading, Section, key, part, problem, raise_problems
 from toban_manifests.steps import MAX_STEPS, STEPS_HINT, Step, check_steps
 from toban_manifests.templates import job_problems as template_problems
@@ -330,11 +337,12 @@ class Job(Section):
     def check_after(cls, given: dict[str, Any], wrong: set[str], reading: Reading) -> Iterator[PydanticCustomError]:  # noqa: ARG003
         """Keys of `concurrency` that name what the payload never has, a policy that the rest of the job does not allow, a variable that is set
         twice, secrets that no step can read, and keys about executors in a job that needs none."""
-        yield from template_problems(given, wrong)
+        yield from template_problems(given if "steps" in wrong else without_secret_headers(given), wrong)
         if not wrong & {"env", "secrets"}:
             yield from variable_problems(given)
         if not wrong & {"steps", "secrets"}:
             yield from unread_problems(given)
+            yield from header_problems(given)
         if "steps" not in wrong and all(step.get("type") == EXTERNAL for step in given["steps"]):
             for name in sorted(_OF_EXECUTORS & given.keys()):
                 hint = "take it out, or add a step that runs on an executor"

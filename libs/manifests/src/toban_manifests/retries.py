@@ -40,7 +40,7 @@ def _read_backoff(value: Any) -> list[float] | Backoff:
         return Backoff.model_validate(value)
     if not isinstance(value, list) or not value:
         raise problem(
-            f"must be a list of seconds, is {kind_of(value)}",
+            "is an empty list" if value == [] else f"must be a list of seconds, is {kind_of(value)}",
             "write [1, 5, 30], or {initial: 1, multiplier: 2, max: 60, jitter: 0.1}",
         )
     for index, item in enumerate(value):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, ValidationError, ValidatorFunctionWrapHandler, WithJsonSchema
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from toban_domain.header_secrets import secret_names
+from toban_domain.http_call import HARMLESS
 from toban_domain.payload import kind_of
-from toban_domain.secret import FILE, MAX_SECRETS, NAME, NAME_HINT, VARIABLE, SecretRef
+from toban_domain.secret import FILE, MAX_SECRETS, NAME, NAME_HINT, VARIABLE, SecretRef, owner_problem
 from toban_manifests.section import IfMissing, Section, key, problem, problems_of, raise_problems
 from toban_manifests.values import Text
 
+# Scheme, host and port without a template, and something that ends them.
+_LITERAL_HOST = re.compile(r"https?://[^/?#$\\@\s]+([/?#]|$)", re.IGNORECASE)
 _NOT_BY_VALUE = (
     "write file_env: {0}: it holds the path of a file with the value. The environment of a process is inherited by every program "
     "that it starts, and can be read in /proc"
@@ -22,6 +27,8 @@ _NOT_BY_VALUE = (
 def _check_name(value: str) -> str:
     if not NAME.fullmatch(value):
         raise problem(f"{value!r} is not a name of a secret", NAME_HINT)
+    if (owned := owner_problem(value)) is not None:
+        raise problem(owned[0], "give the job a secret of its own with `toban secret set`")
     return value
 
 
@@ -108,6 +115,46 @@ def variable_problems(job: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
             yield problem(message, "choose another name for one of them", below=f".secrets[{index}].file_env")
 
 
+def without_secret_headers(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The job without the headers that `header_problems` checks: everywhere else a secret is no reference."""
+
+    def rest(step: Mapping[str, Any]) -> Mapping[str, Any]:
+        http = step.get("http") or {}
+        headers = {name: text for name, text in (http.get("headers") or {}).items() if not secret_names(text)}
+        return {**step, "http": {**http, "headers": headers}} if http else step
+
+    return {**job, "steps": [rest(step) for step in job.get("steps") or ()]}
+
+
+def header_problems(job: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
+    """Secrets in headers: of this job, alone in a header that no redirect keeps, and for a host that no template makes."""
+    known = {secret["name"] for secret in job.get("secrets") or ()}
+    for index, step in enumerate(job["steps"]):
+        http = step.get("http") or {}
+        at, has_secrets = f".steps[{index}].http", False
+        for header, text in (http.get("headers") or {}).items():
+            names = secret_names(text)
+            has_secrets = has_secrets or bool(names)
+            for name in names:
+                if name not in known:
+                    hint = f"add {{name: {name}}} to `secrets` of the job"
+                    yield problem(f"secret {name!r} is not one of the job", hint, below=f"{at}.headers.{header}")
+            if names and (len(names) != text.count("{{") or text.count("}}") != len(names)):
+                hint = "put other references into headers of their own, and leave out ?? and $${{"
+                yield problem("has more than texts and secrets", hint, below=f"{at}.headers.{header}")
+            if names and header.lower() in HARMLESS:
+                hint = "use Authorization, or a header of the server's own"
+                yield problem("goes along to other hosts, and has a secret", hint, below=f"{at}.headers.{header}")
+        if has_secrets and not _LITERAL_HOST.match(http.get("url") or ""):
+            hint = "write https://host/ literally; templates may follow"
+            yield problem("has a template in its host, and a header has a secret", hint, below=f"{at}.url")
+
+
+def _reads_in_headers(job: Mapping[str, Any]) -> bool:
+    headers = [(step.get("http") or {}).get("headers") or {} for step in job["steps"]]
+    return any(secret_names(text) for one in headers for text in one.values())
+
+
 def unread_problems(job: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
     """Secrets of a job whose steps read no files of the executor."""
     types = {step.get("type", "command") for step in job["steps"]} if job.get("secrets") else set()
@@ -119,9 +166,9 @@ def unread_problems(job: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
         message = "has no effect: files of secrets are not in pods"
         hint = "take it out; a service account of the pod, or the cluster's own means, give it secrets"
         yield problem(message, hint, below=".secrets")
-    elif "http" in types and types <= {"http", "external"}:
+    elif "http" in types and types <= {"http", "external"} and not _reads_in_headers(job):
         message = "has no effect: http steps read no files"
-        hint = "take it out, or send the request from a `command` or `python` step, which finds its secrets in files"
+        hint = "take it out, or put ${{ secrets.NAME }} into a header of the step"
         yield problem(message, hint, below=".secrets")
 
 

@@ -122,7 +122,7 @@ class Api:
         """A response; header names are written with underscores."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         named |= {"Authorization": f"Bearer {TOKENS[role]}"} if role else {}
-        given = {} if body is None else {"json": body}
+        given = {} if body is None else {"data" if isinstance(body, bytes) else "json": body}
         return self.web.client.open(f"/api/v1{path}", method=method, headers=named, **given)
 
     def get(self, path: str, **given: Any) -> Any:

@@ -109,14 +109,40 @@ def test_a_condition_that_does_not_hold_is_412(api: Any) -> None:
 
 def test_several_manifests_are_applied_together(api: Any) -> None:
     document = {"kind": "Job", "metadata": {"name": "a"}, **JOB}
-    response = api.post("/apply", {"manifests": [document, document], "dry_run": True, "reason": "both"})
+    response = api.post("/apply", {"manifests": [document, document], "dry_run": True, "force": True, "reason": "both"})
     assert response.status_code == 200 and len(response.json["applied"]) == 2
     request = last(api)[1]
     assert (
         request.dry_run
+        and request.force
         and request.reason == "both"
         and [one.source for one in request.manifests] == ["manifests.0", "manifests.1"]
     )
+
+
+def test_a_schema_that_breaks_schedules_is_applied_with_force_only(api: Any) -> None:
+    assert api.put("/jobs/hello", JOB).status_code == 201 and not last(api)[1].force
+    assert api.put("/jobs/hello?force=true", JOB).status_code == 201 and last(api)[1].force
+
+
+@pytest.mark.parametrize("depth", [300, 20_000])
+def test_a_body_that_is_nested_too_deeply_says_so(api: Any, depth: int) -> None:
+    response = api.post("/apply", b'{"a":' * depth + b"1" + b"}" * depth, Content_Type="application/json")
+    assert response.status_code == 400 and "body: is nested more than" in response.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "place"), [("/jobs/a%00b", "path"), ("/runs?job=%00", "query"), ("/runs?%00=a", "query")]
+)
+def test_a_nul_is_refused_with_its_place(api: Any, path: str, place: str) -> None:
+    response = api.get(path)
+    assert (response.status_code, response.content_type) == (400, "application/problem+json")
+    assert response.json["detail"].startswith(f"{place}: has a NUL character (%00)")
+
+
+def test_choices_are_listed_without_the_empty_one(api: Any) -> None:
+    detail = api.get("/runs?origin=x").json["detail"]
+    assert "'slot', 'demand', 'event' or 'rerun'" in detail and "''" not in detail
 
 
 def test_what_goes_with_a_job_is_named(api: Any) -> None:

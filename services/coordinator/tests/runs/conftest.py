@@ -247,12 +247,12 @@ class World:
             return await cursor.fetchall() if cursor.description else []
 
     async def apply(
-        self, *documents: dict[str, Any], dry_run: bool = False, reason: str = ""
+        self, *documents: dict[str, Any], dry_run: bool = False, reason: str = "", force: bool = False
     ) -> list[tuple[str, str, int]]:
         texts = [
             ManifestText(json=json.dumps(d), source=f"test.yaml, document {i}") for i, d in enumerate(documents, 1)
         ]
-        done = await Apply(pool=self.pool).apply(texts, dry_run=dry_run, actor="admin-cli", reason=reason)
+        done = await Apply(pool=self.pool).apply(texts, dry_run=dry_run, actor="admin-cli", reason=reason, force=force)
         return [(one.name, one.action, one.version) for one in done]
 
     async def start(self, job: str = "hello", count: int = 1, **fields: Any) -> list[int]:

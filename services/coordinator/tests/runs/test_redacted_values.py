@@ -112,7 +112,7 @@ async def test_the_audit_of_a_schedule_that_is_given_up_stores_no_value(world: A
     await world.apply(
         make.job(logs=REDACT), make.schedule(on_failure="remove", payload={"password": "p-schedule-4", "to": "x"})
     )
-    await world.apply(make.job(logs=REDACT, payload_schema={"type": "object", "required": ["n"]}))
+    await world.apply(make.job(logs=REDACT, payload_schema={"type": "object", "required": ["n"]}), force=True)
     await world.sql("UPDATE scheduler.schedules SET next_run_at = next_run_at - interval '60 s'")
     for _ in range(6):
         await world.sql("UPDATE scheduler.schedules SET fire_retry_at = NULL")
@@ -252,7 +252,11 @@ async def test_a_rerun_keeps_what_its_form_could_not_show(hidden: Any, replace: 
 
 async def test_an_error_of_the_schema_names_no_value(hidden: Any, make: Any) -> None:
     schema = {"properties": {"password": {"type": "string", "maxLength": 3}}}
-    await hidden.apply(documents(make, payload_schema=schema, default_payload={})[0])
+    document = documents(make, payload_schema=schema, default_payload={})[0]
+    with pytest.raises(TobanError, match=r"would fail: payload\.password: the value is longer than 3") as kept:
+        await hidden.apply(document)
+    assert found({"error": f"{kept.value.message} {kept.value.detail}"}) == {}
+    await hidden.apply(document, force=True)
     with pytest.raises(TobanError) as refused:
         await hidden.start(payload_json='{"password": "p-run-7"}')
     assert found({"error": f"{refused.value.message} {refused.value.detail}"}) == {}

@@ -256,9 +256,10 @@ async def test_cancel_what_waits(world: Any, make: Any) -> None:
     await world.cancel(run)
     row = await world.run(run)
     assert (row["state"], row["reason"]) == ("CANCELED", "canceled")
-    with pytest.raises(TobanError) as caught:
-        await world.cancel(run)
-    assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
+    for mode, verb in (("", "canceled"), ("kill", "killed")):
+        with pytest.raises(TobanError, match=f"is CANCELED already and cannot be {verb}: it has ended") as caught:
+            await world.cancel(run, mode)
+        assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
     with pytest.raises(TobanError) as caught:
         await world.cancel(123456)
     assert caught.value.code is ErrorCode.RUN_NOT_FOUND

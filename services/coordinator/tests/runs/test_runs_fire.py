@@ -233,7 +233,7 @@ async def test_disabled_job_is_in_the_ledger(world: Any, make: Any) -> None:
 @pytest.mark.seed(219)
 async def test_one_bad_schedule_holds_up_no_other(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.job("picky"), make.schedule("good"), make.schedule("bad", "picky"))
-    await world.apply(make.job("picky", payload_schema={"type": "object", "required": ["n"]}))
+    await world.apply(make.job("picky", payload_schema={"type": "object", "required": ["n"]}), force=True)
     await world.steady()
     await world.turn("fire")
     assert len(await slots(world)) == 3

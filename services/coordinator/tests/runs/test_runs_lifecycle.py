@@ -149,6 +149,22 @@ async def test_idempotency_keys(world: Any, make: Any) -> None:
     assert len(await world.sql("SELECT 1 FROM scheduler.runs_live")) == 1
 
 
+async def test_an_idempotency_key_stands_for_one_payload(world: Any, make: Any) -> None:
+    await world.apply(make.job(default_payload={"a": 1}))
+    [first] = await world.start(idempotency_key="k", payload_json='{"n": 1.0}')
+    assert await world.start(idempotency_key="k", payload_json='{"a": 1, "n": 1}') == [first]
+    words = f"idempotency_key 'k' belongs to run {first}, which has another payload; use another key"
+    for payload in ("{}", '{"n": 2}', '{"n": 1, "m": 1}'):
+        with pytest.raises(TobanError, match=words) as refused:
+            await world.start(idempotency_key="k", payload_json=payload)
+        assert refused.value.code is ErrorCode.CONFLICT
+    # A new default of the job is no other request.
+    await world.apply(make.job(default_payload={"a": 2}))
+    assert await world.start(idempotency_key="k", payload_json='{"n": 1}') == [first]
+    with pytest.raises(TobanError, match=words):
+        await world.start(idempotency_key="k", payload_json='{"n": 2}')
+
+
 @pytest.mark.seed(127, 140)
 async def test_start_refusals(world: Any, make: Any) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "additionalProperties": False}

@@ -14,6 +14,7 @@ import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
+from toban_domain.secret import SecretFile
 from toban_executor.adapters.http_steps import HttpSteps
 from toban_executor.decide.models import StartOrder, StepOrder
 from toban_proto.v1 import common_pb2, executor_pb2
@@ -176,6 +177,56 @@ async def test_nothing_of_the_request_is_on_a_command_line(opened: Any, site: Si
     assert not any(b"sesame" in line for line in lines)
     await opened.cancel(1, grace=5)
     await opened.outcome(1)
+
+
+AUTHORIZED: dict[str, Any] = {"secret_headers": {"Authorization": ["Bearer ", {"file": "api.key"}, ""]}}
+
+
+def api_key(value: bytes = b"sesame-open\n") -> dict[str, Any]:
+    return {"secrets": [executor_pb2.SecretFile(file="api.key", value=value)]}
+
+
+async def test_a_secret_in_a_header_is_sent_and_nowhere_else(opened: Any, site: Site) -> None:
+    site.answers["/a"] = [(200, {}, b"{}")]
+    site.answers["/echo"] = [(400, {}, b"you sent Bearer sesame-open")]
+    outcome, _ = await run(
+        opened, 5, call(site.url("/a"), headers={"X-A": "${{ secrets.api }}"}, **AUTHORIZED), **api_key()
+    )
+    assert outcome.kind == SUCCEEDED
+    assert (site.requests[0][2]["Authorization"], site.requests[0][2]["X-A"]) == (
+        "Bearer sesame-open",
+        "${{ secrets.api }}",
+    )
+    outcome, text = await run(opened, 6, call(site.url("/echo"), **AUTHORIZED), **api_key())
+    assert outcome.kind == FAILED and "you sent Bearer ***" in text and "sesame" not in text
+    await opened.start(opened.order(7, steps=[call(site.url("/hangs"), **AUTHORIZED)], **api_key()))
+    await opened.until(lambda: site.requests[-1][1] == "/hangs", 30)
+    assert not any(b"sesame" in line for line in command_lines())
+    await opened.cancel(7, grace=5)
+    await opened.outcome(7)
+
+
+def test_a_secret_in_a_header_follows_no_redirect_to_another_host(site: Site) -> None:
+    other = f"http://localhost:{site.port}/there"
+    site.answers["/here"] = [(302, {"Location": other}, b"")]
+    request = {"url": site.url("/here"), "follow_redirects": 2, **AUTHORIZED}
+    step = StepOrder(type="http", argv=(), id="call", stdin=json.dumps(request))
+    secrets = (SecretFile(file="api.key", file_env="", value=b"sesame-open"),)
+    steps = HttpSteps(allow=f"127.0.0.1,::1,localhost:{site.port}", ca_file=None)
+    [step] = steps.complete(StartOrder(key=AttemptKey(1, 1), steps=(step,), secrets=secrets)).steps
+    subprocess.run(step.argv, input=step.stdin, capture_output=True, text=True, timeout=60, env={}, check=True)
+    assert [(path, headers.get("Authorization")) for _, path, headers, _ in site.requests] == [
+        ("/here", "Bearer sesame-open"),
+        ("/there", None),
+    ]
+
+
+@pytest.mark.parametrize("headers", [{"A": [{"file": "none"}]}, {"A": [5]}, [], "x"])
+def test_a_secret_that_there_is_not_leaves_the_step_without_a_program(headers: Any) -> None:
+    step = StepOrder(type="http", argv=(), id="call", stdin=json.dumps({"url": "http://a/", "secret_headers": headers}))
+    order = StartOrder(key=AttemptKey(1, 1), steps=(step,))
+    [made] = HttpSteps(allow="public", ca_file=None).complete(order).steps
+    assert made.argv == () and made.stdin == ""
 
 
 async def test_a_cancel_ends_a_request(opened: Any, site: Site) -> None:

@@ -64,6 +64,18 @@ def test_base64_at_every_alignment(secret: str, before: bytes, after: bytes, url
     assert len(found) <= 4 * ((len(before) + len(after)) // 3 + 2) + 2 + 3
 
 
+@pytest.mark.parametrize("size", range(16, 22))
+@pytest.mark.parametrize("before", [b"", b"u:", b"me:"])
+@pytest.mark.parametrize("after", [b"", b"\n"])
+def test_base64_covers_the_end_of_a_value_of_any_length(size: int, before: bytes, after: bytes) -> None:
+    secret = "s3cr=t/value+x-and-more"[:size]
+    encoded = base64.b64encode(before + secret.encode() + after)
+    start, mask, end = whole(patterns({secret}), encoded).partition(b"***")
+    # Of a line break that was encoded with the value the characters without a bit of the value are left.
+    assert mask and end == (encoded[-(-8 * len(before + secret.encode()) // 6) :] if after else b"")
+    assert before or not start
+
+
 @pytest.mark.parametrize(
     "form",
     [
@@ -105,8 +117,7 @@ def test_values_that_need_not_be_text(value: bytes) -> None:
     """As they are, encoded, and without the line ending that a file may have."""
     out = whole(byte_patterns([value + b"\n"]), b"a " + value + b" b " + base64.b64encode(value) + b" c")
     assert out.startswith(b"a *** b ***")
-    # At most a few bits of the last character are left.
-    assert len(out) <= len(b"a *** b ***== c") + 1
+    assert out == b"a *** b *** c"
 
 
 def test_binary_values_leave_no_empty_form() -> None:

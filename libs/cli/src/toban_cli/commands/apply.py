@@ -17,12 +17,24 @@ if TYPE_CHECKING:
     from toban_manifests.read import Document
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change; change nothing.")]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Also when payloads of schedules or triggers no longer fit their job: they fail then."
+    ),
+]
 APPLY_SECONDS = 30.0
 # Of a schedule that was created or changed.
 SLOTS_SHOWN = 3
 
 
-def apply(file: Files, dry_run: DryRun = False, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+def apply(
+    file: Files,
+    dry_run: DryRun = False,
+    force: Force = False,
+    reason: AuditReason = "",
+    output: Output = Format.TABLE,
+) -> None:
     """Create or change jobs, schedules and triggers as defined in files: all of them, or none.
 
     Examples:
@@ -37,7 +49,7 @@ def apply(file: Files, dry_run: DryRun = False, reason: AuditReason = "", output
     documents = _checked(file)
     manifests = [Manifest(json=json.dumps(document.body), source=document.source) for document in documents]
     with connect() as client:
-        request = ApplyRequest(manifests=manifests, dry_run=dry_run, reason=reason)
+        request = ApplyRequest(manifests=manifests, dry_run=dry_run, force=force, reason=reason)
         answer = client.control("Apply", request, timeout=APPLY_SECONDS)
     if output is Format.TABLE:
         for item in answer.applied:
@@ -99,11 +111,13 @@ def _name(document: Document) -> str:
 def _checked(names: list[str]) -> list[Document]:
     """The documents; raises with every mistake in them before any call to a cluster."""
     from toban_cli.manifest_files import read_documents
+    from toban_manifests.payload_schema import schema_problems
     from toban_manifests.problems import raise_for
     from toban_manifests.read import find_problems
     from toban_schedule import problems
 
     documents = read_documents(names)
-    _, found = find_problems(documents, check_rule=problems)
+    manifests, found = find_problems(documents, check_rule=problems)
+    found += [problem for manifest in manifests for problem in schema_problems(manifest)]
     raise_for(found, detail_bytes=None)
     return documents

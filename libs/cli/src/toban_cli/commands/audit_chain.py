@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -44,7 +45,9 @@ Head = Annotated[
 ]
 File = Annotated[
     str,
-    typer.Option("--file", "-f", metavar="FILE", help="Check this export (jsonl, without a filter) and no cluster."),
+    typer.Option(
+        "--file", "-f", metavar="FILE", help="Check this export (jsonl, without a filter; - = stdin) and no cluster."
+    ),
 ]
 
 
@@ -79,6 +82,7 @@ def verify(head: Head = "", file: File = "") -> int:
     Examples:
     toban audit verify
     toban audit verify --file audit.jsonl
+    zcat audit.jsonl.gz | toban audit verify --file -
     """
     return _verify_file(Path(file), head) if file else _verify_cluster(head)
 
@@ -172,7 +176,7 @@ def _links(path: Path) -> Iterator[Link]:
     from toban_domain.audit_chain import Link
 
     try:
-        lines = path.read_text().splitlines()
+        lines = (sys.stdin.read() if str(path) == "-" else path.read_text()).splitlines()
     except (OSError, ValueError) as error:
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT, f"{path} cannot be read ({error}); give a file of `toban audit export`"

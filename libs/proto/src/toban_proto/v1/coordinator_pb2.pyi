@@ -3210,9 +3210,12 @@ class ApplyRequest(_message.Message):
     MANIFESTS_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
     dry_run: _builtins.bool
     reason: _builtins.str
     """Why; stored in the audit log with each definition that changes."""
+    force: _builtins.bool
+    """Also when payloads of schedules and triggers no longer fit the schema of their job."""
     @_builtins.property
     def manifests(self) -> _containers.RepeatedCompositeFieldContainer[Global___Manifest]: ...
     def __init__(
@@ -3221,10 +3224,11 @@ class ApplyRequest(_message.Message):
         manifests: _abc.Iterable[Global___Manifest] | None = ...,
         dry_run: _builtins.bool = ...,
         reason: _builtins.str = ...,
+        force: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "manifests", b"manifests", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "force", b"force", "manifests", b"manifests", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

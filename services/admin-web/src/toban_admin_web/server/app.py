@@ -109,6 +109,7 @@ def _reject_invalid(http_names: Sequence[str]) -> Response | None:
         and not is_for_programs(request.path)
     ):
         abort(405)
-    if "\0" in request.path or any("\0" in value for value in request.args.values()):
-        abort(400)
+    if "\0" in request.path or any("\0" in text for pair in request.args.items(multi=True) for text in pair):
+        where = "path" if "\0" in request.path else "query"
+        abort(400, f"{where}: has a NUL character (%00), which no name and no text contains; leave it out")
     return None

@@ -7,19 +7,18 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 
 from toban_coordinator.app.apply_schedule import ScheduleWriter, WantedSchedule
 from toban_coordinator.app.apply_trigger import TriggerWriter
 from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.edit_schedule import ScheduleEdit
-from toban_coordinator.app.large_payload import CheckPending, with_large_checks
-from toban_coordinator.app.manifests import Applied, ManifestText, parse_json, schema_problems
+from toban_coordinator.app.large_payload import with_large_checks
+from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
 from toban_coordinator.app.masked_values import carries_mask, with_stored_values
 from toban_coordinator.app.operations_limits import check_pools
 from toban_coordinator.app.operations_webhooks import notify_problems
-from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.payload_fit import PayloadFit
 from toban_coordinator.app.secret_values import problems as secret_problems
 from toban_coordinator.app.slot_counting import Counts, with_counts
 from toban_coordinator.app.write_batches import WriteBatches
@@ -33,10 +32,9 @@ from toban_domain.nearest import nearest
 from toban_domain.payload import canonical_json
 from toban_domain.redacted import masked_definition
 from toban_domain.schedule import ScheduleSpec
+from toban_manifests.payload_schema import schema_problems
 from toban_manifests.problems import ManifestProblem, raise_for
 from toban_manifests.read import Document, Manifest, read_manifests
-from toban_runtime.clock import SystemClock
-from toban_runtime.cooperative_yield import CooperativeYield
 from toban_schedule import Rule
 from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
@@ -48,8 +46,6 @@ MAX_MANIFESTS = 2000
 MAX_SCHEDULES_WITH_SLOTS = 20
 # Jobs that are missing for which the nearest name is looked for.
 MAX_HINTS = 10
-# For which the payload of a schedule is checked when its texts refer to the slot.
-EXAMPLE_SLOT = datetime(2026, 1, 1, tzinfo=UTC)
 _WORDS = {"Job": "job", "Schedule": "schedule", "EventTrigger": "trigger"}
 
 
@@ -67,6 +63,7 @@ class _Work:
     counts: Counts
     # What each (kind, name) has to have now, when the caller says so: a version, or 0 for nothing.
     expected: Mapping[tuple[str, str], int]
+    force: bool
     definitions: dict[str, Definition] = field(default_factory=dict)
     heads: dict[str, Head] = field(default_factory=dict)
     specs: dict[str, JobSpec] = field(default_factory=dict)
@@ -121,9 +118,10 @@ class Apply:
     pool: Pool
 
     async def apply(
-        self, texts: Sequence[ManifestText], *, dry_run: bool = False, actor: str, reason: str = ""
+        self, texts: Sequence[ManifestText], *, dry_run: bool = False, actor: str, reason: str = "", force: bool = False
     ) -> list[Applied]:
-        """Raises MANIFEST_INVALID or SCHEDULE_INVALID naming each document that is wrong, CONFLICT when another call applied the same at once."""
+        """Raises MANIFEST_INVALID or SCHEDULE_INVALID naming each document that is wrong, CONFLICT when another call applied the same at once,
+        and without `force` PAYLOAD_INVALID when payloads of schedules and triggers no longer fit their job."""
         # Thousands of manifests take a while: not in the way of everything else.
         read = await asyncio.to_thread(_read, texts)
         expected = {
@@ -135,7 +133,7 @@ class Apply:
 
         async def once(counts: Counts) -> list[ScheduleEdit]:
             async with tx(self.pool) as t:
-                work = _Work(t, actor, clean_reason(reason), counts, expected=expected)
+                work = _Work(t, actor, clean_reason(reason), counts, expected=expected, force=force)
                 applied[:] = await self._write(work, read)
                 if dry_run:
                     raise _DryRun
@@ -164,6 +162,7 @@ class Apply:
         await _check_schedulable(work, read.manifests, job_specs)
         for name in job_specs:
             work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
+        await _check_payloads(work, read.manifests, job_specs)
         writer = await _begin_schedules(work, read.schedules, job_specs)
         done: dict[tuple[str, str], Applied] = {}
         await _check_pools_and_secrets(work, read.manifests)
@@ -334,7 +333,6 @@ async def _begin_schedules(
     }
     if not wanted and not switched:
         return None
-    await _check_payloads(work, wanted, job_specs)
     writer = ScheduleWriter(
         t=work.t,
         actor=work.actor,
@@ -354,21 +352,13 @@ def _hidden(work: _Work, job: str, job_specs: Mapping[str, JobSpec]) -> set[str]
     return {name for spec in (stored, job_specs.get(job)) if spec is not None for name in spec.logs.redact}
 
 
-async def _check_payloads(work: _Work, wanted: Sequence[WantedSchedule], job_specs: Mapping[str, JobSpec]) -> None:
-    specs = {name: one.spec for name, one in work.definitions.items() if one.spec is not None} | dict(job_specs)
-    keys = {name: (number, 0) for number, name in enumerate(specs)}
-    payloads, pause = PayloadValidator(), CooperativeYield(SystemClock())
-    for one in wanted:
-        job = one.spec.job
-        try:
-            payloads.make(keys[job], specs[job], one.spec.payload_at(EXAMPLE_SLOT))
-        except CheckPending:
-            raise
-        except TobanError as error:
-            raise TobanError(
-                error.code, f"{one.source}: spec.payload: {error.message} {job!r}", detail=error.detail
-            ) from None
-        await pause.yield_if_due()
+async def _check_payloads(work: _Work, manifests: Sequence[Manifest], job_specs: Mapping[str, JobSpec]) -> None:
+    fit = PayloadFit(
+        {name: one.spec for name, one in work.definitions.items() if one.spec is not None} | dict(job_specs)
+    )
+    await fit.check(manifests)
+    if not work.force:
+        await fit.check_kept(work.t, manifests, work.definitions)
 
 
 async def _apply_triggers(
@@ -376,11 +366,11 @@ async def _apply_triggers(
 ) -> None:
     writer = TriggerWriter(t=work.t, actor=work.actor, reason=work.reason, noted=work.noted)
     stored = await writer.lock(wanted)
-    for manifest, spec in wanted:
+    for _, spec in wanted:
         head, job = _job_of(work, spec.job)
         old = stored.get(spec.name)
         work.expect("EventTrigger", spec.name, old.version if old else 0)
-        done["EventTrigger", spec.name] = await writer.apply(manifest.source, spec, old, head, job, spec_hash(spec))
+        done["EventTrigger", spec.name] = await writer.apply(spec, old, head, job, spec_hash(spec))
     await work.noted.close()
 
 

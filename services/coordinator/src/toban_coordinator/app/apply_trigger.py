@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.app.large_payload import CheckPending
 from toban_coordinator.app.manifests import Applied
-from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.write_batches import WriteBatches
 from toban_coordinator.store import triggers
 from toban_coordinator.store.audit import AdminAction
@@ -15,7 +13,6 @@ from toban_coordinator.store.jobs import Head
 from toban_coordinator.store.triggers import StoredTrigger
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
-from toban_domain.event_mapping import texts_of
 from toban_domain.job import JobSpec
 from toban_domain.redacted import masked_payload_of
 from toban_manifests.problems import ManifestProblem, raise_for
@@ -47,10 +44,9 @@ class TriggerWriter:
         return stored
 
     async def apply(
-        self, source: str, spec: TriggerSpec, old: StoredTrigger | None, head: Head, job: JobSpec, digest: str
+        self, spec: TriggerSpec, old: StoredTrigger | None, head: Head, job: JobSpec, digest: str
     ) -> Applied:
         """created, updated or unchanged; `head` and `job` are the definition that it will start."""
-        _check_payload(source, spec, job)
         if old is not None and old.spec_hash == digest and old.definition_id == head.id:
             return Applied(kind="EventTrigger", name=spec.name, action="unchanged", version=old.version)
         if old is None:
@@ -93,17 +89,3 @@ def _too_many(wanted: Sequence[tuple[Manifest, TriggerSpec]], counts: dict[str, 
             hint = "remove one (`toban trigger remove`), or emit several types"
             problems.append(ManifestProblem(manifest.source, "spec.event_type", message, hint))
     return problems
-
-
-def _check_payload(source: str, spec: TriggerSpec, job: JobSpec) -> None:
-    """A payload that does not depend on the event is checked now, not when the first event comes."""
-    if isinstance(spec.payload, str) or any("{{" in text for _, text in texts_of(spec.payload)):
-        return
-    try:
-        PayloadValidator().make((0, 0), job, spec.payload)
-    except CheckPending:
-        raise
-    except TobanError as error:
-        raise TobanError(
-            error.code, f"{source}: spec.payload: {error.message} {spec.job!r}", detail=error.detail
-        ) from None

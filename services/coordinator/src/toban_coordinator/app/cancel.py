@@ -47,7 +47,7 @@ class CancelRun:
         """As `cancel`, in a transaction of the caller."""
         run = await runs.lock_for_cancel(t, run_id)
         if run is None:
-            raise await _not_live(t, run_id)
+            raise await _not_live(t, run_id, mode)
         done = await self._cancel_locked(t, run, reason=reason, mode=mode, actor=actor)
         if done is not None and noted:
             await audit.note(t, _action(run, done, actor=actor, reason=reason, mode=mode))
@@ -115,12 +115,12 @@ async def _end(t: Tx, run: CancelView, reason: str, actor: str) -> None:
     count_finished(await runs_finish.finish(t, [finish]))
 
 
-async def _not_live(t: Tx, run_id: int) -> TobanError:
+async def _not_live(t: Tx, run_id: int, mode: str) -> TobanError:
     state = await runs.final_state(t, run_id)
     if state is None:
         return run_not_found(run_id)
     return TobanError(
         ErrorCode.RESOURCE_INVALID_STATE,
-        f"run {run_id} is {state.value} already: a finished run cannot be canceled",
+        f"run {run_id} is {state.value} already and cannot be {'killed' if mode == 'kill' else 'canceled'}: it has ended",
         detail={"state": state.value},
     )

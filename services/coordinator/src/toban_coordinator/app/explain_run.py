@@ -8,7 +8,14 @@ from typing import Any
 
 from toban_coordinator.app.limit_gate import LimitGate
 from toban_coordinator.decide.assign import fresh_seconds
-from toban_coordinator.decide.explain_run import LimitCheck, RunFacts, limit_checks, rule_checks, sent_reasons
+from toban_coordinator.decide.explain_run import (
+    LimitCheck,
+    RunFacts,
+    limit_checks,
+    rule_checks,
+    sent_reasons,
+    waits_for_step,
+)
 from toban_coordinator.decide.limits import Need, Usage, job_of
 from toban_coordinator.decide.wait_reason import (
     Check,
@@ -26,6 +33,7 @@ from toban_coordinator.store import (
     limit_admin,
     limits,
     read_models,
+    run_steps,
     runs_assign,
     settings,
 )
@@ -90,7 +98,9 @@ async def explain(t: Tx, row: Row, events: Sequence[Row]) -> Explanation:
         loads = await runs_assign.executor_loads(t)
         leader, fresh = await read_models.leader(t), fresh_seconds(await settings.read(t))
         placed = [(load, candidate_reason(load, loads, selector, leader["server_time"], fresh)) for load in loads]
-        return Explanation(row=row, reasons=sent_reasons(row, events), candidates=await _candidates(t, placed))
+        holds = await _why_not_canceled(t, row)
+        reasons = [*filter(None, [holds]), *sent_reasons(row, events)]
+        return Explanation(row=row, reasons=reasons, candidates=await _candidates(t, placed))
     facts = found.facts
     selector = facts.spec.selector if facts.spec else None
     placed = [
@@ -123,6 +133,14 @@ async def why_at_worker(t: Tx, run_id: int) -> str:
         claimed_at=claim["claimed_at"],
         until=claim["locked_until"],
     )
+
+
+async def _why_not_canceled(t: Tx, row: Row) -> str:
+    """One sentence about a cancel that waits for a step that is not cancelable; "" for any other run."""
+    if row["state"] != RunState.CANCEL_REQUESTED:
+        return ""
+    found = await run_steps.details(t, row["id"])
+    return waits_for_step(row["id"], found) if found is not None else ""
 
 
 async def _disabled(t: Tx, run: DueRun) -> list[Check]:

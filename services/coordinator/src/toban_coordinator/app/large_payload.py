@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache, TTLCache
 
-from toban_coordinator.app.payload_schema import PayloadSchema
 from toban_domain.errors import ErrorCode, TobanError
+from toban_manifests.payload_schema import PayloadSchema
 from toban_runtime.clock import Clock, SystemClock
 
 # CPU time of one check: its verdict must not depend on how busy the machine is.

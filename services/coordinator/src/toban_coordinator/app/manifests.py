@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from toban_coordinator.app.payload_schema import PayloadSchema
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.job import JobSpec
-from toban_manifests.problems import ManifestProblem
-from toban_manifests.read import Manifest
 from toban_schedule import AnnotatedSlot
 
 
@@ -45,17 +41,3 @@ def parse_json(text: str, source: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TobanError(ErrorCode.MANIFEST_INVALID, f"{source}: is not JSON: {error}") from None
-
-
-def schema_problems(manifest: Manifest) -> list[ManifestProblem]:
-    """What is wrong with the schemas of a job."""
-    if not isinstance(manifest.spec, JobSpec):
-        return []
-    problems = []
-    for subject, schema in (("payload", manifest.spec.payload_schema), ("result", manifest.spec.result_schema)):
-        try:
-            if schema is not None:
-                PayloadSchema(schema, subject)
-        except TobanError as error:
-            problems.append(ManifestProblem(manifest.source, str(error.detail["path"]), str(error.detail["why"])))
-    return problems

@@ -12,7 +12,7 @@ from toban_coordinator.store import audit, jobs, secrets
 from toban_coordinator.store.secrets import StoredSecret
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.nearest import nearest
-from toban_domain.secret import check_name, check_value
+from toban_domain.secret import check_name, check_value, owner_problem
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit, tx
@@ -62,6 +62,8 @@ class SecretOperations:
     async def set(self, change: SecretChange, actor: str) -> SecretState:
         """Raises INVALID_ARGUMENT, JOB_NOT_FOUND, SECRETS_KEY_MISSING."""
         name = check_name(change.name)
+        if (owned := owner_problem(name)) is not None:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, "; ".join(owned))
         allowed = _jobs(change)
         sealed = self.keys.seal(name, check_value(change.value))
         async with tx(self.pool) as t:
@@ -82,11 +84,11 @@ class SecretOperations:
         return SecretState(stored=after, readable=True)
 
     async def list(self) -> list[SecretState]:
-        """All of them, by name."""
+        """Those of jobs, by name: hooks and webhooks have lists of their own."""
         async with autocommit(self.pool) as t:
             found = await secrets.stored(t)
         known = self.keys.status().ids
-        return [SecretState(stored=one, readable=one.key_id in known) for one in found]
+        return [SecretState(stored=one, readable=one.key_id in known) for one in found if not _owner(one)]
 
     async def remove(self, name: str, *, force: bool, reason: str, actor: str) -> None:
         """Raises SECRET_NOT_FOUND, and RESOURCE_INVALID_STATE while jobs name it, unless `force` is set."""
@@ -94,6 +96,11 @@ class SecretOperations:
             before = await secrets.stored(t, name)
             if not before or not await secrets.remove(t, name):
                 raise await _not_found(t, name)
+            if owner := _owner(before[0]):
+                message = (
+                    f"secret {name!r} is for {owner} alone; run `toban {owner.replace(' ', ' rm ')}` to remove both"
+                )
+                raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
             users = before[0].used_by
             if users and not force:
                 message = (
@@ -159,6 +166,11 @@ async def _not_found(t: Tx, name: str) -> TobanError:
     near = nearest(name, await secrets.names(t))
     hint = f"did you mean {near!r}?" if near else "see `toban secret list`"
     return TobanError(ErrorCode.SECRET_NOT_FOUND, f"there is no secret {name[:80]!r}; {hint}", detail={"near": near})
+
+
+def _owner(secret: StoredSecret) -> str:
+    """The hook or webhook that has this secret: "hook repo"; "" for one of jobs, whose names have no "/"."""
+    return next((user.replace("/", " ", 1) for user in secret.used_by if "/" in user), "")
 
 
 def _facts(secret: StoredSecret) -> dict[str, object]:

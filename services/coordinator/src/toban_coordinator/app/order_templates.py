@@ -11,6 +11,7 @@ from toban_coordinator.ports.orders import OrderStep, StartOrder
 from toban_coordinator.store import runs_assign
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event_filter import MISSING
+from toban_domain.header_secrets import split_headers
 from toban_domain.outcome import AttemptKey
 from toban_domain.shell_detection import templates_in_code
 from toban_domain.template import (
@@ -53,11 +54,14 @@ def _expanded(order: StartOrder, results: Mapping[int, Any]) -> StartOrder | str
     run = {"run.id": order.key.run_id, "run.attempt": order.attempt, "run.job": order.job_name}
     trees = {"payload": json.loads(order.payload_json), PREVIOUS: results.get(order.key.run_id, MISSING)}
     context = Context(plain={**slot_values(order.slot), **run}, trees=trees)
+    files = {secret.name: secret.file_name for secret in order.secrets}
     try:
-        steps = tuple(_step(step, index, context) for index, step in enumerate(order.steps))
+        steps = tuple(_step(step, index, context, files) for index, step in enumerate(order.steps))
         env = {name: expand_text(text, context, f"env.{name}") for name, text in order.env.items()}
     except TobanError as error:
         return error.message
+    except LookupError as error:
+        return f"a header has secret {error}, which `secrets` of the job does not have"
     return replace(order, steps=steps, env=env)
 
 
@@ -74,10 +78,11 @@ def _refuse_code(step: OrderStep, at: str) -> None:
             raise TobanError(ErrorCode.MANIFEST_INVALID, f"{at}.{name}[{place}] {what}")
 
 
-def _step(step: OrderStep, index: int, context: Context) -> OrderStep:
+def _step(step: OrderStep, index: int, context: Context, files: Mapping[str, str]) -> OrderStep:
     at = f"steps[{index}]"
     _refuse_code(step, at)
-    http = {key: _filled(key, step.http[key], context, f"{at}.http.{key}") for key in IN_HTTP if key in step.http}
+    request = split_headers(step.http, files)
+    http = {key: _filled(key, request[key], context, f"{at}.http.{key}") for key in IN_HTTP if key in request}
     container, kubernetes = (
         {key: _filled(key, tree[key], context, f"{at}.{part}.{key}") for key in IN_CONTAINER if key in tree}
         for part, tree in (("container", step.container), ("kubernetes", step.kubernetes))
@@ -86,7 +91,7 @@ def _step(step: OrderStep, index: int, context: Context) -> OrderStep:
         step,
         argv=tuple(_filled("argv", step.argv, context, f"{at}.argv")),
         args=tuple(_filled("args", step.args, context, f"{at}.args")),
-        http={**step.http, **http},
+        http={**request, **http},
         container={**step.container, **container},
         kubernetes={**step.kubernetes, **kubernetes},
     )

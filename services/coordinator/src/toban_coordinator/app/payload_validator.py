@@ -8,10 +8,10 @@ from typing import Any
 from cachetools import LRUCache
 
 from toban_coordinator.app.large_payload import PROCESS_WIDE, LargePayloads
-from toban_coordinator.app.payload_schema import CHECKED_HERE, EXPLAINED_HERE, PayloadSchema
 from toban_domain.errors import TobanError
 from toban_domain.job import JobSpec
 from toban_domain.payload import check_payload
+from toban_manifests.payload_schema import CHECKED_HERE, EXPLAINED_HERE, PayloadSchema
 
 KEPT = 2_000
 
@@ -19,11 +19,12 @@ Key = tuple[int, int]
 
 
 class PayloadValidator:
-    """Merges and checks; keeps the compiled schemas of the versions used last."""
+    """Merges and checks; keeps the compiled schemas of the versions used last. `hides_values`: no message has a value of a payload."""
 
-    def __init__(self, large: LargePayloads | None = None) -> None:
+    def __init__(self, large: LargePayloads | None = None, *, hides_values: bool = False) -> None:
         self._schemas: LRUCache[Key, PayloadSchema | TobanError | None] = LRUCache(KEPT)
         self._defaults: LRUCache[Key, str] = LRUCache(KEPT)
+        self._hides_values = hides_values
         self._large = large or PROCESS_WIDE
 
     def make(self, key: Key, spec: JobSpec, given: Mapping[str, Any]) -> str:
@@ -51,18 +52,18 @@ class PayloadValidator:
 
     def _schema(self, key: Key, spec: JobSpec) -> PayloadSchema | None:
         if key not in self._schemas:
-            self._schemas[key] = _compiled(spec)
+            self._schemas[key] = _compiled(spec, hides_values=self._hides_values)
         known = self._schemas[key]
         if isinstance(known, TobanError):
             raise known
         return known
 
 
-def _compiled(spec: JobSpec) -> PayloadSchema | TobanError | None:
+def _compiled(spec: JobSpec, *, hides_values: bool) -> PayloadSchema | TobanError | None:
     """A schema that is refused is kept as its error: compiling it for every run costs more than the answer."""
     if spec.payload_schema is None:
         return None
     try:
-        return PayloadSchema(spec.payload_schema, hides_values=bool(spec.logs.redact))
+        return PayloadSchema(spec.payload_schema, hides_values=hides_values or bool(spec.logs.redact))
     except TobanError as error:
         return error

@@ -13,12 +13,12 @@ from cachetools import LRUCache
 
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.large_payload import PROCESS_WIDE, LargePayloads, with_large_checks
-from toban_coordinator.app.payload_schema import CHECKED_HERE, EXPLAINED_HERE, PayloadSchema
 from toban_coordinator.decide.report import Report
 from toban_coordinator.store import runs
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.outcome import Outcome, OutcomeKind, Reason
+from toban_manifests.payload_schema import CHECKED_HERE, EXPLAINED_HERE, PayloadSchema
 from toban_observability import metrics
 from toban_store.pool import Pool
 from toban_store.tx import autocommit

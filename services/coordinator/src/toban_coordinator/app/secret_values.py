@@ -13,7 +13,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.nearest import nearest
 from toban_domain.outcome import AttemptKey
-from toban_domain.secret import MAX_VALUES, SecretFile
+from toban_domain.secret import MAX_VALUES, SecretFile, owner_problem
 from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit
 
@@ -52,6 +52,8 @@ class StoredSecretValues:
 
 def refusal(name: str, row: SealedRow | None, job: str) -> str | None:
     """Why this job cannot have that secret; None when it can."""
+    if (owned := owner_problem(name)) is not None:
+        return f"{owned[0]}; give the job a secret of its own with `toban secret set`"
     if row is None:
         return f"there is no secret {name!r}; run `toban secret set {name}`"
     if not row.allows(job):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -125,7 +126,7 @@ class StartRuns:
         try:
             async with opened(self.pool) as t:
                 new, made = await self._enqueue(t, wanted, actor, note)
-                earlier = await _runs_of_keys(t, new, made)
+                earlier = await _runs_of_keys(t, wanted, new, made)
                 if origin is not None:
                     await run_traces.keep(t, [one.id for one in made if one.created], origin)
                 if repeating:
@@ -345,16 +346,37 @@ async def _check_times(t: Tx, wanted: Sequence[RunRequest]) -> None:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"a run of job {run.job!r}: {why}")
 
 
-async def _runs_of_keys(t: Tx, new: Sequence[runs.NewRun], made: Sequence[runs.Enqueued]) -> dict[str, int]:
+async def _runs_of_keys(
+    t: Tx, wanted: Sequence[RunRequest], new: Sequence[runs.NewRun], made: Sequence[runs.Enqueued]
+) -> dict[str, int]:
     """The runs of keys that were taken."""
-    taken = {run.key: run for run, one in zip(new, made, strict=True) if not one.created}
+    taken = {run.key: (asked, run) for asked, run, one in zip(wanted, new, made, strict=True) if not one.created}
     if not taken:
         return {}
     found = await runs.by_keys(t, list(taken))
     for key, run in found.items():
-        if run.job is not None and run.job != taken[key].job:
+        if run.job is None:
+            continue
+        asked, again = taken[key]
+        if run.job != again.job:
             raise TobanError(
                 ErrorCode.CONFLICT,
                 f"idempotency_key {key!r} belongs to run {run.run_id} of job {run.job!r}; use another",
             )
+        if not _same_payload(run, asked, again):
+            raise TobanError(
+                ErrorCode.CONFLICT,
+                f"idempotency_key {key!r} belongs to run {run.run_id}, which has another payload; "
+                "use another key, or repeat the request with the payload of that run",
+            )
     return {key: run.run_id for key, run in found.items()}
+
+
+def _same_payload(stored: runs.KeyedRun, asked: RunRequest, again: runs.NewRun) -> bool:
+    """Of another version of the job, whose default payload may differ, what the caller gives is compared alone."""
+    payload = json.loads(again.payload)
+    if stored.version == again.version:
+        return bool(stored.payload == payload)
+    return all(
+        name in stored.payload and stored.payload[name] == payload[name] for name in parse_payload(asked.payload_json)
+    )

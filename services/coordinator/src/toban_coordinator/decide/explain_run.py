@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from toban_coordinator.decide.assign import late_limit, skip_reason, wait_until
 from toban_coordinator.decide.groups import Groups
@@ -113,6 +114,22 @@ def sent_reasons(row: Mapping[str, object], events: Sequence[Mapping[str, object
     told = [event for event in events if event["type"] in _TOLD and event is not last][-TOLD_EVENTS:]
     before = [f"{event['at']:%Y-%m-%d %H:%M:%S} UTC {event['type']}: {event['message']}" for event in reversed(told)]
     return [text for text in (first, remedy, *before) if text]
+
+
+def waits_for_step(run_id: int, steps: Mapping[str, Any]) -> str:
+    """Why a cancel that was asked for has not ended the run: its step is not cancelable, and no kill was asked for; "" for another cause.
+
+    `steps` are the `definition` of all, those that were `started`, and `cancel_mode`.
+    """
+    definition, started = steps["definition"] or [], steps["started"] or []
+    index = started[-1]["index"] if started else 0
+    if steps["cancel_mode"] == "kill" or index >= len(definition) or definition[index].get("cancelable", True):
+        return ""
+    step = definition[index]["id"]
+    return (
+        f"its cancel waits for step {step!r}, which is not cancelable: the run ends when the step does; "
+        f"an operator ends it at once with `toban run kill {run_id}`"
+    )
 
 
 def _late(facts: RunFacts, spec: JobSpec) -> Check:

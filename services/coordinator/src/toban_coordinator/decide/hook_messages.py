@@ -170,15 +170,19 @@ def _content_type(message: HookMessage) -> str:
     return message.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+def _too_deep() -> TobanError:
+    return TobanError(ErrorCode.PAYLOAD_INVALID, f"the body is nested more than {MAX_NESTING} levels deep; flatten it")
+
+
 def _json(body: bytes) -> Any:
     try:
         value = json.loads(body.decode(), parse_constant=_refuse)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise TobanError(ErrorCode.PAYLOAD_INVALID, "the body is no JSON in UTF-8; send one JSON object") from None
+    except RecursionError:
+        raise _too_deep() from None
     if deeper_than(value, MAX_NESTING):
-        raise TobanError(
-            ErrorCode.PAYLOAD_INVALID, f"the body is nested more than {MAX_NESTING} levels deep; flatten it"
-        )
+        raise _too_deep()
     return value
 
 

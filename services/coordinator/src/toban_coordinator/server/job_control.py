@@ -60,7 +60,11 @@ class JobControl(JobControlServicer):
         """All manifests or none."""
         texts = [manifest_from_pb(message) for message in request.manifests]
         applied = await self._deps.apply.apply(
-            texts, dry_run=request.dry_run, actor=actor_of(context), reason=request.reason
+            texts,
+            dry_run=request.dry_run,
+            actor=actor_of(context),
+            reason=request.reason,
+            force=request.force,
         )
         return pb.ApplyResponse(applied=[applied_to_pb(one) for one in applied])
 

@@ -93,6 +93,11 @@ async def stored_payloads(t: Tx, wanted: Sequence[str]) -> list[Row]:
     return await t.fetch_all(_sql.stored_payloads, {"names": list(wanted)})
 
 
+async def payloads_of(t: Tx, ids: Sequence[int]) -> list[Row]:
+    """kind, name, definition_id and payload (None = empty) of the schedules and triggers of these definitions, by kind and name."""
+    return await t.fetch_all(_sql.payloads_of, {"ids": list(ids)}) if ids else []
+
+
 async def names(t: Tx) -> list[str]:
     """All names, for hints."""
     return [row["name"] for row in await t.fetch_all(_sql.names)]

@@ -31,6 +31,13 @@ SELECT 'Schedule' AS kind, s.name, s.definition_id, s.spec -> 'payload' AS paylo
 UNION ALL
 SELECT 'EventTrigger', g.name, g.definition_id, g.spec -> 'payload' FROM scheduler.event_triggers g WHERE g.name = ANY(%(names)s::text[])
 
+-- name: payloads_of
+-- The payloads that schedules and triggers of some definitions give.
+SELECT 'Schedule' AS kind, s.name, s.definition_id, s.spec -> 'payload' AS payload FROM scheduler.schedules s WHERE s.definition_id = ANY(%(ids)s::bigint[])
+UNION ALL
+SELECT 'EventTrigger', g.name, g.definition_id, g.spec -> 'payload' FROM scheduler.event_triggers g WHERE g.definition_id = ANY(%(ids)s::bigint[])
+ORDER BY 1, 2
+
 -- name: versions
 -- Definitions as they were at some versions; these rows never change.
 SELECT v.definition_id, v.version, v.spec

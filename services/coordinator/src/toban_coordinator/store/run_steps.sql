@@ -18,7 +18,7 @@ UPDATE scheduler.runs_live r
 RETURNING r.id
 
 -- name: details
--- The steps of a run as its definition has them, those that the dispatches of its last attempt have started, and whether there is a checkpoint.
+-- The steps of a run as its definition has them, those that the dispatches of its last attempt have started, whether there is a checkpoint, and how it is canceled.
 SELECT v.spec -> 'steps' AS definition, r.state::text AS state,
        (SELECT jsonb_agg(s.step ORDER BY d.token, s.place)
           FROM (SELECT a.token, COALESCE(a.outcome -> 'steps', a.steps, CASE WHEN a.token = l.token THEN l.steps END) AS steps,
@@ -26,7 +26,7 @@ SELECT v.spec -> 'steps' AS definition, r.state::text AS state,
                   FROM scheduler.job_attempts a WHERE a.run_id = r.id) d
          CROSS JOIN LATERAL jsonb_array_elements(d.steps) WITH ORDINALITY AS s(step, place)
          WHERE d.attempt = d.last_attempt AND d.counts) AS started,
-       l.checkpoint IS NOT NULL AS has_checkpoint
+       l.checkpoint IS NOT NULL AS has_checkpoint, l.cancel_mode
   FROM scheduler.job_runs r
   JOIN scheduler.job_definition_versions v ON v.definition_id = r.definition_id AND v.version = r.definition_version
   LEFT JOIN scheduler.runs_live l ON l.id = r.id

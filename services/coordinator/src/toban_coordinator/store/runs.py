@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from toban_coordinator.store.audit import caller_params
 from toban_domain.run import RunState
@@ -55,6 +56,8 @@ class KeyedRun:
 
     run_id: int
     job: str | None
+    version: int | None
+    payload: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,7 @@ async def succeeded(t: Tx, definition_id: int, group: str) -> int | None:
 async def by_keys(t: Tx, keys: Sequence[str]) -> dict[str, KeyedRun]:
     """The runs that these idempotency keys name."""
     rows = await t.fetch_all(_sql.by_keys, {"keys": list(keys)})
-    return {row["key"]: KeyedRun(row["run_id"], row["job_name"]) for row in rows}
+    return {row.pop("key"): KeyedRun(**row) for row in rows}
 
 
 async def lock_for_cancel(t: Tx, run_id: int) -> CancelView | None:

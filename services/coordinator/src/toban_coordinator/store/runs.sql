@@ -61,8 +61,8 @@ SELECT d.run_id AS id
  WHERE d.definition_id = %(definition_id)s::bigint AND d.concurrency_group = %(group)s::text
 
 -- name: by_keys
--- Runs that idempotency keys name, with their jobs.
-SELECT k.key, k.run_id, r.job_name
+-- Runs that idempotency keys name, with their jobs and payloads.
+SELECT k.key, k.run_id, r.job_name AS job, r.definition_version AS version, COALESCE(r.payload, '{}'::jsonb) AS payload
   FROM scheduler.run_idempotency k LEFT JOIN scheduler.job_runs r ON r.id = k.run_id
  WHERE k.key = ANY(%(keys)s::text[])
 

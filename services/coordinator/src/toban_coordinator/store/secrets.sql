@@ -3,11 +3,12 @@
 SELECT s.name, s.key_id, s.nonce, s.ciphertext, s.jobs FROM scheduler.secrets s WHERE s.name = ANY(%(names)s::text[])
 
 -- name: names
--- All names, for hints.
-SELECT s.name FROM scheduler.secrets s ORDER BY s.name LIMIT 5000
+-- All names that jobs may use, for hints.
+SELECT s.name FROM scheduler.secrets s WHERE s.name !~ '^(hook|webhook)[.]' ORDER BY s.name LIMIT 5000
 
 -- name: stored
--- Every secret without its value, or the one called `name`, with the current definitions, the webhook and the hook that use it.
+-- Every secret without its value, or the one called `name`, with the current definitions, the webhook and the hook that use it. Deleted
+-- definitions stay for their runs, and use nothing.
 SELECT s.name, s.key_id, s.jobs, s.version, s.created_at, s.updated_at, s.updated_by,
        COALESCE(u.jobs, '{}') || ARRAY(SELECT 'webhook/' || w.name FROM scheduler.webhook_targets w WHERE w.secret = s.name)
        || ARRAY(SELECT 'hook/' || h.name FROM scheduler.hooks h WHERE h.secret = s.name) AS used_by
@@ -15,7 +16,7 @@ SELECT s.name, s.key_id, s.jobs, s.version, s.created_at, s.updated_at, s.update
   LEFT JOIN (
        SELECT jsonb_path_query(d.spec, '$.secrets[*].name') #>> '{}' AS secret, array_agg(DISTINCT d.name ORDER BY d.name) AS jobs
          FROM scheduler.job_definitions d
-        WHERE d.spec ? 'secrets'
+        WHERE d.spec ? 'secrets' AND d.deleted_at IS NULL
         GROUP BY 1) u ON u.secret = s.name
  WHERE %(name)s::text = '' OR s.name = %(name)s::text
  ORDER BY s.name

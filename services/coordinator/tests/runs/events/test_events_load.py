@@ -273,7 +273,7 @@ async def test_writes_of_an_event_that_is_cut_are_no_tries_of_a_trigger_that_fai
     schema = {"type": "object", "required": ["mended"]}
     await world.apply(make.job(), *[inbox.trigger(f"t{n}") for n in range(9)])
     await world.apply(make.job("strict"), inbox.trigger("bad", "strict"))
-    await world.apply(make.job("strict", payload_schema=schema))
+    await world.apply(make.job("strict", payload_schema=schema), force=True)
     world.take(world.term)
     event = (await inbox.emit(key="k")).id
     for runs in range(1, 10):

@@ -269,8 +269,10 @@ async def test_what_is_stored_and_audited_has_no_secret(desk: Desk, world: Any) 
     await desk.set(enabled=False, reason="paused")
     with pytest.raises(TobanError, match="cannot be changed"):
         await desk.set(kind="github")
-    [listed] = await SecretOperations(pool=world.pool, keys=desk.keys).list()
-    assert (listed.stored.name, list(listed.stored.used_by)) == ("hook.shop", ["hook/shop"])
+    secrets = SecretOperations(pool=world.pool, keys=desk.keys)
+    assert await secrets.list() == []
+    with pytest.raises(TobanError, match="is for hook shop alone; run `toban hook rm shop`"):
+        await secrets.remove("hook.shop", force=True, reason="", actor="ada")
     rows = await world.sql("SELECT to_jsonb(h)::text AS row FROM scheduler.hooks h")
     rows += await world.sql("SELECT to_jsonb(a)::text AS row FROM scheduler.admin_action_log a")
     assert not any(secret in row["row"] for row in rows)

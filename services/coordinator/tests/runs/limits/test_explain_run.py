@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import StepResult
 from toban_proto.v1 import coordinator_pb2 as pb
 
 
@@ -108,6 +110,26 @@ async def test_each_executor_tells_why_it_does_not_fit(world: Any, make: Any, li
     ]
     sent = await why(first)
     assert sent.reasons[0].startswith("it is ASSIGNED on e1") and not sent.checks and not sent.HasField("turn")
+
+
+async def test_a_cancel_that_waits_for_a_step_that_is_not_cancelable(world: Any, make: Any, why: Any) -> None:
+    await world.executor()
+    steps = [{"id": "load", "argv": ["true"]}, {"id": "swap", "argv": ["true"], "cancelable": False}]
+    await world.apply(make.job(steps=steps))
+    [run] = await world.start()
+    await world.turn("assign")
+    await world.cancel(run)
+    assert (await why(run)).reasons[0].startswith("it is CANCEL_REQUESTED")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    started = [StepResult(index=index, started_at=at).to_json() for index in range(2)]
+    await world.sql("UPDATE scheduler.runs_live SET steps = %(steps)s::jsonb", steps=json.dumps(started))
+    first, second, *_ = (await why(run)).reasons
+    assert first.startswith(
+        "its cancel waits for step 'swap', which is not cancelable: the run ends when the step does"
+    )
+    assert f"`toban run kill {run}`" in first and second.startswith("it is CANCEL_REQUESTED")
+    await world.cancel(run, "kill")
+    assert (await why(run)).reasons[0].startswith("it is CANCEL_REQUESTED")
 
 
 async def test_what_the_leader_will_skip_and_what_it_has_skipped(world: Any, make: Any, limited: Any, why: Any) -> None:

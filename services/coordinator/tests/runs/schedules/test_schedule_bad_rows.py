@@ -126,7 +126,7 @@ async def test_a_bad_row_that_an_edit_holds_stops_no_other(world: Any, make: Any
 async def test_many_of_one_cause_are_one_line_of_log(world: Any, make: Any, caplog: pytest.LogCaptureFixture) -> None:
     await world.apply(make.job(), make.job("other"), *[make.schedule(f"s{n}") for n in range(30)])
     await world.apply(*[make.schedule(f"o{n}", "other") for n in range(3)])
-    await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}))
+    await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}), force=True)
     await world.steady()
     await world.turn("fire")
     assert await fired(world) == {"o0", "o1", "o2"}

@@ -116,7 +116,7 @@ async def test_a_short_pause_loses_no_slot(world: Any, make: Any, desk: Any) -> 
 @pytest.mark.seed(178)
 async def test_a_schedule_that_fails_for_good_is_removed_where_it_says_so(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule(on_failure="remove"))
-    await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}))
+    await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}), force=True)
     first = await desk.passed(50)
     for _ in range(5):
         await world.sql("UPDATE scheduler.schedules SET fire_retry_at = NULL")
@@ -150,7 +150,7 @@ async def test_a_resume_is_audited_with_its_reason(world: Any, make: Any, desk: 
 @pytest.mark.usefixtures("young_period")
 async def test_resume_clears_a_failure(world: Any, make: Any, desk: Any) -> None:
     await world.apply(make.job(), make.schedule())
-    await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}))
+    await world.apply(make.job(payload_schema={"type": "object", "required": ["n"]}), force=True)
     first = await desk.passed(50)
     failures = "toban_schedule_fire_failures_total"
     before = sum(value for _, value in metrics.samples(failures))

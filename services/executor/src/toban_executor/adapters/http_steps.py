@@ -10,6 +10,7 @@ from typing import Any
 
 from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.header_secrets import join_headers
 from toban_domain.http_access import parse_access
 from toban_domain.version import VERSION
 from toban_executor.adapters import http_step_runner
@@ -45,12 +46,12 @@ class HttpSteps:
             return step
         try:
             given: dict[str, Any] = {
-                "http": json.loads(step.stdin),
+                "http": join_headers(json.loads(step.stdin), {one.file: one.value for one in order.secrets}),
                 "headers": _headers(order, step),
                 "cancelable": step.cancelable,
                 **self._settings,
             }
-        except ValueError:
+        except (ValueError, LookupError, TypeError, AttributeError):
             # Refused as a step without a program.
             return step._replace(argv=(), stdin="")
         return step._replace(argv=_PROGRAM, stdin=json.dumps(given))

@@ -155,11 +155,18 @@ def _byte_forms(raw: bytes) -> Iterator[bytes]:
         yield encoded.encode()
         yield _lower_escapes(encoded).encode()
     for skip in range(3):
+        first, bits = (8 * skip + 5) // 6, 8 * (skip + len(raw))
         whole = base64.b64encode(b"\0" * skip + raw)
-        # Only the characters whose bits all come from the value.
-        piece = whole[(8 * skip + 5) // 6 : 8 * (skip + len(raw)) // 6]
-        yield piece
-        yield piece.translate(_URL_SAFE)
+        line = base64.b64encode(b"\0" * skip + raw + b"\n")
+        # The characters whose bits all come from the value; at the end of a text or a line also the last one, which has a part of them.
+        for piece in (
+            whole[first : bits // 6],
+            whole[first : -(-bits // 6)],
+            whole[first:],
+            line[first : -(-bits // 6)],
+        ):
+            yield piece
+            yield piece.translate(_URL_SAFE)
 
 
 def _bytes(text: str) -> bytes:

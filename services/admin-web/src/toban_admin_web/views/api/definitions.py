@@ -52,17 +52,25 @@ class NamedManifest(Input):
     spec: Object
 
 
+_DRY_RUN = Field(False, description="Checks and compares, and changes nothing.")
+_FORCE = Field(
+    False, description="Also when payloads of schedules and triggers no longer fit the schema of a job that changes."
+)
+
+
 class Manifests(Reason):
     """Documents that are applied together: all or none."""
 
     manifests: list[Manifest] = Field(min_length=1, max_length=2000)
-    dry_run: bool = Field(False, description="Checks and compares, and changes nothing.")
+    dry_run: bool = _DRY_RUN
+    force: bool = _FORCE
 
 
-class DryRun(Reason):
+class HowApplied(Reason):
     """How a manifest is applied."""
 
-    dry_run: bool = Field(False, description="Checks and compares, and changes nothing.")
+    dry_run: bool = _DRY_RUN
+    force: bool = _FORCE
 
 
 class SchedulesQuery(Paged):
@@ -129,7 +137,7 @@ def _apply(call: Call) -> Answer:
         }
         for number, one in enumerate(given)
     ]
-    how = call.body.model_dump(include={"dry_run", "reason"})
+    how = call.body.model_dump(include={"dry_run", "force", "reason"})
     return call.ask(AppliedManifests, {"manifests": manifests, **how})
 
 
@@ -156,7 +164,7 @@ def _applying(kind: str, path: str) -> Endpoint:
     return Endpoint(
         route=f"PUT /{path}/{{name}}",
         summary=f"Creates or changes a {kind}.",
-        query=DryRun,
+        query=HowApplied,
         body=NamedManifest,
         answer=Applied,
         also=(201,),

@@ -57,10 +57,12 @@ def body_of(endpoint: Endpoint) -> Input | None:
         raise UnsupportedMediaType
     try:
         given = json.loads(text.decode(), parse_constant=_no_number)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise invalid("body", "is no JSON in UTF-8") from None
+    except RecursionError:
+        raise _too_deep() from None
     if deeper_than(given, 2 * MAX_NESTING):
-        raise invalid("body", f"is nested more than {2 * MAX_NESTING} levels deep")
+        raise _too_deep()
     try:
         # Strict, and from the text, where times are still texts.
         return endpoint.body.model_validate_json(text, strict=True)
@@ -103,6 +105,10 @@ def invalid(where: str, message: str) -> TobanError:
     return TobanError(ErrorCode.INVALID_ARGUMENT, f"{where}: {message}; correct the request", detail=detail)
 
 
+def _too_deep() -> TobanError:
+    return invalid("body", f"is nested more than {2 * MAX_NESTING} levels deep")
+
+
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no JSON")
 
@@ -128,4 +134,5 @@ def _mistakes(error: ValidationError, kind: type[BaseModel], place: str) -> Toba
 def _text(kind: str, message: str, model: type[BaseModel]) -> str:
     if kind == "extra_forbidden":
         return f"there is no such field; there are {', '.join(model.model_fields) or 'none'}"
-    return message
+    # Leaving a choice out is no choice to write.
+    return message.replace("Input should be '', ", "Input should be ", 1)

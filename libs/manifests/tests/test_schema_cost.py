@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.schema_cost import SchemaCost
+from toban_manifests.schema_cost import SchemaCost
 
 
 def doubling(levels: int) -> dict[str, Any]:

@@ -8,10 +8,13 @@ from typing import Any, NoReturn
 
 import jsonschema_rs
 
-from toban_coordinator.decide.schema_cost import SchemaCost
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import JobSpec
 from toban_domain.nearest import nearest
 from toban_domain.payload import canonical_json
+from toban_manifests.problems import ManifestProblem
+from toban_manifests.read import Manifest
+from toban_manifests.schema_cost import SchemaCost
 
 # Detail travels in gRPC metadata, which is bounded.
 SHOWN_ERRORS = 8
@@ -19,6 +22,8 @@ SHOWN_CHARACTERS = 300
 # Steps (subschemas applied × bytes of the payload) of a check in the event loop: a few milliseconds. Errors cost more than answers.
 CHECKED_HERE = 1_000_000
 EXPLAINED_HERE = 20_000
+_REMEDY = "write a JSON Schema (2020-12), with patterns that RE2 knows"
+_TYPES = "array, boolean, integer, null, number, object and string"
 
 
 class PayloadSchema:
@@ -42,11 +47,10 @@ class PayloadSchema:
                 pattern_options=jsonschema_rs.RegexOptions(),
                 mask="the value" if hides_values else None,
             )
+        except jsonschema_rs.ValidationError as error:
+            raise _refused(subject, _below(error.instance_path), _mistake(error)) from None
         except (ValueError, TypeError) as error:
-            line = str(error).strip().splitlines()[0]
-            raise _refused(
-                subject, "", f"{line}; write a JSON Schema (2020-12), with patterns that RE2 knows"
-            ) from None
+            raise _refused(subject, "", f"{str(error).strip().splitlines()[0]}; {_REMEDY}") from None
         self.digest = hashlib.sha256(f"{subject} {hides_values} ".encode() + canonical_json(schema).encode()).digest()
         self._cost = cost
         self._steps: dict[int, int] = {}
@@ -74,10 +78,7 @@ class PayloadSchema:
         )
 
     def _described(self, error: jsonschema_rs.ValidationError) -> dict[str, str]:
-        path = self.subject + "".join(
-            f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
-        )
-        return {"path": path, "message": self._message(error)[:SHOWN_CHARACTERS]}
+        return {"path": self.subject + _below(error.instance_path), "message": self._message(error)[:SHOWN_CHARACTERS]}
 
     def _message(self, error: jsonschema_rs.ValidationError) -> str:
         """The library's message; of keys that the schema does not have ours, which names the nearest, or those that it has."""
@@ -91,6 +92,31 @@ class PayloadSchema:
         )
         names = " and ".join(map(repr, kind.unexpected[:SHOWN_ERRORS]))
         return f"{names} {'is not a known key' if len(kind.unexpected) == 1 else 'are not known keys'}; {hint}"
+
+
+def schema_problems(manifest: Manifest) -> list[ManifestProblem]:
+    """What is wrong with the schemas of a job."""
+    if not isinstance(manifest.spec, JobSpec):
+        return []
+    problems = []
+    for subject, schema in (("payload", manifest.spec.payload_schema), ("result", manifest.spec.result_schema)):
+        try:
+            if schema is not None:
+                PayloadSchema(schema, subject)
+        except TobanError as error:
+            problems.append(ManifestProblem(manifest.source, str(error.detail["path"]), str(error.detail["why"])))
+    return problems
+
+
+def _below(path: Sequence[str | int]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+
+
+def _mistake(error: jsonschema_rs.ValidationError) -> str:
+    """Of a schema; the library's message for a type that is unknown names keywords of the schema of schemas."""
+    if error.instance_path[-1:] == ["type"] and isinstance(error.kind, jsonschema_rs.ValidationErrorKind.AnyOf):
+        return f"{canonical_json(error.instance)} is no type; known are {_TYPES}"
+    return f"{error.message[:SHOWN_CHARACTERS]}; {_REMEDY}"
 
 
 def _first(validator: jsonschema_rs.Draft202012Validator, payload: Any) -> jsonschema_rs.ValidationError:
