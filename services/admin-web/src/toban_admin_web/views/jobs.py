@@ -18,8 +18,6 @@ from toban_domain.errors import ErrorCode, TobanError
 LAST_RUNS = 40
 # Next slots of all its schedules together.
 COMING = 8
-# Schedules that are asked for their slots, each by a call of its own.
-MOST_SCHEDULES = 5
 MAX_DIGITS = 18
 LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -100,11 +98,15 @@ def _days(name: str) -> DayMap | None:
 
 
 def _coming(job: Job) -> list[tuple[Schedule, NextSlot]]:
-    """The next slots of its schedules that make runs, the earliest first."""
-    active = [one for one in job.schedules if one.enabled and one.status == "active"][:MOST_SCHEDULES]
+    """The next slots of its schedules that make runs, the earliest first.
+
+    The first COMING slots belong to the COMING schedules that fire first; each of these is asked by a call of its own.
+    """
     if not job.enabled:
         return []
-    found = [(one, slot) for one in active for slot in _slots(one.name)]
+    active = [one for one in job.schedules if one.enabled and one.status == "active" and one.next_run_at]
+    first = sorted(active, key=lambda one: one.next_run_at or LATEST)[:COMING]
+    found = [(one, slot) for one in first for slot in _slots(one.name)]
     return sorted(found, key=lambda pair: pair[1].at or LATEST)[:COMING]
 
 
