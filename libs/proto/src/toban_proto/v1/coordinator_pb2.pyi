@@ -4574,7 +4574,9 @@ class ListAuditRequest(_message.Message):
     UNTIL_FIELD_NUMBER: _builtins.int
     OLDEST_FIRST_FIELD_NUMBER: _builtins.int
     actor: _builtins.str
-    """Empty values are any. "user ada" includes the tokens of that user."""
+    """Empty values are any. "user ada" (or "user:ada") includes the tokens of that user. One word, such as "ada", finds the
+    values of actor, action and target with a word that begins with it.
+    """
     action: _builtins.str
     target: _builtins.str
     """"run 7" also finds rows about several runs."""
