@@ -140,7 +140,7 @@ class Stream {
   // Reconnects with the own cursor. An EventSource alone would give up after an error response.
   retry() {
     this.close();
-    this.show("retrying");
+    this.show("lost");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => document.hidden || this.open(), RETRY_MS);
   }

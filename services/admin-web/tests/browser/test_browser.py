@@ -175,7 +175,8 @@ def test_a_live_log_resumes_after_a_lost_connection(page: Page, address: str, we
     held = [slots.acquire() for _ in range(slots.size)]
     # Every stream ends, and new ones are refused for a while.
     web.worker.context.stopping.set()
-    page.until("document.getElementById('log-state').dataset.state === 'retrying'")
+    page.until("document.getElementById('log-state').dataset.state === 'lost'")
+    assert "archiver" not in page.run("document.getElementById('log-state').textContent"), "that is not what is known"
     web.worker.context.stopping.clear()
     web.cluster.write(web.line(3))
     for release in filter(None, held):
