@@ -168,6 +168,22 @@ def test_a_live_log_to_its_end(page: Page, address: str, web: Any) -> None:
     assert [one for one in page.complaints if "503" not in one] == []
 
 
+def test_a_live_log_cuts_long_lines_and_counts_dropped_ones(page: Page, address: str, web: Any) -> None:
+    page.open(address + "/runs/1")
+    page.until("document.getElementById('log-state').dataset.state === 'live'")
+    assert page.run("document.getElementById('log-dropped').hidden")
+    web.cluster.write(web.line(3, "a" * 9_000, partial=True), web.line(4, "b" * 9_000))
+    link = "document.querySelector('#log .whole')"
+    page.until(f"{link} && {link}.href.includes('from={web.token}%3A3') && {link}.href.includes('to={web.token}%3A4')")
+    assert page.run(f"{link}.parentElement.firstChild.textContent.length") <= 10_000
+    marker = web.line(1_004, "… 1,000 lines, 1 MiB left out", stream=3)
+    marker.dropped_lines = 1_000
+    web.cluster.write(marker, sealed=True)
+    web.cluster.reader.responses["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(0))
+    page.until("document.getElementById('log-state').dataset.state === 'dropped'")
+    assert "1,000" in page.run("document.getElementById('log-dropped').innerText")
+
+
 def test_a_live_log_resumes_after_a_lost_connection(page: Page, address: str, web: Any) -> None:
     page.open(address + "/runs/1")
     page.until("document.getElementById('log-state').dataset.state === 'live'")
