@@ -91,6 +91,26 @@ def test_times_are_shown_in_the_zone_of_the_viewer(page: Page, address: str) -> 
     assert "Asia/Tokyo" in page.run("document.querySelector('footer').textContent")
 
 
+def test_times_in_forms_are_those_of_the_viewer_and_sent_in_utc(page: Page, address: str, web: Any) -> None:
+    started = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
+    web.cluster.reader.responses["StartRuns"] = started
+    page.open(address + "/runs?since=2026-11-21T00:30")
+    page.until("document.getElementById('f-since').value === '2026-11-21T09:30'")
+    assert "(Asia/Tokyo)" in page.run("document.getElementById('f-since').labels[0].textContent")
+    page.until("document.querySelector('.chips time').textContent === '2026-11-21 09:30:00'")
+    page.run("document.getElementById('f-until').value = '2026-11-21T10:00'")
+    page.run("document.getElementById('f-since').form.requestSubmit()")
+    page.until("location.search.includes('until=2026-11-21T01%3A00')")
+    assert page.run("new URLSearchParams(location.search).get('since')") == "2026-11-21T00:30"
+    page.open(address + "/jobs/hello/run")
+    page.until("document.getElementById('at').labels[0].textContent.includes('(Asia/Tokyo)')")
+    page.run("document.getElementById('at').value = '2030-01-01T09:00'")
+    page.run("document.getElementById('at').form.requestSubmit()")
+    page.until("location.pathname !== '/jobs/hello/run'")
+    [asked] = [one for one in web.cluster.reader.requests if isinstance(one, pb.StartRunsRequest)]
+    assert asked.runs[0].scheduled_for.ToDatetime().isoformat() == "2030-01-01T00:00:00"
+
+
 def test_long_names_leave_the_other_columns_on_the_page(page: Page, address: str, web: Any) -> None:
     long = "a-job-" + "x" * 122
     responses = web.cluster.reader.responses
