@@ -210,6 +210,13 @@ def test_empty_lists_name_a_command(web: Any) -> None:
 def test_a_schedule_with_its_next_and_last_slots(web: Any) -> None:
     text = web.page("/schedules/hello-often")
     assert "2026-11-21 03:00:00+01:00" in text and "fold first" in text and "run created" in text and "/runs/7" in text
+    assert "change of the clocks" not in text
+
+
+def test_a_schedule_says_what_the_next_change_of_the_clocks_does(web: Any) -> None:
+    said = "2027-03-28: 02:30 does not exist, runs as much later as the clock jumps (gap: shift)"
+    web.cluster.reader.responses["NextSlots"].clock_change = said
+    assert f"The next change of the clocks that matters: {said}" in web.page("/schedules/hello-often")
 
 
 def test_the_cluster_page_warns_when_no_executor_accepts_runs(web: Any) -> None:

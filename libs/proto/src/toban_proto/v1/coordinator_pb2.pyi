@@ -1088,10 +1088,13 @@ class NextSlotsResponse(_message.Message):
     RULE_FIELD_NUMBER: _builtins.int
     TIMEZONE_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    CLOCK_CHANGE_FIELD_NUMBER: _builtins.int
     rule: _builtins.str
     timezone: _builtins.str
     note: _builtins.str
     """Why there are none, or why they will not fire: paused, disabled, ended, failed."""
+    clock_change: _builtins.str
+    """As of AppliedManifest."""
     @_builtins.property
     def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___NextSlot]: ...
     def __init__(
@@ -1101,10 +1104,11 @@ class NextSlotsResponse(_message.Message):
         rule: _builtins.str = ...,
         timezone: _builtins.str = ...,
         note: _builtins.str = ...,
+        clock_change: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["note", b"note", "rule", b"rule", "slots", b"slots", "timezone", b"timezone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_change", b"clock_change", "note", b"note", "rule", b"rule", "slots", b"slots", "timezone", b"timezone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -18,7 +18,7 @@ from toban_admin_web.decide.view_models import (
     Job,
     JobDay,
     JobVersion,
-    NextSlot,
+    NextSlots,
     PageOf,
     Run,
     RunQuery,
@@ -96,10 +96,9 @@ class ClusterClient:
         """GetSchedule."""
         return from_proto(Schedule, self._call("GetSchedule", pb.GetScheduleRequest(name=name)))
 
-    def next_slots(self, name: str, *, count: int) -> Sequence[NextSlot]:
+    def next_slots(self, name: str, *, count: int) -> NextSlots:
         """NextSlots."""
-        response = self._call("NextSlots", pb.NextSlotsRequest(name=name, count=count))
-        return [from_proto(NextSlot, item) for item in response.slots]
+        return from_proto(NextSlots, self._call("NextSlots", pb.NextSlotsRequest(name=name, count=count)))
 
     def fires(self, name: str, *, limit: int) -> Sequence[Fire]:
         """ListFires."""

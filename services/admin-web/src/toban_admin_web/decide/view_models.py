@@ -153,6 +153,14 @@ class NextSlot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NextSlots:
+    """The next slots of a schedule. `clock_change`: the next change of the clocks that touches it, and what its rule does; "" = none."""
+
+    slots: tuple[NextSlot, ...]
+    clock_change: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fire:
     """The outcome of a due slot, or of consecutive slots."""
 

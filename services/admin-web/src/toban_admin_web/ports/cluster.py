@@ -19,7 +19,7 @@ from toban_admin_web.decide.view_models import (
     JobVersion,
     LogPart,
     LogPlace,
-    NextSlot,
+    NextSlots,
     PageOf,
     Run,
     RunQuery,
@@ -63,7 +63,7 @@ class ClusterReader(Protocol):
     def schedule(self, name: str) -> Schedule:
         """One schedule. Raises NOT_FOUND."""
 
-    def next_slots(self, name: str, *, count: int) -> Sequence[NextSlot]:
+    def next_slots(self, name: str, *, count: int) -> NextSlots:
         """The next `count` slots of a schedule."""
 
     def fires(self, name: str, *, limit: int) -> Sequence[Fire]:

@@ -111,4 +111,4 @@ def _coming(job: Job) -> list[tuple[Schedule, NextSlot]]:
 
 
 def _slots(name: str) -> Sequence[NextSlot]:
-    return if_implemented(lambda: reader().next_slots(name, count=COMING)) or ()
+    return if_implemented(lambda: reader().next_slots(name, count=COMING).slots) or ()

@@ -27,7 +27,7 @@ def show(name: str) -> Response:
     return page(
         "schedule",
         schedule=schedule,
-        slots=if_implemented(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
+        coming=if_implemented(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
         fires=if_implemented(lambda: reader().fires(name, limit=LAST_FIRES)),
         definition=indent(schedule.spec_json),
     )

@@ -83,7 +83,11 @@ class JobReader(JobReaderServicer):
         after = after_from_pb(request)
         found = await self._deps.schedules.next_slots(subject_from_pb(request), count=request.count, after=after)
         return pb.NextSlotsResponse(
-            slots=to_proto.slots_to_pb(found.slots), rule=found.rule, timezone=found.timezone, note=found.note
+            slots=to_proto.slots_to_pb(found.slots),
+            rule=found.rule,
+            timezone=found.timezone,
+            note=found.note,
+            clock_change=found.clock_change,
         )
 
     async def ListFires(self, request: pb.ListFiresRequest, _context: Context) -> pb.ListFiresResponse:
