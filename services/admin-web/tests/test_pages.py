@@ -297,3 +297,16 @@ def test_the_audit_has_more_time_than_another_page(web: Any) -> None:
     assert 15 < web.cluster.reader.seconds[-1] < 26
     web.page("/jobs")
     assert web.cluster.reader.seconds[-1] < 2.5
+
+
+def test_required_fields_say_so(web: Any, subtests: Any) -> None:
+    for path in (*PAGES, "/account", "/new/job", "/jobs/hello/edit"):
+        with subtests.test(path):
+            text = web.page(path)
+            labels = dict(re.findall(r'<label for="([^"]*)"[^>]*>(.*?)</label>', text, re.DOTALL))
+            fields = re.findall(r"<(?:input|textarea|select) ([^>]*)>", text)
+            required = {match[1] for one in fields if " required" in one and (match := re.search(r'id="([^"]*)"', one))}
+            # A form of one field needs no mark.
+            for name in required - {"view-name", "limit-name", "before"}:
+                assert '<span class="required">required</span>' in labels[name], name
+            assert "reason" in required or "Reason (kept" not in labels.get("reason", "")
