@@ -207,6 +207,20 @@ def test_empty_lists_name_a_command(web: Any) -> None:
     assert "No run matches" in web.page("/runs?job=x")
 
 
+def test_jobs_and_schedules_are_filtered_by_a_part_of_the_name(web: Any) -> None:
+    web.cluster.reader.responses |= {
+        "ListJobs": pb.ListJobsResponse(jobs=[web.job()], next_cursor="hello"),
+        "ListSchedules": pb.ListSchedulesResponse(schedules=[web.schedule()], next_cursor="hello-often"),
+    }
+    for path, kind in (("/jobs", pb.ListJobsRequest), ("/schedules", pb.ListSchedulesRequest)):
+        text = web.page(f"{path}?name=+hel%22lo")
+        assert [one.name for one in web.cluster.reader.requests if isinstance(one, kind)] == ['hel"lo']
+        assert 'name="name" value="hel&#34;lo"' in text and f'href="{path}?name=hel%22lo&amp;cursor=hello' in text
+    web.cluster.reader.responses |= {"ListJobs": pb.ListJobsResponse(), "ListSchedules": pb.ListSchedulesResponse()}
+    for path in ("/jobs", "/schedules"):
+        assert "No name has this part." in web.page(f"{path}?name=x")
+
+
 def test_a_schedule_with_its_next_and_last_slots(web: Any) -> None:
     text = web.page("/schedules/hello-often")
     assert "2026-11-21 03:00:00+01:00" in text and "fold first" in text and "run created" in text and "/runs/7" in text

@@ -9,6 +9,7 @@ from flask import Blueprint, Response, request
 
 from toban_admin_web.decide.day_map import DAYS, DayMap, day_map
 from toban_admin_web.decide.duration_chart import duration_chart
+from toban_admin_web.decide.filters import name_filter
 from toban_admin_web.decide.json_fields import indent
 from toban_admin_web.decide.spec_diff import spec_diff
 from toban_admin_web.decide.view_models import Job, JobVersion, NextSlot, RunQuery, Schedule
@@ -28,7 +29,8 @@ views = Blueprint("jobs", __name__)
 def listed() -> Response:
     """Jobs by name."""
     cursor = request.args.get("cursor", "")
-    return page("jobs", jobs=reader().jobs(cursor=cursor), cursor=cursor)
+    name = name_filter(request.args)
+    return page("jobs", jobs=reader().jobs(cursor=cursor, name=name), cursor=cursor, name=name)
 
 
 @views.get("/jobs/<name>")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from toban_admin_web.decide.filters import name_filter
 from toban_admin_web.decide.json_fields import indent
 from toban_admin_web.views.view_context import if_implemented, page, reader
 
@@ -17,7 +18,8 @@ views = Blueprint("schedules", __name__)
 def listed() -> Response:
     """Schedules by name."""
     cursor = request.args.get("cursor", "")
-    return page("schedules", schedules=reader().schedules(cursor=cursor), cursor=cursor)
+    name = name_filter(request.args)
+    return page("schedules", schedules=reader().schedules(cursor=cursor, name=name), cursor=cursor, name=name)
 
 
 @views.get("/schedules/<name>")

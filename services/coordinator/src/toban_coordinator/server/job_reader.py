@@ -47,7 +47,7 @@ class JobReader(JobReaderServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, _context: Context) -> pb.ListJobsResponse:
         """Definitions by name, each with its schedules and newest run."""
-        jobs, cursor = await self._deps.reads.list_jobs(page_from_pb(request.page))
+        jobs, cursor = await self._deps.reads.list_jobs(page_from_pb(request.page), part=request.name.replace("\0", ""))
         return pb.ListJobsResponse(jobs=[to_proto.job_details_to_pb(job) for job in jobs], next_cursor=cursor)
 
     async def GetJob(self, request: pb.GetJobRequest, _context: Context) -> pb.Job:
@@ -70,7 +70,9 @@ class JobReader(JobReaderServicer):
 
     async def ListSchedules(self, request: pb.ListSchedulesRequest, _context: Context) -> pb.ListSchedulesResponse:
         """Schedules by name."""
-        page = await self._deps.reads.list_schedules(page_from_pb(request.page), job=request.job)
+        page = await self._deps.reads.list_schedules(
+            page_from_pb(request.page), job=request.job, part=request.name.replace("\0", "")
+        )
         schedules = [to_proto.schedule_to_pb(row) for row in page.rows]
         return pb.ListSchedulesResponse(schedules=schedules, next_cursor=page.next_cursor)
 

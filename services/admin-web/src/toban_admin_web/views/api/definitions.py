@@ -65,10 +65,20 @@ class DryRun(Reason):
     dry_run: bool = Field(False, description="Checks and compares, and changes nothing.")
 
 
+_PART = Field("", max_length=MAX_NAME, description="Part of the name, in any case of its letters; empty = any.")
+
+
+class JobsQuery(Paged):
+    """Which jobs."""
+
+    name: str = _PART
+
+
 class SchedulesQuery(Paged):
     """Which schedules."""
 
     job: str = Field("", max_length=MAX_NAME, description="Only those of this job.")
+    name: str = _PART
 
 
 class TriggersQuery(Paged):
@@ -167,7 +177,7 @@ def _applying(kind: str, path: str) -> Endpoint:
 
 
 ENDPOINTS = (
-    Endpoint(route="GET /jobs", summary="Jobs by name.", query=Paged, answer=JobPage),
+    Endpoint(route="GET /jobs", summary="Jobs by name.", query=JobsQuery, answer=JobPage),
     Endpoint(route="GET /jobs/{name}", summary="One job with its definition.", answer=Job, tagged=True),
     Endpoint(
         route="GET /jobs/{name}/versions",
