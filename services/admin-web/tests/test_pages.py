@@ -123,7 +123,7 @@ def test_a_run_with_steps_and_output(web: Any) -> None:
         progress_json=f'{{"percentage": 25, "steps": {{"done": 3, "total": 12}}, "eta": "{eta}"}}',
     )
     run.steps.add(id="load", name="Load <rows>", state="succeeded", exit_code=0, seq_from=1, seq_to=20)
-    run.steps.add(id="pack", state="running")
+    run.steps.add(id="pack", name="Pack it", state="running")
     first = run.attempts.add(token=1, attempt=1, state="LOST")
     first.steps.add(number=2, id="pack", state="lost", seq_from=7, seq_to=9)
     run.attempts.add(token=2, attempt=2, state="RUNNING")
@@ -135,6 +135,8 @@ def test_a_run_with_steps_and_output(web: Any) -> None:
         "expected to end",
         "Load &lt;rows&gt;",
         "1–20",
+        '<dd>Pack it <span class="muted">pack</span></dd>',
+        '<td data-label="Name">Pack it <span class="muted">pack</span></td>',
         "kept for the next attempt",
     ):
         assert seen in text
@@ -324,3 +326,20 @@ def test_required_fields_say_so(web: Any, subtests: Any) -> None:
             for name in required - {"view-name", "limit-name", "before"}:
                 assert '<span class="required">required</span>' in labels[name], name
             assert "reason" in required or "Reason (kept" not in labels.get("reason", "")
+
+
+def test_pictures_let_their_links_be_reached_and_landmarks_have_names_of_their_own(web: Any, subtests: Any) -> None:
+    web.cluster.reader.responses["GetJobDays"] = pb.JobDays(
+        days=[pb.JobDay(day=SystemClock().wall().date().isoformat(), succeeded=1)]
+    )
+    web.cluster.reader.responses["ListRuns"].next_cursor = "5"
+    pictures = 0
+    for path in PAGES:
+        with subtests.test(path):
+            text = web.page(path)
+            for attributes, inside in re.findall(r"<svg ([^>]*)>(.*?)</svg>", text, re.DOTALL):
+                pictures += "<a " in inside
+                assert "<a " not in inside or 'role="group"' in attributes, "an image hides what is inside"
+            labels = re.findall(r'<nav [^>]*aria-label="([^"]*)"', text)
+            assert len(labels) == len(set(labels))
+    assert pictures == 3

@@ -264,3 +264,18 @@ def test_the_page_about_the_api_sends_requests(page: Page, address: str, web: An
     page.run("document.querySelector('#token').value = 'toban_pat_" + "0" * 32 + "'")
     page.run(send.format("get_session"))
     page.until(title.format("get_session") + ".startsWith('401')")
+
+
+def test_targets_are_wide_enough_for_a_finger_and_buttons_stay_on_a_line(page: Page, address: str, web: Any) -> None:
+    page.look(width=1400, language="ja")
+    web.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=[web.run(7), web.run(8)])
+    page.open(address + "/jobs/hello")
+    cells = "[...document.querySelectorAll('.strip a')].map((one) => one.getBoundingClientRect())"
+    assert page.run(f"{cells}.length === 2 && {cells}.every((one) => one.width >= 24 && one.height >= 24)")
+    schedules = [web.schedule(name="one"), web.schedule(name="two")]
+    web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[web.job(schedules=schedules)])
+    page.open(address + "/jobs")
+    tops = "[...document.querySelectorAll('.rule a')].map((one) => one.getBoundingClientRect().top)"
+    assert page.run(f"{tops}[1] - {tops}[0] >= 24")
+    page.open(address + "/settings")
+    assert page.run("document.querySelector('td .button').getBoundingClientRect().height < 45"), "it is one line"
