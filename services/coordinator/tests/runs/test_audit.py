@@ -392,7 +392,16 @@ async def test_the_log_is_filtered_as_people_type(world: Any) -> None:
         "target": [
             *((text, [2, 1]) for text in ("nightly-load", "job:nightly-load", "job nightly-load", "nightly", "load")),
             *(("executor:10", [3]), ("host-a", [3]), ("1", []), ("executor 1", [])),
-            *(("pool:licences_(a|b)", [4]), ("limit:pool:licences_(a|b)", [4]), ("(a|b)", [4]), (".*", []), ("[", [])),
+            *(
+                ("pool:licences_(a|b)", [4]),
+                ("limit:pool:licences_(a|b)", [4]),
+                ("(a|b)", [4]),
+                (".*", []),
+                ("[", []),
+                ("\\", []),
+                ("→ा", []),
+            ),
+            ("(" * 100_000, []),
         ],
     }
     for name, rows in table.items():

@@ -16,6 +16,8 @@ from toban_store import queries
 from toban_store.tx import FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
+# Longer words are in no row; a pattern takes PostgreSQL time by its length.
+MAX_WORD = 300
 _SEQ_AND_LENGTH, _LENGTH = struct.Struct(">qi"), struct.Struct(">i")
 
 
@@ -188,11 +190,11 @@ def _whole(text: str) -> str:
 
 
 def _word(text: str) -> str | None:
-    """A pattern of PostgreSQL for values with a word that begins with `text`; None for a text of several words.
+    """A pattern of PostgreSQL for values with a word that begins with `text`; None for a text of several words, and a longer one than names are.
 
     A number is whole: `executor-1` is not the beginning of `executor-10`.
     """
-    if not text or re.search(r"\s", text):
+    if not text or len(text) > MAX_WORD or re.search(r"\s", text):
         return None
-    quoted = re.sub(r"([^\w])", r"\\\1", text)
-    return f"(^|[^[:alnum:]]){quoted}" + ("(?![0-9])" if text[-1].isdigit() else "")
+    quoted = re.sub(r"([\\^$.|?*+()\[\]{}])", r"\\\1", text)
+    return f"(^|[^[:alnum:]]){quoted}" + ("([^0-9]|$)" if text[-1].isdigit() else "")
