@@ -1,13 +1,14 @@
 // Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, jobs and schedules.
 const WAIT_MS = 1500;
 const MOST = 12;
-const NAMES = 200;
+const SEARCH_MS = 150;
 const palette = document.getElementById("palette");
 const help = document.getElementById("keys");
 const input = palette.querySelector("input");
 const list = palette.querySelector("ul");
 const pages = [...document.querySelectorAll("header [data-key]")];
-let known = null;
+let known = [];
+let timer = 0;
 let asked = 0;
 
 function typing(target) {
@@ -25,20 +26,27 @@ function focusSearch() {
   else openPalette();
 }
 
-// The first names, once they are needed. Others are found by typing them whole.
-async function loadNames() {
-  if (known) return;
-  known = [];
-  for (const kind of ["jobs", "schedules"]) {
+// The jobs and schedules with the text in their names, a moment after the last key.
+function search() {
+  clearTimeout(timer);
+  const text = input.value.trim();
+  if (text) timer = setTimeout(() => loadNames(text), SEARCH_MS);
+}
+
+async function loadNames(text) {
+  const query = new URLSearchParams({ name: text, limit: MOST });
+  const load = async (kind) => {
     try {
-      const response = await fetch(`/api/v1/${kind}?limit=${NAMES}`);
-      if (!response.ok) continue;
-      const answer = await response.json();
-      known.push(...answer[kind].map((one) => ({ kind, name: one.name })));
+      const response = await fetch(`/api/v1/${kind}?${query}`);
+      return response.ok ? (await response.json())[kind].map(({ name }) => ({ kind, name })) : [];
     } catch {
-      // Without an answer the palette has pages and whole names.
+      // Without an answer the palette has pages and runs.
+      return [];
     }
-  }
+  };
+  const found = await Promise.all(["jobs", "schedules"].map(load));
+  if (text !== input.value.trim()) return;
+  known = found.flat();
   suggest();
 }
 
@@ -51,11 +59,10 @@ function candidates(text) {
     .filter((link) => link.textContent.toLowerCase().includes(wanted))
     .map((link) => entry(link.textContent, link.getAttribute("href")));
   if (!text) return found;
-  const names = (known ?? []).filter((one) => one.name.toLowerCase().includes(wanted));
+  const names = known.filter((one) => one.name.toLowerCase().includes(wanted));
   names.sort((one, other) => one.name.toLowerCase().indexOf(wanted) - other.name.toLowerCase().indexOf(wanted));
   const run = /^#?[0-9]{1,18}$/.test(text) ? [entry(`${palette.dataset.run} ${text.replace("#", "")}`, `/runs/${text.replace("#", "")}`)] : [];
-  const whole = names.some((one) => one.name === text) || run.length ? [] : [{ kind: "jobs", name: text }];
-  return [...run, ...found, ...names.slice(0, MOST).map(named), ...whole.map(named)];
+  return [...run, ...found, ...names.slice(0, MOST).map(named)];
 }
 
 function item({ text, path }, index) {
@@ -102,7 +109,7 @@ function openPalette() {
 
 input.addEventListener("input", () => {
   suggest();
-  loadNames();
+  search();
 });
 input.addEventListener("keydown", (event) => {
   // Enter ends the composition of a Japanese or Chinese word.

@@ -6,6 +6,7 @@ const NEAR_END_PX = 24;
 const log = document.getElementById("log");
 const status = document.getElementById("log-state");
 const followButton = document.getElementById("log-follow");
+const droppedNote = document.getElementById("log-dropped");
 const endTemplate = document.getElementById("log-end");
 
 function element(tag, className, text) {
@@ -40,8 +41,8 @@ class Rows {
       this.lastPartial = false;
     }
     for (const [seq, stream, at, text, partial] of lines) {
-      if (this.lastPartial && this.lastStream === stream) this.last.querySelector(".text").append(text);
-      else fragment.append(this.row(seq, stream, at, text));
+      if (!(this.lastPartial && this.lastStream === stream)) fragment.append(this.row(seq, stream, at));
+      this.put(seq, stream, text);
       this.lastStream = stream;
       this.lastPartial = partial;
     }
@@ -49,13 +50,31 @@ class Rows {
     this.trim();
   }
 
-  row(seq, stream, at, text) {
+  // Adds to the last row, of a long line only the beginning, with a link to all of it.
+  put(seq, stream, text) {
+    const shown = this.last.querySelector(".text");
+    let whole = shown.querySelector(".whole");
+    if (!whole) {
+      const room = log.dataset.most - shown.textContent.length;
+      shown.append(text.slice(0, room));
+      if (text.length <= room) return;
+      whole = element("a", "whole", log.dataset.whole);
+      shown.append(whole);
+    }
+    const url = new URL(log.dataset.line, location.href);
+    url.searchParams.set("stream", stream);
+    url.searchParams.set("from", `${this.token}:${this.last.dataset.first ?? this.last.querySelector(".seq").textContent}`);
+    url.searchParams.set("to", `${this.token}:${seq}`);
+    whole.href = url;
+  }
+
+  row(seq, stream, at) {
     const row = element("p", `row ${stream}`);
     const number = element("span", "seq", String(seq));
     number.title = at;
     row.append(number);
     if (stream !== "stdout") row.append(element("span", "stream", log.dataset[stream]));
-    row.append(element("span", "text", text));
+    row.append(element("span", "text"));
     this.last = row;
     return row;
   }
@@ -124,15 +143,25 @@ class Stream {
 
   lines(event) {
     this.cursor = event.lastEventId;
-    this.rows.add(JSON.parse(event.data));
+    const data = JSON.parse(event.data);
+    this.rows.add(data);
+    this.noteDropped(data.dropped);
     this.show("live");
     this.follower.scrollToEnd();
+  }
+
+  noteDropped(more) {
+    if (!more) return;
+    const count = Number(droppedNote.dataset.count) + more;
+    droppedNote.dataset.count = count;
+    droppedNote.textContent = droppedNote.dataset.text.replace("%", count.toLocaleString("en"));
+    droppedNote.hidden = false;
   }
 
   end({ complete }) {
     this.ended = true;
     this.close();
-    this.show(complete ? "ended" : "incomplete");
+    this.show(!complete ? "incomplete" : droppedNote.hidden ? "ended" : "dropped");
     log.append(endTemplate.content.cloneNode(true));
     this.follower.scrollToEnd();
   }
@@ -140,7 +169,7 @@ class Stream {
   // Reconnects with the own cursor. An EventSource alone would give up after an error response.
   retry() {
     this.close();
-    this.show("retrying");
+    this.show("lost");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => document.hidden || this.open(), RETRY_MS);
   }

@@ -1,5 +1,5 @@
 // Refreshes the parts of a page periodically, and shows a notice while the server does not respond.
-import { showTimes } from "./times.js";
+import { showInputs, showTimes } from "./times.js";
 
 const TIMEOUT_MS = 15000;
 const MAX_DELAY_MS = 15000;
@@ -7,7 +7,9 @@ const MAX_DELAY_MS = 15000;
 function showZone() {
   const note = document.querySelector("[data-zone]");
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (note && zone) note.textContent = note.dataset.zone.replace("%", zone);
+  if (!zone) return;
+  if (note) note.textContent = note.dataset.zone.replace("%", zone);
+  showInputs(zone);
 }
 
 // Restores the focus after a replacement, by the link's target.

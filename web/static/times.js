@@ -16,6 +16,20 @@ function hideSameZone(root) {
   }
 }
 
+// Times in forms are of the viewer's zone too. What is sent is in UTC, as it is without scripts.
+export function showInputs(zone) {
+  for (const input of document.querySelectorAll("input[type=datetime-local]")) {
+    const length = input.value.length;
+    const given = new Date(`${input.value}Z`);
+    if (!Number.isNaN(given.getTime())) input.value = localTime(given).replace(" ", "T").slice(0, length);
+    input.form.addEventListener("formdata", ({ formData }) => {
+      const typed = new Date(input.value);
+      if (!Number.isNaN(typed.getTime())) formData.set(input.name, typed.toISOString().slice(0, input.value.length));
+    });
+    for (const label of input.labels) label.querySelector("[data-zone-name]").textContent = `(${zone})`;
+  }
+}
+
 export function showTimes(root) {
   for (const element of root.querySelectorAll("time[datetime]:not([title])")) {
     const moment = new Date(element.dateTime);

@@ -102,6 +102,7 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         self.requests: list[Any] = []
         self.silent = False
         self.failure: TobanError | None = None
+        self.selection_failure: TobanError | None = None
         self.found: list[Any] = [logs_pb2.SearchLogResponse()]  # of a search: messages and exceptions
         self.changed = asyncio.Condition()
 
@@ -116,6 +117,8 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         self.requests.append(request)
         if self.failure is not None:
             raise self.failure
+        if self.selection_failure is not None and request.streams:
+            raise self.selection_failure
         if self.silent:
             await asyncio.Event().wait()
         sent: dict[int, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 import pytest
@@ -56,3 +57,51 @@ def test_caches_store_static_files_and_no_pages(web: Any) -> None:
     for requested, cached in ((address, True), ("/static/site.css", False)):
         with web.get(requested) as response:
             assert ("immutable" in response.headers["Cache-Control"]) is cached
+
+
+def opened(web: Any, path: str, **headers: str) -> tuple[str | None, bytes]:
+    """How an answer came, and what it was."""
+    with web.get(path, Accept_Encoding="gzip, br", **headers) as response:
+        assert response.status_code == 200
+        encoding = response.headers.get("Content-Encoding")
+        body = response.get_data()
+        assert response.headers["Content-Length"] == str(len(body))
+        assert encoding is None or "Accept-Encoding" in response.headers["Vary"]
+    return encoding, gzip.decompress(body) if encoding else body
+
+
+def test_answers_are_compressed_for_clients_that_take_it(web: Any) -> None:
+    for path in ("/", "/jobs/hello", "/runs?part=1", "/api/v1/runs/1", "/static/site.css", "/static/keys.js"):
+        encoding, body = opened(web, path)
+        with web.get(path) as plain:
+            assert encoding == "gzip" and "Content-Encoding" not in plain.headers
+            # The age of a time may have changed.
+            assert len(body) == pytest.approx(len(plain.get_data()), rel=0.01)
+    with web.get("/static/site.css", Accept_Encoding="gzip;q=0") as response:
+        assert "Content-Encoding" not in response.headers
+    with web.get("/static/site.css", Accept_Encoding="gzip", Range="bytes=0-9") as response:
+        assert response.status_code == 206 and len(response.get_data()) == 10
+
+
+def test_a_compressed_file_that_a_client_has_is_not_sent_again(web: Any) -> None:
+    with web.get("/static/site.css", Accept_Encoding="gzip") as response:
+        tag = response.headers["ETag"]
+    with web.get("/static/site.css", Accept_Encoding="gzip", If_None_Match=tag) as response:
+        assert response.status_code == 304
+
+
+@pytest.mark.parametrize(
+    "path", ["/account", "/jobs/hello/run", "/new/job", "/api/docs", "/api/v1/session", "/runs/1/cancel"]
+)
+def test_what_has_a_token_of_the_session_is_not_compressed(web: Any, path: str) -> None:
+    assert opened(web, path)[0] is None
+
+
+def test_neither_is_the_answer_to_a_form_nor_a_stream(web: Any) -> None:
+    with web.get("/runs/1/log.txt", Accept_Encoding="gzip") as response:
+        assert "Content-Encoding" not in response.headers
+    page = web.page("/runs/1/cancel")
+    token = page.partition('name="csrf" value="')[2].partition('"')[0]
+    headers = {"Origin": "http://localhost", "Accept-Encoding": "gzip"}
+    answer = web.client.post("/runs/1/cancel", data={"csrf": token}, headers=headers)
+    assert answer.status_code == 400 and "Content-Encoding" not in answer.headers

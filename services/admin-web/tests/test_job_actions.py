@@ -137,6 +137,8 @@ def test_a_disabled_job_says_by_whom_and_why(job: Any) -> None:
         assert "the &lt;source&gt; moves" in job.page(path), path
     text = job.page("/jobs/hello")
     assert "by user ada" in text and 'href="/jobs/hello/enable"' in text and 'href="/jobs/hello/disable"' not in text
+    assert '<a class="button" href="/jobs/hello/run"' in text, "what would be refused is not the first choice"
+    assert 'href="/jobs/hello/enable">Enable…</a>' in job.page("/jobs/hello/run")
 
 
 def test_a_job_is_enabled_as_it_was_seen(job: Any) -> None:

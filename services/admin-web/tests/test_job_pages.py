@@ -99,3 +99,17 @@ def test_the_next_slots_of_all_its_schedules_are_in_their_order(web: Any) -> Non
     assert shown and re.findall(r'href="/schedules/([a-z]+)"', shown[1]) == ["early", "late", "early", "late"]
     web.cluster.reader.responses["GetJob"] = web.job(schedules=schedules, enabled=False)
     assert "coming-title" not in web.page("/jobs/hello")
+
+
+def test_of_many_schedules_the_one_that_fires_next_is_first(web: Any) -> None:
+    ahead = {f"crowd-{number}": 3600 + number for number in range(30)} | {"zebra": 60}
+    schedules = [web.schedule(name=name, next_run_at=web.stamp(-seconds)) for name, seconds in ahead.items()]
+
+    def slots(request: Any) -> pb.NextSlotsResponse:
+        return pb.NextSlotsResponse(slots=[pb.NextSlot(at=web.stamp(-ahead[request.name]))])
+
+    web.cluster.reader.responses |= {"GetJob": web.job(schedules=schedules), "NextSlots": slots}
+    shown = re.search(r'<ol class="coming">(.*?)</ol>', web.page("/jobs/hello"), re.DOTALL)
+    assert shown
+    assert re.findall(r'href="/schedules/([a-z0-9-]+)"', shown[1]) == ["zebra", *(f"crowd-{n}" for n in range(7))]
+    assert sum(isinstance(one, pb.NextSlotsRequest) for one in web.cluster.reader.requests) == 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -63,6 +64,7 @@ def test_lines_arrive_until_the_run_ends(web: Any) -> None:
         "token": str(web.token),
         "attempt": 1,
         "lines": [[n, "stdout", "2026-11-21T00:00:00+00:00", f"line {n}", False] for n in (1, 2)],
+        "dropped": 0,
     }
     with ThreadPoolExecutor(1) as pool:
         later = pool.submit(events.next)
@@ -231,3 +233,60 @@ def test_the_run_is_asked_for_once_before_the_first_lines(web: Any) -> None:
     assert events.next()[0] == "lines"
     assert sum(isinstance(one, pb.GetRunRequest) for one in web.cluster.reader.requests) == 1
     events.close()
+
+
+def drop(web: Any, seq: int, lines: int) -> Any:
+    """A line that counts dropped ones."""
+    found = web.line(seq, f"… {lines:,} lines, 4 MiB left out: more than 10,000 lines a second", stream=3)
+    found.dropped_lines = lines
+    return found
+
+
+def test_a_log_that_dropped_lines_is_never_called_complete(web: Any) -> None:
+    # The drops are before the lines that the page has.
+    web.cluster.write(
+        drop(web, 90_000, 89_998), drop(web, 96_091, 6_091), *(web.line(n) for n in range(96_092, 96_600))
+    )
+    web.cluster.reader.responses["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(3600))
+    text = web.page("/runs/1")
+    assert "Lines that a limit dropped: 96,089." in text and "more than 10,000" not in text
+    assert ">ended, not complete: lines were dropped</p>" in text and ">complete</p>" not in text
+    assert "contains all lines" not in text
+    end = web.get("/runs/1/log.txt").get_data(as_text=True)[-100:]
+    assert "[toban] not complete: a limit dropped 96,089 of the lines that the job wrote\n" in end
+
+
+def test_a_log_without_drops_is_complete(web: Any) -> None:
+    web.cluster.write(web.line(3, "… 12 lines, 4 MiB left out: as a job may print"))
+    web.cluster.reader.responses["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(3600))
+    text = web.page("/runs/1")
+    assert ">complete</p>" in text and re.search('id="log-dropped"[^>]* hidden>', text)
+    assert "not complete" not in web.get("/runs/1/log.txt").get_data(as_text=True)
+
+
+def test_drops_that_cannot_be_counted_leave_it_open_whether_it_is_complete(web: Any) -> None:
+    web.cluster.write(*(web.line(n) for n in range(3, 600)))
+    web.cluster.reader.responses["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(3600))
+    web.cluster.logs.selection_failure = TobanError(ErrorCode.UNAVAILABLE, "no")
+    text = web.page("/runs/1")
+    assert "line 599" in text and ">complete</p>" not in text and ">as of the page load</p>" in text
+
+
+def test_a_long_line_is_cut_with_a_link_to_all_of_it(web: Any) -> None:
+    parts = ["a" * 9_000, "b" * 9_000, "c" * 9_000]
+    web.cluster.write(*(web.line(3 + n, text, partial=n < 2) for n, text in enumerate(parts)), web.line(6, "after"))
+    text = web.page("/runs/1")
+    assert "a" * 9_000 + "b" * 1_000 + "<a" in text and "b" * 1_001 not in text
+    [link] = re.findall(r'<a class="whole" href="([^"]*)"', text)
+    with web.get(link.replace("&amp;", "&")) as answer:
+        assert answer.mimetype == "text/plain" and "".join(parts) in answer.get_data(as_text=True)
+    asked = web.cluster.logs.requests[-1]
+    assert (asked.token, asked.from_seq, asked.to_seq, list(asked.streams)) == (web.token, 3, 5, [1])
+
+
+@pytest.mark.parametrize(
+    "query", ["", "from=1:1", "from=1:2&to=1:1", "from=1:1&to=2:1", "from=0:1&to=0:2", "from=x&to=y"]
+)
+def test_a_line_that_is_none_is_not_found(web: Any, query: str) -> None:
+    assert web.get(f"/runs/1/log/line?{query}").status_code == 404
+    assert not web.cluster.logs.requests

@@ -114,6 +114,22 @@ def test_the_parent_restarts_the_worker(start: Start, tmp_path: Path) -> None:
     assert wait_until(again, 30)
 
 
+def test_workers_end_with_a_killed_parent_and_a_restart_succeeds_at_once(start: Start, tmp_path: Path) -> None:
+    first = two_free_ports()
+    process = start(HTTP_WORKERS="2", ADMIN_PORT=str(first))
+    port = ready(process, tmp_path)["http_port"]
+    stream = urllib.request.urlopen(signed_in(port, "/runs/1/log/stream"), timeout=60)
+    assert any(b"line 1" in raw for raw in stream)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(workers) == 2
+    process.kill()
+    process.wait()
+    assert wait_until(lambda: not any(Path(f"/proc/{one}/fd").exists() for one in workers), 60)
+    (tmp_path / "ready").unlink()
+    again = start(HTTP_WORKERS="2", ADMIN_PORT=str(first), HTTP_PORT=str(port))
+    assert ready(again, tmp_path)["http_port"] == port and "Toban" in get(port, "/")
+
+
 def two_free_ports() -> int:
     """The first of two free ports in a row, which no other test of this machine chooses."""
     while True:

@@ -123,7 +123,7 @@ def test_a_run_with_steps_and_output(web: Any) -> None:
         progress_json=f'{{"percentage": 25, "steps": {{"done": 3, "total": 12}}, "eta": "{eta}"}}',
     )
     run.steps.add(id="load", name="Load <rows>", state="succeeded", exit_code=0, seq_from=1, seq_to=20)
-    run.steps.add(id="pack", state="running")
+    run.steps.add(id="pack", name="Pack it", state="running")
     first = run.attempts.add(token=1, attempt=1, state="LOST")
     first.steps.add(number=2, id="pack", state="lost", seq_from=7, seq_to=9)
     run.attempts.add(token=2, attempt=2, state="RUNNING")
@@ -135,6 +135,8 @@ def test_a_run_with_steps_and_output(web: Any) -> None:
         "expected to end",
         "Load &lt;rows&gt;",
         "1–20",
+        '<dd>Pack it <span class="muted">pack</span></dd>',
+        '<td data-label="Name">Pack it <span class="muted">pack</span></td>',
         "kept for the next attempt",
     ):
         assert seen in text
@@ -207,9 +209,30 @@ def test_empty_lists_name_a_command(web: Any) -> None:
     assert "No run matches" in web.page("/runs?job=x")
 
 
+def test_jobs_and_schedules_are_filtered_by_a_part_of_the_name(web: Any) -> None:
+    web.cluster.reader.responses |= {
+        "ListJobs": pb.ListJobsResponse(jobs=[web.job()], next_cursor="hello"),
+        "ListSchedules": pb.ListSchedulesResponse(schedules=[web.schedule()], next_cursor="hello-often"),
+    }
+    for path, kind in (("/jobs", pb.ListJobsRequest), ("/schedules", pb.ListSchedulesRequest)):
+        text = web.page(f"{path}?name=+hel%22lo")
+        assert [one.name for one in web.cluster.reader.requests if isinstance(one, kind)] == ['hel"lo']
+        assert 'name="name" value="hel&#34;lo"' in text and f'href="{path}?name=hel%22lo&amp;cursor=hello' in text
+    web.cluster.reader.responses |= {"ListJobs": pb.ListJobsResponse(), "ListSchedules": pb.ListSchedulesResponse()}
+    for path in ("/jobs", "/schedules"):
+        assert "No name has this part." in web.page(f"{path}?name=x")
+
+
 def test_a_schedule_with_its_next_and_last_slots(web: Any) -> None:
     text = web.page("/schedules/hello-often")
     assert "2026-11-21 03:00:00+01:00" in text and "fold first" in text and "run created" in text and "/runs/7" in text
+    assert "change of the clocks" not in text
+
+
+def test_a_schedule_says_what_the_next_change_of_the_clocks_does(web: Any) -> None:
+    said = "2027-03-28: 02:30 does not exist, runs as much later as the clock jumps (gap: shift)"
+    web.cluster.reader.responses["NextSlots"].clock_change = said
+    assert f"The next change of the clocks that matters: {said}" in web.page("/schedules/hello-often")
 
 
 def test_the_cluster_page_warns_when_no_executor_accepts_runs(web: Any) -> None:
@@ -290,3 +313,33 @@ def test_the_audit_has_more_time_than_another_page(web: Any) -> None:
     assert 15 < web.cluster.reader.seconds[-1] < 26
     web.page("/jobs")
     assert web.cluster.reader.seconds[-1] < 2.5
+
+
+def test_required_fields_say_so(web: Any, subtests: Any) -> None:
+    for path in (*PAGES, "/account", "/new/job", "/jobs/hello/edit"):
+        with subtests.test(path):
+            text = web.page(path)
+            labels = dict(re.findall(r'<label for="([^"]*)"[^>]*>(.*?)</label>', text, re.DOTALL))
+            fields = re.findall(r"<(?:input|textarea|select) ([^>]*)>", text)
+            required = {match[1] for one in fields if " required" in one and (match := re.search(r'id="([^"]*)"', one))}
+            # A form of one field needs no mark.
+            for name in required - {"view-name", "limit-name", "before"}:
+                assert '<span class="required">required</span>' in labels[name], name
+            assert "reason" in required or "Reason (kept" not in labels.get("reason", "")
+
+
+def test_pictures_let_their_links_be_reached_and_landmarks_have_names_of_their_own(web: Any, subtests: Any) -> None:
+    web.cluster.reader.responses["GetJobDays"] = pb.JobDays(
+        days=[pb.JobDay(day=SystemClock().wall().date().isoformat(), succeeded=1)]
+    )
+    web.cluster.reader.responses["ListRuns"].next_cursor = "5"
+    pictures = 0
+    for path in PAGES:
+        with subtests.test(path):
+            text = web.page(path)
+            for attributes, inside in re.findall(r"<svg ([^>]*)>(.*?)</svg>", text, re.DOTALL):
+                pictures += "<a " in inside
+                assert "<a " not in inside or 'role="group"' in attributes, "an image hides what is inside"
+            labels = re.findall(r'<nav [^>]*aria-label="([^"]*)"', text)
+            assert len(labels) == len(set(labels))
+    assert pictures == 3

@@ -1,4 +1,4 @@
-"""The theme of a page: chosen by a link, kept in a cookie of the browser, or that of the system."""
+"""Theme and language of a page: chosen by a link and kept in a cookie of the browser, or those of the system."""
 
 from __future__ import annotations
 
@@ -46,3 +46,20 @@ def test_a_choice_leads_to_no_other_host(web: Any, path: str) -> None:
     # The test client would take the first for the name of a host.
     response = web.client.get("/jobs?theme=dark", environ_overrides={"PATH_INFO": path, "RAW_URI": path})
     assert response.status_code == 303 and re.match(r"/[^/\\\\]", response.headers["Location"])
+
+
+def test_a_language_is_kept_for_addresses_without_it(web: Any) -> None:
+    response = web.get("/?lang=ja", Accept_Language="en")
+    cookie = response.headers["Set-Cookie"]
+    assert cookie.startswith("toban-language=ja") and "HttpOnly" in cookie and "SameSite=Lax" in cookie
+    assert '<html lang="ja">' in web.page("/jobs", Accept_Language="en")
+    assert "Set-Cookie" not in web.get("/jobs?lang=ja").headers, "it is kept already"
+    assert '<html lang="zh-Hant">' in web.page("/jobs?lang=zh-Hant")
+    assert '<html lang="zh-Hant">' in web.page("/jobs", Accept_Language="en")
+
+
+@pytest.mark.parametrize("path", ["/jobs?lang=fr", "/api/v1/cluster?lang=ja"])
+def test_what_is_no_language_is_not_kept(web: Any, path: str) -> None:
+    assert "toban-language" not in web.get(path).headers.get("Set-Cookie", "")
+    web.client.set_cookie("toban-language", '"><script>')
+    assert '<html lang="en">' in web.page("/jobs")

@@ -91,6 +91,26 @@ def test_times_are_shown_in_the_zone_of_the_viewer(page: Page, address: str) -> 
     assert "Asia/Tokyo" in page.run("document.querySelector('footer').textContent")
 
 
+def test_times_in_forms_are_those_of_the_viewer_and_sent_in_utc(page: Page, address: str, web: Any) -> None:
+    started = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
+    web.cluster.reader.responses["StartRuns"] = started
+    page.open(address + "/runs?since=2026-11-21T00:30")
+    page.until("document.getElementById('f-since').value === '2026-11-21T09:30'")
+    assert "(Asia/Tokyo)" in page.run("document.getElementById('f-since').labels[0].textContent")
+    page.until("document.querySelector('.chips time').textContent === '2026-11-21 09:30:00'")
+    page.run("document.getElementById('f-until').value = '2026-11-21T10:00'")
+    page.run("document.getElementById('f-since').form.requestSubmit()")
+    page.until("location.search.includes('until=2026-11-21T01%3A00')")
+    assert page.run("new URLSearchParams(location.search).get('since')") == "2026-11-21T00:30"
+    page.open(address + "/jobs/hello/run")
+    page.until("document.getElementById('at').labels[0].textContent.includes('(Asia/Tokyo)')")
+    page.run("document.getElementById('at').value = '2030-01-01T09:00'")
+    page.run("document.getElementById('at').form.requestSubmit()")
+    page.until("location.pathname !== '/jobs/hello/run'")
+    [asked] = [one for one in web.cluster.reader.requests if isinstance(one, pb.StartRunsRequest)]
+    assert asked.runs[0].scheduled_for.ToDatetime().isoformat() == "2030-01-01T00:00:00"
+
+
 def test_long_names_leave_the_other_columns_on_the_page(page: Page, address: str, web: Any) -> None:
     long = "a-job-" + "x" * 122
     responses = web.cluster.reader.responses
@@ -168,6 +188,22 @@ def test_a_live_log_to_its_end(page: Page, address: str, web: Any) -> None:
     assert [one for one in page.complaints if "503" not in one] == []
 
 
+def test_a_live_log_cuts_long_lines_and_counts_dropped_ones(page: Page, address: str, web: Any) -> None:
+    page.open(address + "/runs/1")
+    page.until("document.getElementById('log-state').dataset.state === 'live'")
+    assert page.run("document.getElementById('log-dropped').hidden")
+    web.cluster.write(web.line(3, "a" * 9_000, partial=True), web.line(4, "b" * 9_000))
+    link = "document.querySelector('#log .whole')"
+    page.until(f"{link} && {link}.href.includes('from={web.token}%3A3') && {link}.href.includes('to={web.token}%3A4')")
+    assert page.run(f"{link}.parentElement.firstChild.textContent.length") <= 10_000
+    marker = web.line(1_004, "… 1,000 lines, 1 MiB left out", stream=3)
+    marker.dropped_lines = 1_000
+    web.cluster.write(marker, sealed=True)
+    web.cluster.reader.responses["GetRun"] = web.run(1, "SUCCEEDED", finished_at=web.stamp(0))
+    page.until("document.getElementById('log-state').dataset.state === 'dropped'")
+    assert "1,000" in page.run("document.getElementById('log-dropped').innerText")
+
+
 def test_a_live_log_resumes_after_a_lost_connection(page: Page, address: str, web: Any) -> None:
     page.open(address + "/runs/1")
     page.until("document.getElementById('log-state').dataset.state === 'live'")
@@ -175,7 +211,8 @@ def test_a_live_log_resumes_after_a_lost_connection(page: Page, address: str, we
     held = [slots.acquire() for _ in range(slots.size)]
     # Every stream ends, and new ones are refused for a while.
     web.worker.context.stopping.set()
-    page.until("document.getElementById('log-state').dataset.state === 'retrying'")
+    page.until("document.getElementById('log-state').dataset.state === 'lost'")
+    assert "archiver" not in page.run("document.getElementById('log-state').textContent"), "that is not what is known"
     web.worker.context.stopping.clear()
     web.cluster.write(web.line(3))
     for release in filter(None, held):
@@ -227,3 +264,18 @@ def test_the_page_about_the_api_sends_requests(page: Page, address: str, web: An
     page.run("document.querySelector('#token').value = 'toban_pat_" + "0" * 32 + "'")
     page.run(send.format("get_session"))
     page.until(title.format("get_session") + ".startsWith('401')")
+
+
+def test_targets_are_wide_enough_for_a_finger_and_buttons_stay_on_a_line(page: Page, address: str, web: Any) -> None:
+    page.look(width=1400, language="ja")
+    web.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=[web.run(7), web.run(8)])
+    page.open(address + "/jobs/hello")
+    cells = "[...document.querySelectorAll('.strip a')].map((one) => one.getBoundingClientRect())"
+    assert page.run(f"{cells}.length === 2 && {cells}.every((one) => one.width >= 24 && one.height >= 24)")
+    schedules = [web.schedule(name="one"), web.schedule(name="two")]
+    web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[web.job(schedules=schedules)])
+    page.open(address + "/jobs")
+    tops = "[...document.querySelectorAll('.rule a')].map((one) => one.getBoundingClientRect().top)"
+    assert page.run(f"{tops}[1] - {tops}[0] >= 24")
+    page.open(address + "/settings")
+    assert page.run("document.querySelector('td .button').getBoundingClientRect().height < 45"), "it is one line"

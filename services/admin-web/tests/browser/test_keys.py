@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.browser import Page, find_browser
 
 pytestmark = [
@@ -39,7 +42,7 @@ def test_a_question_mark_shows_the_keys_and_letters_open_pages(page: Page, addre
     assert page.complaints == []
 
 
-def test_the_palette_finds_pages_runs_jobs_and_schedules(page: Page, address: str) -> None:
+def test_the_palette_finds_pages_runs_jobs_and_schedules(page: Page, address: str, web: Any) -> None:
     palette, found = "document.getElementById('palette')", "[...document.querySelectorAll('#palette a')]"
     text = "document.getElementById('palette-text')"
 
@@ -57,7 +60,12 @@ def test_the_palette_finds_pages_runs_jobs_and_schedules(page: Page, address: st
     press(page, "ArrowDown", on=text)
     assert page.run(f"{found}.findIndex((one) => one.ariaSelected === 'true')") == 1
     type_in("<b>x</b>")
-    assert page.run(f"{found}.map((one) => one.textContent)") == ["Job <b>x</b>"]
+    assert page.run(f"{found}.length") == 0, "what no name has is not offered as a job"
+    web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[web.job(name="nightly-<b>x</b>")])
+    type_in("<b>X</b>")
+    page.until(f"{found}.length === 1")
+    assert page.run(f"{found}[0].textContent") == "Job nightly-<b>x</b>"
+    assert [one.name for one in web.cluster.reader.requests if isinstance(one, pb.ListJobsRequest)][-1] == "<b>X</b>"
     type_in("#1")
     assert page.run(f"{found}[0].textContent") == "Run 1"
     press(page, "Enter", on=text)

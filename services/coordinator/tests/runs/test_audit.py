@@ -368,3 +368,42 @@ async def test_the_log_is_filtered_and_read_from_either_end(world: Any) -> None:
     assert await ids(address="192.0.2.1") == []
     assert json.loads((await list_audit(world.pool, PageRequest(), AuditFilter(action="runs.cancel"))).rows[0]["after"])
     assert (await verified(world)).head == START
+
+
+async def test_the_log_is_filtered_as_people_type(world: Any) -> None:
+    await note(world, 1, actor="user alice", action="job.disable", target="job nightly-load")
+    await note(world, 1, actor="user alice, token 3", action="job.enable", target="job nightly-load")
+    await note(world, 1, actor="user malice", action="undrain", target="executor 10 (host-a)")
+    await note(world, 1, actor="user bob", action="limit.set", target="limit pool:licences_(a|b)")
+
+    async def ids(**wanted: str) -> list[int]:
+        return [row["id"] for row in (await list_audit(world.pool, PageRequest(), AuditFilter(**wanted))).rows]
+
+    table: dict[str, list[tuple[str, list[int]]]] = {
+        "actor": [("alice", [2, 1]), ("user:alice", [2, 1]), ("Ali", [2, 1]), ("user", [4, 3, 2, 1]), ("lice", [])],
+        "action": [
+            ("job", [2, 1]),
+            ("disable", [1]),
+            ("able", []),
+            ("drain", []),
+            ("job.", [2, 1]),
+            ("job disable", []),
+        ],
+        "target": [
+            *((text, [2, 1]) for text in ("nightly-load", "job:nightly-load", "job nightly-load", "nightly", "load")),
+            *(("executor:10", [3]), ("host-a", [3]), ("1", []), ("executor 1", [])),
+            *(
+                ("pool:licences_(a|b)", [4]),
+                ("limit:pool:licences_(a|b)", [4]),
+                ("(a|b)", [4]),
+                (".*", []),
+                ("[", []),
+                ("\\", []),
+                ("→ा", []),
+            ),
+            ("(" * 100_000, []),
+        ],
+    }
+    for name, rows in table.items():
+        for text, found in rows:
+            assert await ids(**{name: text}) == found, (name, text)

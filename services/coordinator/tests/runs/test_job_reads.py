@@ -314,3 +314,18 @@ async def test_a_run_that_waits_says_why(world: Any, make: Any, reader: JobReade
     assert "refused it" in await why(second) and "DISK_FULL: no room" in await why(second)
     await world.sql("UPDATE scheduler.leader_beat SET beaten_at = now() - interval '1 minute'")
     assert "no coordinator leads" in await why(labelled)
+
+
+async def test_jobs_and_schedules_with_a_part_of_a_name(world: Any, make: Any) -> None:
+    names = ["nightly-load", "load", "import"]
+    await world.apply(*(make.job(name) for name in names), *(make.schedule(f"s-{name}", job=name) for name in names))
+
+    async def found(part: str, **page: Any) -> tuple[list[str], list[str]]:
+        jobs = await world.reader.ListJobs(pb.ListJobsRequest(name=part, page=Page(**page)), None)
+        schedules = await world.reader.ListSchedules(pb.ListSchedulesRequest(name=part, page=Page(**page)), None)
+        return [one.name for one in jobs.jobs], [one.name for one in schedules.schedules]
+
+    assert await found("load") == await found("LOAD") == (["load", "nightly-load"], ["s-load", "s-nightly-load"])
+    assert await found("load", cursor="load") == (["nightly-load"], ["s-load", "s-nightly-load"])
+    assert await found("%") == await found("_") == ([], [])
+    assert len((await found(""))[0]) == 3

@@ -23,11 +23,18 @@ FILTER_SECONDS = 30.0
 
 Actor = Annotated[
     str,
-    typer.Option("--actor", metavar="ACTOR", help='Only actions of "user ada" (with API tokens), or another actor.'),
+    typer.Option(
+        "--actor", metavar="ACTOR", help='Only actions of ada, "user ada" (with API tokens), or another actor.'
+    ),
 ]
-Action = Annotated[str, typer.Option("--action", metavar="ACTION", help="Only this action, such as run.cancel.")]
+Action = Annotated[
+    str, typer.Option("--action", metavar="ACTION", help="Only this action, such as run.cancel, or a word of it.")
+]
 Target = Annotated[
-    str, typer.Option("--target", metavar="TARGET", help='Only those on this target, such as "run 7" or "job backup".')
+    str,
+    typer.Option(
+        "--target", metavar="TARGET", help='Only those on this target, such as "run 7", job:backup or a word of it.'
+    ),
 ]
 From = Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Only those from this IP address.")]
 Since = Annotated[

@@ -1088,10 +1088,13 @@ class NextSlotsResponse(_message.Message):
     RULE_FIELD_NUMBER: _builtins.int
     TIMEZONE_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    CLOCK_CHANGE_FIELD_NUMBER: _builtins.int
     rule: _builtins.str
     timezone: _builtins.str
     note: _builtins.str
     """Why there are none, or why they will not fire: paused, disabled, ended, failed."""
+    clock_change: _builtins.str
+    """As of AppliedManifest."""
     @_builtins.property
     def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___NextSlot]: ...
     def __init__(
@@ -1101,10 +1104,11 @@ class NextSlotsResponse(_message.Message):
         rule: _builtins.str = ...,
         timezone: _builtins.str = ...,
         note: _builtins.str = ...,
+        clock_change: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["note", b"note", "rule", b"rule", "slots", b"slots", "timezone", b"timezone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock_change", b"clock_change", "note", b"note", "rule", b"rule", "slots", b"slots", "timezone", b"timezone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1420,16 +1424,20 @@ class ListJobsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Part of the name, in any case of its letters; empty = any."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     def __init__(
         self,
         *,
         page: _common_pb2.Page | None = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page", b"page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1693,7 +1701,10 @@ class ListSchedulesRequest(_message.Message):
 
     PAGE_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     job: _builtins.str
+    name: _builtins.str
+    """Part of the name, in any case of its letters; empty = any."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     def __init__(
@@ -1701,10 +1712,11 @@ class ListSchedulesRequest(_message.Message):
         *,
         page: _common_pb2.Page | None = ...,
         job: _builtins.str = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "name", b"name", "page", b"page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4578,7 +4590,9 @@ class ListAuditRequest(_message.Message):
     UNTIL_FIELD_NUMBER: _builtins.int
     OLDEST_FIRST_FIELD_NUMBER: _builtins.int
     actor: _builtins.str
-    """Empty values are any. "user ada" includes the tokens of that user."""
+    """Empty values are any. "user ada" (or "user:ada") includes the tokens of that user. One word, such as "ada", finds the
+    values of actor, action and target with a word that begins with it.
+    """
     action: _builtins.str
     target: _builtins.str
     """"run 7" also finds rows about several runs."""

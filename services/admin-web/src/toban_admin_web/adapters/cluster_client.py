@@ -18,7 +18,7 @@ from toban_admin_web.decide.view_models import (
     Job,
     JobDay,
     JobVersion,
-    NextSlot,
+    NextSlots,
     PageOf,
     Run,
     RunQuery,
@@ -63,9 +63,9 @@ class ClusterClient:
         response = self._call("ListExecutors", pb.ListExecutorsRequest(include_off=include_off))
         return [from_proto(Executor, item) for item in response.executors]
 
-    def jobs(self, *, cursor: str = "", limit: int = 50) -> PageOf[Job]:
+    def jobs(self, *, cursor: str = "", limit: int = 50, name: str = "") -> PageOf[Job]:
         """ListJobs."""
-        response = self._call("ListJobs", pb.ListJobsRequest(page=Page(limit=limit, cursor=cursor)))
+        response = self._call("ListJobs", pb.ListJobsRequest(page=Page(limit=limit, cursor=cursor), name=name))
         items = tuple(from_proto(Job, item) for item in response.jobs)
         return PageOf(items=items, next_cursor=response.next_cursor)
 
@@ -85,9 +85,9 @@ class ClusterClient:
         response = self._call("GetJobDays", pb.GetJobDaysRequest(name=name, days=days))
         return [from_proto(JobDay, item) for item in response.days]
 
-    def schedules(self, *, cursor: str = "", limit: int = 50, job: str = "") -> PageOf[Schedule]:
+    def schedules(self, *, cursor: str = "", limit: int = 50, job: str = "", name: str = "") -> PageOf[Schedule]:
         """ListSchedules."""
-        request = pb.ListSchedulesRequest(page=Page(limit=limit, cursor=cursor), job=job)
+        request = pb.ListSchedulesRequest(page=Page(limit=limit, cursor=cursor), job=job, name=name)
         response = self._call("ListSchedules", request)
         items = tuple(from_proto(Schedule, item) for item in response.schedules)
         return PageOf(items=items, next_cursor=response.next_cursor)
@@ -96,10 +96,9 @@ class ClusterClient:
         """GetSchedule."""
         return from_proto(Schedule, self._call("GetSchedule", pb.GetScheduleRequest(name=name)))
 
-    def next_slots(self, name: str, *, count: int) -> Sequence[NextSlot]:
+    def next_slots(self, name: str, *, count: int) -> NextSlots:
         """NextSlots."""
-        response = self._call("NextSlots", pb.NextSlotsRequest(name=name, count=count))
-        return [from_proto(NextSlot, item) for item in response.slots]
+        return from_proto(NextSlots, self._call("NextSlots", pb.NextSlotsRequest(name=name, count=count)))
 
     def fires(self, name: str, *, limit: int) -> Sequence[Fire]:
         """ListFires."""

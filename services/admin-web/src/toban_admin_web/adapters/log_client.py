@@ -9,6 +9,7 @@ from typing import Any
 from toban_admin_web.adapters.convert import to_proto
 from toban_admin_web.decide.view_models import FoundLines, LogLine, LogPart, LogPlace
 from toban_admin_web.ports.cluster import ReadTicket
+from toban_domain.dropped_lines import dropped_line_count
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import common_pb2, logs_pb2
 from toban_proto.v1.logs_pb2_grpc import LogReaderStub
@@ -122,4 +123,12 @@ def _line(token: int, line: logs_pb2.LogLine) -> LogLine:
         text=line.text.decode("utf-8", "replace"),
         partial=line.partial,
         level=line.level,
+        dropped_lines=_dropped(line),
     )
+
+
+def _dropped(line: logs_pb2.LogLine) -> int:
+    """How many dropped lines it counts; lines that earlier releases stored have the number in their text alone."""
+    if line.stream != logs_pb2.LOG_STREAM_SYSTEM:
+        return 0
+    return line.dropped_lines or dropped_line_count(line.text)

@@ -105,6 +105,11 @@ def parse_audit_filter(query: Mapping[str, str]) -> AuditQuery:
     )
 
 
+def name_filter(query: Mapping[str, str]) -> str:
+    """The part of a name by which a list is narrowed; "" = none."""
+    return query.get("name", "").strip()[:MAX_TEXT]
+
+
 def _cursor(text: str) -> str:
     return text if text.isascii() and text.isdigit() and len(text) < 20 else ""
 

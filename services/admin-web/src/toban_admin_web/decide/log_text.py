@@ -35,12 +35,12 @@ def printable_json(text: str) -> str:
 
 
 def join_partial(lines: Iterable[LogLine]) -> list[LogLine]:
-    """Lines in order, the parts of a long one joined under the number of its last part."""
+    """Lines in order, the parts of a long one joined under the number of its last part; `first_seq` is that of its first."""
     joined: list[LogLine] = []
     for line in lines:
         last = joined[-1] if joined else None
         if last is not None and last.partial and (last.stream, last.token) == (line.stream, line.token):
-            joined[-1] = replace(line, text=last.text + line.text, at=last.at)
+            joined[-1] = replace(line, text=last.text + line.text, at=last.at, first_seq=last.first_seq or last.seq)
         else:
             joined.append(line)
     return joined

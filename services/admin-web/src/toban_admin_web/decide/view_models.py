@@ -153,6 +153,14 @@ class NextSlot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NextSlots:
+    """The next slots of a schedule. `clock_change`: the next change of the clocks that touches it, and what its rule does; "" = none."""
+
+    slots: tuple[NextSlot, ...]
+    clock_change: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fire:
     """The outcome of a due slot, or of consecutive slots."""
 
@@ -290,7 +298,8 @@ class Cluster:
 class LogLine:
     """One line of output. `stream` is stdout, stderr or system (written by the executor). `partial`: the stream's next line continues it.
 
-    `level` is that of a structured line; "" for others.
+    `level` is that of a structured line; "" for others. A line of `system` may count `dropped_lines`. Of joined parts `first_seq` is the number of
+    the first; 0 for a line of one part.
     """
 
     token: int
@@ -300,6 +309,8 @@ class LogLine:
     text: str
     partial: bool
     level: str = ""
+    dropped_lines: int = 0
+    first_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from toban_admin_web.decide.view_models import (
     JobVersion,
     LogPart,
     LogPlace,
-    NextSlot,
+    NextSlots,
     PageOf,
     Run,
     RunQuery,
@@ -45,8 +45,8 @@ class ClusterReader(Protocol):
     def executors(self, *, include_off: bool) -> Sequence[Executor]:
         """By worker id; `include_off` adds those that are off."""
 
-    def jobs(self, *, cursor: str = "", limit: int = 50) -> PageOf[Job]:
-        """By name."""
+    def jobs(self, *, cursor: str = "", limit: int = 50, name: str = "") -> PageOf[Job]:
+        """By name, those with `name` as a part of it."""
 
     def job(self, name: str) -> Job:
         """One job. Raises JOB_NOT_FOUND."""
@@ -57,13 +57,13 @@ class ClusterReader(Protocol):
     def job_days(self, name: str, *, days: int) -> Sequence[JobDay]:
         """How its runs ended on each of the last days, oldest first; one without ended runs is left out. Raises JOB_NOT_FOUND."""
 
-    def schedules(self, *, cursor: str = "", limit: int = 50, job: str = "") -> PageOf[Schedule]:
-        """By name."""
+    def schedules(self, *, cursor: str = "", limit: int = 50, job: str = "", name: str = "") -> PageOf[Schedule]:
+        """By name, those with `name` as a part of it."""
 
     def schedule(self, name: str) -> Schedule:
         """One schedule. Raises NOT_FOUND."""
 
-    def next_slots(self, name: str, *, count: int) -> Sequence[NextSlot]:
+    def next_slots(self, name: str, *, count: int) -> NextSlots:
         """The next `count` slots of a schedule."""
 
     def fires(self, name: str, *, limit: int) -> Sequence[Fire]:

@@ -14,7 +14,7 @@ from toban_admin_web.decide.allowed_hosts import is_allowed
 from toban_admin_web.decide.api_rules import is_for_programs
 from toban_admin_web.decide.languages import LANGUAGES
 from toban_admin_web.decide.translations import Translations
-from toban_admin_web.server import api_problems, errors, language, request_metrics, template_helpers, theme
+from toban_admin_web.server import api_problems, compression, errors, language, request_metrics, template_helpers, theme
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 
@@ -75,7 +75,8 @@ def create_app(*, web_dir: Path, clock: Clock, ids: IdSource, http_names: Sequen
     app.url_map.converters["id"] = IdConverter
     app.jinja_env.undefined = StrictUndefined
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-    # after_request runs in reverse order: metrics and headers see every response, errors included.
+    # after_request runs in reverse order: compression, metrics and headers see every response, errors included.
+    compression.install(app)
     request_metrics.install_metrics(app, clock)
     request_metrics.install_tracing(app)
     install(app)

@@ -5,7 +5,10 @@ The parent restarts a worker when it ends. docs/adr/0021-site-view-models-and-gu
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import os
+import signal
 import threading
 from collections.abc import Callable
 from itertools import count
@@ -26,6 +29,7 @@ KEEPALIVE_SECONDS = 15
 CONNECTIONS_PER_THREAD = 8
 # How long the rest of a request is read after a close, seconds, so that the client receives the whole response.
 LINGER_SECONDS = 0.5
+_PR_SET_PDEATHSIG = 1
 
 
 class Site(Protocol):
@@ -110,6 +114,7 @@ class GunicornApp(BaseApplication):
             # X-Forwarded-* headers are never trusted.
             "forwarded_allow_ips": "",
             "pre_fork": self._choose_number,
+            "post_fork": end_with_parent,
             "post_worker_init": self._start_site,
             "worker_exit": self._stop_site,
         }
@@ -133,3 +138,16 @@ class GunicornApp(BaseApplication):
     def _stop_site(self, _arbiter: Any, _worker: Any) -> None:
         if self._site is not None:
             self._site.stop()
+
+
+def end_with_parent(_arbiter: Any, worker: Any) -> None:
+    """In the worker: the kernel kills it as soon as its parent is gone, so that no orphan holds the ports of the next start.
+
+    Raises OSError when the kernel refuses.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != worker.ppid:
+        # The parent ended before the kernel was asked.
+        os._exit(0)

@@ -9,6 +9,7 @@ from flask import Blueprint, Response, request
 
 from toban_admin_web.decide.day_map import DAYS, DayMap, day_map
 from toban_admin_web.decide.duration_chart import duration_chart
+from toban_admin_web.decide.filters import name_filter
 from toban_admin_web.decide.json_fields import indent
 from toban_admin_web.decide.spec_diff import spec_diff
 from toban_admin_web.decide.view_models import Job, JobVersion, NextSlot, RunQuery, Schedule
@@ -18,8 +19,6 @@ from toban_domain.errors import ErrorCode, TobanError
 LAST_RUNS = 40
 # Next slots of all its schedules together.
 COMING = 8
-# Schedules that are asked for their slots, each by a call of its own.
-MOST_SCHEDULES = 5
 MAX_DIGITS = 18
 LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -30,7 +29,8 @@ views = Blueprint("jobs", __name__)
 def listed() -> Response:
     """Jobs by name."""
     cursor = request.args.get("cursor", "")
-    return page("jobs", jobs=reader().jobs(cursor=cursor), cursor=cursor)
+    name = name_filter(request.args)
+    return page("jobs", jobs=reader().jobs(cursor=cursor, name=name), cursor=cursor, name=name)
 
 
 @views.get("/jobs/<name>")
@@ -100,13 +100,17 @@ def _days(name: str) -> DayMap | None:
 
 
 def _coming(job: Job) -> list[tuple[Schedule, NextSlot]]:
-    """The next slots of its schedules that make runs, the earliest first."""
-    active = [one for one in job.schedules if one.enabled and one.status == "active"][:MOST_SCHEDULES]
+    """The next slots of its schedules that make runs, the earliest first.
+
+    The first COMING slots belong to the COMING schedules that fire first; each of these is asked by a call of its own.
+    """
     if not job.enabled:
         return []
-    found = [(one, slot) for one in active for slot in _slots(one.name)]
+    active = [one for one in job.schedules if one.enabled and one.status == "active" and one.next_run_at]
+    first = sorted(active, key=lambda one: one.next_run_at or LATEST)[:COMING]
+    found = [(one, slot) for one in first for slot in _slots(one.name)]
     return sorted(found, key=lambda pair: pair[1].at or LATEST)[:COMING]
 
 
 def _slots(name: str) -> Sequence[NextSlot]:
-    return if_implemented(lambda: reader().next_slots(name, count=COMING)) or ()
+    return if_implemented(lambda: reader().next_slots(name, count=COMING).slots) or ()

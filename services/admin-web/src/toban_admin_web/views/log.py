@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Response, abort, g, request
 
 from toban_admin_web.decide.log_cursor import parse_cursor
+from toban_admin_web.decide.view_models import LogPart
 from toban_admin_web.ports.cluster import ReadTicket
 from toban_admin_web.views.log_stream import LogEvent, LogStream
 from toban_admin_web.views.stream_response import EVENT_STREAM, stream_response
@@ -15,6 +16,7 @@ from toban_admin_web.views.view_context import ViewContext, context, reader
 from toban_domain.errors import TobanError
 
 DOWNLOAD_SECONDS = 600.0
+TEXT = "text/plain; charset=utf-8"
 RETRY_MILLISECONDS = 2000
 
 views = Blueprint("log", __name__)
@@ -37,12 +39,35 @@ def log_events(run_id: int, after: str) -> Response:
 @views.get("/runs/<id:run_id>/log.txt")
 def download(run_id: int) -> Response:
     """All stored output as text; terminal codes are kept."""
-    reader().run(run_id)
-    ticket = reader().read_ticket(run_id)
+    ticket = _ticket(run_id)
     here = context()
-    response = stream_response(lambda: _file(here, run_id, ticket), "text/plain; charset=utf-8")
+    response = stream_response(lambda: _file(here, here.logs.whole(run_id, ticket, seconds=DOWNLOAD_SECONDS)), TEXT)
     response.headers["Content-Disposition"] = f'attachment; filename="run-{run_id}.log"'
     return response
+
+
+@views.get("/runs/<id:run_id>/log/line")
+def one_line(run_id: int) -> Response:
+    """A line that the page of the run cuts: its parts of one stream, from ?from=token:seq to ?to=token:seq."""
+    first, last = (parse_cursor(request.args.get(name, "")) for name in ("from", "to"))
+    if not first.token or first.token != last.token or not 0 < first.seq <= last.seq:
+        abort(404)
+    ticket = _ticket(run_id)
+    here = context()
+    fields = {
+        "token": first.token,
+        "from_seq": first.seq,
+        "to_seq": last.seq,
+        "streams": [request.args.get("stream", "")],
+    }
+    return stream_response(
+        lambda: _file(here, here.logs.select(run_id, ticket, fields, seconds=DOWNLOAD_SECONDS)), TEXT
+    )
+
+
+def _ticket(run_id: int) -> ReadTicket:
+    reader().run(run_id)
+    return reader().read_ticket(run_id)
 
 
 def encode_events(events: Iterator[LogEvent]) -> Iterator[bytes]:
@@ -57,11 +82,11 @@ def encode_events(events: Iterator[LogEvent]) -> Iterator[bytes]:
         yield f"id: {event.cursor}\nevent: {event.name}\ndata: {data}\n\n".encode()
 
 
-def _file(here: ViewContext, run_id: int, ticket: ReadTicket) -> Iterator[bytes]:
-    token = 0
+def _file(here: ViewContext, parts: Iterator[LogPart]) -> Iterator[bytes]:
+    token = dropped = 0
     ends_at = here.clock.monotonic() + DOWNLOAD_SECONDS
     try:
-        for part in here.logs.whole(run_id, ticket, seconds=DOWNLOAD_SECONDS):
+        for part in parts:
             for line in part.lines:
                 if here.clock.monotonic() > ends_at:
                     yield f"\n[toban] the log ends here: the download exceeded {DOWNLOAD_SECONDS:g} s\n".encode()
@@ -69,6 +94,9 @@ def _file(here: ViewContext, run_id: int, ticket: ReadTicket) -> Iterator[bytes]
                 if token and line.token != token:
                     yield b"\n"
                 token = line.token
+                dropped += line.dropped_lines
                 yield line.text.encode() + (b"" if line.partial else b"\n")
     except TobanError as error:
         yield f"\n[toban] the log ends here: {error.message}\n".encode()
+    if dropped:
+        yield f"\n[toban] not complete: a limit dropped {dropped:,} of the lines that the job wrote\n".encode()

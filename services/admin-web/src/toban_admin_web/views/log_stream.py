@@ -117,9 +117,10 @@ class LogStream:
 
 
 def _data(part: LogPart, attempt: int) -> dict[str, Any]:
-    """The event's data: the token as text (it exceeds 2^53), and one row per line."""
+    """The event's data: the token as text (it exceeds 2^53), one row per line, and how many dropped lines they count."""
     rows = [
         [line.seq, line.stream, line.at.isoformat() if line.at else "", clean(line.text), line.partial]
         for line in part.lines
     ]
-    return {"token": str(part.token), "attempt": attempt, "lines": rows}
+    dropped = sum(line.dropped_lines for line in part.lines)
+    return {"token": str(part.token), "attempt": attempt, "lines": rows, "dropped": dropped}

@@ -14,6 +14,7 @@ from toban_admin_web.decide.log_text import clean, join_partial
 from toban_admin_web.decide.run_actions import ENDPOINTS, is_killed, run_actions, shown_dispatch
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
 from toban_admin_web.decide.view_models import LogLine, Run
+from toban_admin_web.ports.cluster import ReadTicket
 from toban_admin_web.views.view_context import context, page, reader
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import ORIGINS, RunState
@@ -22,6 +23,8 @@ from toban_domain.state_times import state_spans, state_totals
 # Lines of output in a page before its script follows the log, and the time limit for reading them, seconds.
 TAIL_LINES = 500
 LOG_SECONDS = 2.0
+# Of a longer line the page shows this much, characters.
+MOST_OF_A_LINE = 10_000
 # Output of an ended run may still arrive for this long, seconds.
 LATE_OUTPUT_SECONDS = 60.0
 
@@ -81,6 +84,7 @@ class _LogTail:
     def __init__(self, run: Run) -> None:
         self.error = ""
         lines: list[LogLine] = []
+        ends_at = context().clock.monotonic() + LOG_SECONDS
         try:
             ticket = reader().read_ticket(run.id)
             for part in context().logs.tail(run.id, ticket, lines=TAIL_LINES, seconds=LOG_SECONDS):
@@ -88,12 +92,28 @@ class _LogTail:
         except TobanError as error:
             self.error = error.message
         self.lines = [replace(line, text=clean(line.text)) for line in join_partial(lines)]
+        self.most = MOST_OF_A_LINE
         self.cursor = f"{lines[-1].token}:{lines[-1].seq}" if lines else "0:0"
         self.partial = bool(lines) and lines[-1].partial
         first = min((attempt.token for attempt in run.attempts), default=0)
         self.truncated = bool(lines) and (lines[0].seq > 1 or lines[0].token > first > 0)
         self.attempts = {attempt.token: number for number, attempt in enumerate(run.attempts, 1)}
         self.live = not _is_output_final(run)
+        # How many lines limits dropped so far; None when that cannot be read now.
+        self.dropped: int | None = sum(line.dropped_lines for line in lines)
+        if self.truncated:
+            self.dropped = _dropped(run.id, ticket, seconds=ends_at - context().clock.monotonic())
+
+
+def _dropped(run_id: int, ticket: ReadTicket, *, seconds: float) -> int | None:
+    """How many lines of a run's stored output limits dropped; None when it takes longer."""
+    if seconds <= 0:
+        return None
+    try:
+        parts = context().logs.select(run_id, ticket, {"streams": ["system"]}, seconds=seconds)
+        return sum(line.dropped_lines for part in parts for line in part.lines)
+    except TobanError:
+        return None
 
 
 def _is_output_final(run: Run) -> bool:

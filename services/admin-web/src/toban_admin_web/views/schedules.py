@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from toban_admin_web.decide.filters import name_filter
 from toban_admin_web.decide.json_fields import indent
 from toban_admin_web.views.view_context import if_implemented, page, reader
 
@@ -17,7 +18,8 @@ views = Blueprint("schedules", __name__)
 def listed() -> Response:
     """Schedules by name."""
     cursor = request.args.get("cursor", "")
-    return page("schedules", schedules=reader().schedules(cursor=cursor), cursor=cursor)
+    name = name_filter(request.args)
+    return page("schedules", schedules=reader().schedules(cursor=cursor, name=name), cursor=cursor, name=name)
 
 
 @views.get("/schedules/<name>")
@@ -27,7 +29,7 @@ def show(name: str) -> Response:
     return page(
         "schedule",
         schedule=schedule,
-        slots=if_implemented(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
+        coming=if_implemented(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
         fires=if_implemented(lambda: reader().fires(name, limit=LAST_FIRES)),
         definition=indent(schedule.spec_json),
     )

@@ -104,6 +104,12 @@ def forget_session(response: Response) -> Response:
     return set_cookie(response, SESSION, "", max_age=0)
 
 
+def new_form_token(secret: str, purpose: str) -> str:
+    """A token for the answer to this request, which is not compressed then."""
+    g.has_token = True
+    return form_token(secret, purpose)
+
+
 def require_form_token(secret: str) -> None:
     """Refuses a form that the site did not make for this cookie."""
     if not is_form_token(request.form.get("csrf", ""), secret, request.endpoint or ""):
@@ -118,7 +124,7 @@ def see_other(path: str) -> Response:
 
 def _template_values() -> dict[str, Any]:
     def csrf(endpoint: str) -> str:
-        return form_token(session_secret() if g.get("person") else form_secret(), endpoint)
+        return new_form_token(session_secret() if g.get("person") else form_secret(), endpoint)
 
     def may(action: str) -> bool:
         person = g.get("person")

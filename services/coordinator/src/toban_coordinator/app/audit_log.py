@@ -41,7 +41,7 @@ async def list_audit(
     limit = page.rows
     start = page.below_id if page.cursor or not oldest_first else 0
     async with tx(pool) as t:
-        # No index helps most filters: with few hits all rows are read, about a million a second.
+        # No index helps most filters: with few hits all rows are read, some hundred thousand a second.
         await t.allow_seconds(FILTER_SECONDS)
         found = await audit.page(t, wanted, start=start, limit=limit + 1, oldest_first=oldest_first)
     return page_of(found, limit, "id")

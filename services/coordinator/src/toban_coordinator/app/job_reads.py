@@ -84,11 +84,11 @@ class JobReads:
     pool: Pool
     clock: Clock
 
-    async def list_jobs(self, page: PageRequest = FIRST_PAGE) -> tuple[list[JobDetails], str]:
-        """Definitions by name, and the next cursor."""
+    async def list_jobs(self, page: PageRequest = FIRST_PAGE, *, part: str = "") -> tuple[list[JobDetails], str]:
+        """Definitions by name with `part` in it, and the next cursor."""
         limit = page.rows
         async with autocommit(self.pool) as t:
-            found = await read_models.jobs_page(t, after=page.cursor, limit=limit + 1)
+            found = await read_models.jobs_page(t, after=page.cursor, part=part, limit=limit + 1)
             details = await _details(t, found[:limit])
         return details, page_of(found, limit, "name").next_cursor
 
@@ -123,11 +123,13 @@ class JobReads:
                 raise await job_not_found(t, name)
         return found
 
-    async def list_schedules(self, page: PageRequest = FIRST_PAGE, *, job: str = "") -> Page:
-        """Schedules by name; `job` "" = of any job."""
+    async def list_schedules(self, page: PageRequest = FIRST_PAGE, *, job: str = "", part: str = "") -> Page:
+        """Schedules by name with `part` in it; `job` "" = of any job."""
         limit = page.rows
         async with autocommit(self.pool) as t:
-            found = await read_models.schedules_page(t, after=page.cursor, jobs=[job] if job else [], limit=limit + 1)
+            found = await read_models.schedules_page(
+                t, after=page.cursor, jobs=[job] if job else [], part=part, limit=limit + 1
+            )
         return page_of(found, limit, "name")
 
     async def list_runs(self, query: RunQuery, page: PageRequest = FIRST_PAGE) -> Page:

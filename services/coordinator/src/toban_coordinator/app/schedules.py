@@ -25,6 +25,7 @@ from toban_domain.schedule import ScheduleSpec
 from toban_manifests.read import Document, read_manifests
 from toban_schedule import AnnotatedSlot, Rule, annotated_slots, describe
 from toban_schedule import problems as rule_problems
+from toban_schedule.dst_preview import next_dst_change
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit, tx
 
@@ -34,12 +35,13 @@ _ABOVE_ALL = (datetime(9999, 12, 31, tzinfo=UTC), 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextSlots:
-    """Slots to come, with the rule as a sentence. `note` says why they do not become runs; "" when they do."""
+    """Slots to come, with the rule as a sentence. `note` says why they do not become runs; "" when they do. `clock_change` is that of Applied."""
 
     slots: Sequence[AnnotatedSlot]
     rule: str
     timezone: str
     note: str
+    clock_change: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,13 @@ class Schedules:
             ended=not slots,
             after=after,
         )
-        return NextSlots(slots=slots, rule=describe(spec.rule), timezone=spec.rule.timezone, note=note)
+        return NextSlots(
+            slots=slots,
+            rule=describe(spec.rule),
+            timezone=spec.rule.timezone,
+            note=note,
+            clock_change=await asyncio.to_thread(next_dst_change, rule, begin) if spec.enabled else "",
+        )
 
     async def list_fires(self, name: str, page: PageRequest = FIRST_PAGE) -> Page:
         """The ledger of a name, also of deleted schedules, latest slots first. Raises SCHEDULE_NOT_FOUND."""

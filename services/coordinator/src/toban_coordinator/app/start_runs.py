@@ -210,7 +210,11 @@ class StartRuns:
                 raise await job_not_found(t, name)
             if not found[name].enabled:
                 why = found[name].disabled_why
-                remedy = f"enable it with `toban job enable {name}`" if why else "apply it with `enabled: true`"
+                remedy = (
+                    f"enable it on its page, or with `toban job enable {name}`"
+                    if why
+                    else "apply it with `enabled: true`"
+                )
                 raise TobanError(ErrorCode.JOB_DISABLED, f"job {name!r} is disabled{why}; {remedy}")
         self.heads.update(found)
         return found

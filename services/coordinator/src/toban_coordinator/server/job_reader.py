@@ -47,7 +47,7 @@ class JobReader(JobReaderServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, _context: Context) -> pb.ListJobsResponse:
         """Definitions by name, each with its schedules and newest run."""
-        jobs, cursor = await self._deps.reads.list_jobs(page_from_pb(request.page))
+        jobs, cursor = await self._deps.reads.list_jobs(page_from_pb(request.page), part=request.name.replace("\0", ""))
         return pb.ListJobsResponse(jobs=[to_proto.job_details_to_pb(job) for job in jobs], next_cursor=cursor)
 
     async def GetJob(self, request: pb.GetJobRequest, _context: Context) -> pb.Job:
@@ -70,7 +70,9 @@ class JobReader(JobReaderServicer):
 
     async def ListSchedules(self, request: pb.ListSchedulesRequest, _context: Context) -> pb.ListSchedulesResponse:
         """Schedules by name."""
-        page = await self._deps.reads.list_schedules(page_from_pb(request.page), job=request.job)
+        page = await self._deps.reads.list_schedules(
+            page_from_pb(request.page), job=request.job, part=request.name.replace("\0", "")
+        )
         schedules = [to_proto.schedule_to_pb(row) for row in page.rows]
         return pb.ListSchedulesResponse(schedules=schedules, next_cursor=page.next_cursor)
 
@@ -83,7 +85,11 @@ class JobReader(JobReaderServicer):
         after = after_from_pb(request)
         found = await self._deps.schedules.next_slots(subject_from_pb(request), count=request.count, after=after)
         return pb.NextSlotsResponse(
-            slots=to_proto.slots_to_pb(found.slots), rule=found.rule, timezone=found.timezone, note=found.note
+            slots=to_proto.slots_to_pb(found.slots),
+            rule=found.rule,
+            timezone=found.timezone,
+            note=found.note,
+            clock_change=found.clock_change,
         )
 
     async def ListFires(self, request: pb.ListFiresRequest, _context: Context) -> pb.ListFiresResponse:

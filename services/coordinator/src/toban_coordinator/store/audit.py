@@ -16,6 +16,8 @@ from toban_store import queries
 from toban_store.tx import FencedTx, Row, Tx
 
 _sql = queries.load(__name__)
+# Longer words are in no row; a pattern takes PostgreSQL time by its length.
+MAX_WORD = 300
 _SEQ_AND_LENGTH, _LENGTH = struct.Struct(">qi"), struct.Struct(">i")
 
 
@@ -33,7 +35,10 @@ class AdminAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which actions; empty values are any. `until` is not included. A `target` such as `run 7` also finds rows about several runs."""
+    """Which actions; empty values are any. `until` is not included. A `target` such as `run 7` also finds rows about several runs.
+
+    Actor, action and target find whole names (`user ada`, also typed as `user:ada`), and by one word the values with a word that begins with it.
+    """
 
     actor: str = ""
     action: str = ""
@@ -45,8 +50,19 @@ class AuditFilter:
     @property
     def run(self) -> int | None:
         """The number of the run that `target` names."""
-        found = re.fullmatch(r"run (\d{1,18})", self.target)
+        found = re.fullmatch(r"run (\d{1,18})", _whole(self.target))
         return int(found[1]) if found else None
+
+    def params(self) -> dict[str, Any]:
+        """The values of the fragment `fits` (audit.sql)."""
+        named = {name: getattr(self, name) for name in ("actor", "action", "target")}
+        whole = {name: _whole(text) for name, text in named.items()}
+        return {
+            **asdict(self),
+            **whole,
+            **{f"{name}_word": _word(text) for name, text in named.items()},
+            "run": self.run,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +122,7 @@ async def page(t: Tx, wanted: AuditFilter, *, start: int, limit: int, oldest_fir
 
     `before` and `after` are JSON text, empty for none; `seq` is 0 for a row that is not chained yet.
     """
-    params = {**asdict(wanted), "run": wanted.run, "start": start, "limit": limit}
+    params = {**wanted.params(), "start": start, "limit": limit}
     # Planned for the values: what is not asked for costs nothing.
     return await t.fetch_all(_sql.page_of_oldest if oldest_first else _sql.page, params, prepare=False)
 
@@ -166,3 +182,19 @@ async def hash_at(t: Tx, seq: int) -> bytes | None:
 
 def _json(value: Mapping[str, Any] | None) -> str | None:
     return None if value is None else json.dumps(dict(value))
+
+
+def _whole(text: str) -> str:
+    """A name as rows have it: `job:backup` is `job backup`."""
+    return re.sub(r"^([A-Za-z]+):", r"\1 ", text)
+
+
+def _word(text: str) -> str | None:
+    """A pattern of PostgreSQL for values with a word that begins with `text`; None for a text of several words, and a longer one than names are.
+
+    A number is whole: `executor-1` is not the beginning of `executor-10`.
+    """
+    if not text or len(text) > MAX_WORD or re.search(r"\s", text):
+        return None
+    quoted = re.sub(r"([\\^$.|?*+()\[\]{}])", r"\\\1", text)
+    return f"(^|[^[:alnum:]]){quoted}" + ("([^0-9]|$)" if text[-1].isdigit() else "")

@@ -19,10 +19,12 @@ coalesce(a.seq, 0) AS seq, coalesce(a.hash, '') AS hash
 
 -- fragment: fits
 -- Rows that fit a filter, empty values being any. An actor includes the tokens of that user; a run is found by its number in a row of several, too.
-(%(actor)s::text = '' OR a.actor = %(actor)s::text OR starts_with(a.actor, %(actor)s::text || ', '))
-   AND (%(action)s::text = '' OR a.action = %(action)s::text)
+-- `_word` are patterns for a filter of one word.
+(%(actor)s::text = '' OR a.actor = %(actor)s::text OR starts_with(a.actor, %(actor)s::text || ', ') OR a.actor ~* %(actor_word)s::text)
+   AND (%(action)s::text = '' OR a.action = %(action)s::text OR a.action ~* %(action_word)s::text)
    AND (%(address)s::text = '' OR a.address = %(address)s::text)
    AND (%(target)s::text = '' OR a.target = %(target)s::text OR starts_with(a.target, %(target)s::text || ' ')
+        OR a.target ~* %(target_word)s::text
         OR CASE WHEN %(run)s::bigint IS NOT NULL AND a.after ->> 'runs' ~ '^([0-9]{1,18}(-[0-9]{1,18})?(,|$))+$'
                 THEN EXISTS (SELECT 1 FROM string_to_table(a.after ->> 'runs', ',') AS p
                               WHERE %(run)s::bigint BETWEEN split_part(p, '-', 1)::bigint AND split_part(p, '-', -1)::bigint) END)

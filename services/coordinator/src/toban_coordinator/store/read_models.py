@@ -51,9 +51,9 @@ async def last_runs(t: Tx, jobs: Sequence[str]) -> dict[str, Row]:
     return {row["job_name"]: row for row in rows}
 
 
-async def jobs_page(t: Tx, *, after: str = "", only: str = "", limit: int) -> list[Row]:
-    """Definitions by name, or the one called `only`."""
-    return await t.fetch_all(_sql.jobs_page, {"after": after, "only": only, "limit": limit})
+async def jobs_page(t: Tx, *, after: str = "", only: str = "", part: str = "", limit: int) -> list[Row]:
+    """Definitions by name, the one called `only`, or those with `part` in their names."""
+    return await t.fetch_all(_sql.jobs_page, {"after": after, "only": only, "part": part, "limit": limit})
 
 
 async def job_versions(t: Tx, name: str, *, below: int, limit: int) -> list[Row]:
@@ -66,9 +66,11 @@ async def job_days(t: Tx, name: str, *, since: datetime, until: datetime, most: 
     return await t.fetch_all(_sql.job_days, {"name": name, "since": since, "until": until, "most": most})
 
 
-async def schedules_page(t: Tx, *, after: str = "", jobs: Sequence[str] = (), only: str = "", limit: int) -> list[Row]:
-    """Schedules by name, of some jobs or of all, or the one called `only`."""
-    parameters = {"after": after, "jobs": list(jobs), "only": only, "limit": limit}
+async def schedules_page(
+    t: Tx, *, after: str = "", jobs: Sequence[str] = (), only: str = "", part: str = "", limit: int
+) -> list[Row]:
+    """Schedules by name, of some jobs or of all, the one called `only`, or those with `part` in their names."""
+    parameters = {"after": after, "jobs": list(jobs), "only": only, "part": part, "limit": limit}
     return await t.fetch_all(_sql.schedules_page, parameters)
 
 

@@ -53,11 +53,12 @@ SELECT x.*
      LIMIT 1) x
 
 -- name: jobs_page
--- Definitions after a name.
+-- Definitions after a name, the one called `only`, or those with `part` in their names.
 SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'description' AS description, d.updated_at, d.disabled_at, d.disabled_by,
        d.disabled_reason
   FROM scheduler.job_definitions d
  WHERE d.deleted_at IS NULL AND d.name > %(after)s::text AND (%(only)s::text = '' OR d.name = %(only)s::text)
+   AND position(lower(%(part)s::text) IN lower(d.name)) > 0
  ORDER BY d.name
  LIMIT %(limit)s::integer
 
@@ -92,7 +93,7 @@ SELECT to_char(d.first AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, good.runs AS su
  ORDER BY d.first
 
 -- name: schedules_page
--- Schedules after a name, of one job or of all, or the one called `only`. Last and next run are by slots that have come or not: rows are made
+-- Schedules after a name, of one job or of all, the one called `only`, or those with `part` in their names. Last and next run are by slots that have come or not: rows are made
 -- ahead. One that makes no runs has no next one.
 SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timezone,
        CASE WHEN s.enabled AND s.status = 'active'
@@ -104,7 +105,7 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
        {{disabled_why}} AS job_disabled_why, {{definition_redact}} AS redact
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.name > %(after)s::text AND (cardinality(%(jobs)s::text[]) = 0 OR d.name = ANY(%(jobs)s::text[]))
-   AND (%(only)s::text = '' OR s.name = %(only)s::text)
+   AND (%(only)s::text = '' OR s.name = %(only)s::text) AND position(lower(%(part)s::text) IN lower(s.name)) > 0
  ORDER BY s.name
  LIMIT %(limit)s::integer
 

@@ -34,7 +34,9 @@ async def test_it_starts_nothing_on_demand(world: Any, make: Any) -> None:
     with pytest.raises(TobanError) as caught:
         await world.start()
     assert caught.value.code is ErrorCode.JOB_DISABLED
-    assert caught.value.message == f"job 'hello' is disabled{WHY}; enable it with `toban job enable hello`"
+    assert (
+        caught.value.message == f"job 'hello' is disabled{WHY}; enable it on its page, or with `toban job enable hello`"
+    )
     row = await enable(world)
     assert (row["enabled"], row["disabled_at"], row["disabled_by"]) == (True, None, "")
     await world.start()

@@ -162,3 +162,8 @@ async def test_apply_tells_the_next_change_of_the_clocks(world: Any, make: Any) 
     said = {one.name: one.clock_change for one in done}
     # Twice a year, so one of them is within a year.
     assert ": 02:30 " in said.pop("touched") and set(said.values()) == {""}
+    await world.apply(make.job(), touched, off, make.schedule())
+    stored = {
+        name: (await world.reader.NextSlots(slots(name), None)).clock_change for name in ("touched", "off", "often")
+    }
+    assert ": 02:30 " in stored.pop("touched") and set(stored.values()) == {""}

@@ -28,6 +28,9 @@ class NextSlots(Answer):
     rule: str
     timezone: str
     note: str = Field(description="Why there are none, or why they will not fire: paused, disabled, ended, failed.")
+    clock_change: str = Field(
+        description="The next change of the clocks that touches it, and what its rule does; empty = none within a year."
+    )
 
 
 class Fire(Answer):

@@ -40,7 +40,11 @@ class ExecutorsQuery(Input):
 class AuditQuery(Paged):
     """Which rows; empty values are any."""
 
-    actor: str = Field("", max_length=MAX_NAME, description="`user ada` includes the tokens of that user.")
+    actor: str = Field(
+        "",
+        max_length=MAX_NAME,
+        description="`user ada` includes the tokens of that user; `ada` finds words that begin so.",
+    )
     action: str = Field("", max_length=MAX_NAME)
     target: str = Field("", max_length=300, description="`run 7` also finds rows about several runs.")
     address: str = Field("", max_length=45, description="IP address of the client.")

@@ -73,10 +73,20 @@ class HowApplied(Reason):
     force: bool = _FORCE
 
 
+_PART = Field("", max_length=MAX_NAME, description="Part of the name, in any case of its letters; empty = any.")
+
+
+class JobsQuery(Paged):
+    """Which jobs."""
+
+    name: str = _PART
+
+
 class SchedulesQuery(Paged):
     """Which schedules."""
 
     job: str = Field("", max_length=MAX_NAME, description="Only those of this job.")
+    name: str = _PART
 
 
 class TriggersQuery(Paged):
@@ -175,7 +185,7 @@ def _applying(kind: str, path: str) -> Endpoint:
 
 
 ENDPOINTS = (
-    Endpoint(route="GET /jobs", summary="Jobs by name.", query=Paged, answer=JobPage),
+    Endpoint(route="GET /jobs", summary="Jobs by name.", query=JobsQuery, answer=JobPage),
     Endpoint(route="GET /jobs/{name}", summary="One job with its definition.", answer=Job, tagged=True),
     Endpoint(
         route="GET /jobs/{name}/versions",

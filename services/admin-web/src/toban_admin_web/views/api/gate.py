@@ -7,9 +7,9 @@ import re
 from flask import request
 
 from toban_admin_web.decide.api_rules import AUTHENTICATE, RouteRule, may_try
-from toban_admin_web.decide.browser_safety import form_token, is_form_token
+from toban_admin_web.decide.browser_safety import is_form_token
 from toban_admin_web.ports.people import Credential, SignedIn
-from toban_admin_web.views.session_gate import SAFE_METHODS, is_own_page, session_secret
+from toban_admin_web.views.session_gate import SAFE_METHODS, is_own_page, new_form_token, session_secret
 from toban_admin_web.views.view_context import context
 from toban_domain.access import MINIMUM, TOKEN_PREFIX, Action
 from toban_domain.errors import ErrorCode, TobanError
@@ -64,7 +64,7 @@ def admit(rule: RouteRule, shown: Credential) -> SignedIn:
 def csrf_token() -> str:
     """What requests of this session that change something carry; "" for a request without a session."""
     secret = session_secret()
-    return form_token(secret, _PURPOSE) if secret else ""
+    return new_form_token(secret, _PURPOSE) if secret else ""
 
 
 def _refuse_forged(secret: str) -> None:
