@@ -140,13 +140,15 @@ async def test_a_late_loss_ends_the_wait(world: Any, make: Any) -> None:
     assert await world.state(run) == "PENDING"
 
 
-async def test_a_result_after_the_wait_is_kept_and_not_applied(world: Any, make: Any) -> None:
+async def test_a_result_after_the_run_was_sent_again_is_kept_and_not_applied(world: Any, make: Any) -> None:
     run = await orphaned(world, make)
     key = world.key(run)
     await world.sql("UPDATE scheduler.runs_live SET orphaned_until = now() WHERE id = %(r)s", r=run)
     await world.turn("reap")
+    await world.executor(2)
+    await world.turn("assign")
     assert await world.report(key, make.outcome(), world.incarnations[0]) is Answer.ORPHAN_RESULT
-    assert await world.state(run) == "PENDING"
+    assert await world.state(run) == "ASSIGNED"
 
 
 async def test_an_operator_declares_it_lost(world: Any, make: Any) -> None:

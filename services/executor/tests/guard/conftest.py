@@ -45,6 +45,9 @@ def daemon():
     child = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
     child.stdout.readline()
 def parent():
+    # Once it has told the supervisor of the fork, it sleeps.
+    while open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[0] != "S":
+        time.sleep(0.01)
     os.kill(os.getppid(), 9)
     time.sleep(0.3)
     sys.exit(5)
