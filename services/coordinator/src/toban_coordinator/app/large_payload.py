@@ -24,7 +24,7 @@ LIMIT_BYTES = 1 << 30
 # How long the process of one check may take in all, seconds. After that nothing is known of the payload.
 WAIT_SECONDS = 10.0
 AT_ONCE = 2
-# For how long a schema whose check did not end is not tried again, seconds: whoever sends one after another has no use of both places.
+# For how long a schema whose check did not end is not tried again, seconds: a person that sends one after another has no use of both places.
 SLOW_SECONDS = 60.0
 # More than one call can need: it is repeated until all are known.
 KEPT_VERDICTS = 6_000
