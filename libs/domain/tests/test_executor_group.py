@@ -3,7 +3,7 @@
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.executor_group import ExecutorGroup, allowed_labels, check_name, refusal
+from toban_domain.executor_group import ExecutorGroup, allowed_labels, check_name, closed_to, refusal
 
 DEFAULT = ExecutorGroup(name="default", claims=frozenset({"*"}))
 PCI = ExecutorGroup(name="pci", labels={"pool": "pci"}, claims=frozenset({"zone"}))
@@ -27,6 +27,24 @@ ALL = (DEFAULT, PCI, WEB)
 def test_an_executor_claims_what_its_group_allows_and_no_group_has_reserved(group, claimed, why):
     found = refusal(claimed, group, ALL)
     assert found.startswith(why) and bool(found) is bool(why)
+
+
+@pytest.mark.parametrize(
+    ("job_labels", "selected", "closed"),
+    [
+        ({"team": "pay", "x": "y"}, ("pool", "card"), None),
+        ({"team": "web"}, ("pool", "card"), "card"),
+        ({}, ("pool", "card"), "card"),
+        ({}, ("pool", "web"), None),
+        ({}, ("pool", "free"), None),
+        ({}, ("disk", "fast"), None),
+    ],
+)
+def test_a_job_selects_labels_of_groups_that_run_it(job_labels, selected, closed):
+    card = ExecutorGroup(name="card", labels={"pool": "card", "disk": "fast"}, job_labels={"team": "pay"})
+    fast = ExecutorGroup(name="fast", labels={"disk": "fast"})
+    found = closed_to(job_labels, *selected, (*ALL, card, fast))
+    assert (found and found.name) == closed
 
 
 def test_two_groups_may_have_one_label():

@@ -208,6 +208,17 @@ def test_a_wrong_form_for_the_first_administrator(away: Any, given: dict[str, st
     assert not away.cluster.accounts.administrator
 
 
+def test_who_is_second_with_the_link_gets_a_conflict(away: Any) -> None:
+    away.cluster.accounts.administrator = False
+    form = fields(away, "/first", link=LINK, user="eve", password=PASSWORD, again=PASSWORD)
+    away.cluster.accounts.refusal = TobanError(
+        ErrorCode.RESOURCE_INVALID_STATE, "there is an administrator already; sign in as one"
+    )
+    response = away.client.post("/first", data=form, headers=LOCAL)
+    assert response.status_code == 409 and "there is an administrator already" in response.get_data(as_text=True)
+    assert "toban-session" not in cookies_of(response)
+
+
 def test_a_weak_password_is_refused_with_the_reason(away: Any) -> None:
     away.cluster.accounts.administrator = False
     away.cluster.accounts.refusal = TobanError(ErrorCode.INVALID_ARGUMENT, "a password has at least 12 characters")

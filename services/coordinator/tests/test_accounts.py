@@ -239,6 +239,23 @@ async def test_guesses_are_throttled_and_the_count_outlives_coordinators(
     )
 
 
+async def test_failures_of_others_do_not_hold_a_known_account_at_its_address(
+    sign_in: SignIn, root: str, pool: Pool
+) -> None:
+    await sign_in.with_password("root", PASSWORD, address=HERE)
+    for _ in range(FREE):
+        assert await code_of(sign_in.with_password("eve", "a wrong guess!", address=HERE)) is ErrorCode.UNAUTHENTICATED
+    blocked = f"UPDATE scheduler.sign_in_failures SET blocked_until = now() + interval '900 s' WHERE key = 'address {HERE}' RETURNING failures"
+    [before] = await sql(pool, blocked)
+    assert (await sign_in.with_password("root", PASSWORD, address=HERE)).person.name == "root"
+    assert await code_of(sign_in.with_password("eve", "guess", address=HERE)) is ErrorCode.RESOURCE_EXHAUSTED
+    assert await sql(pool, blocked) == [before], "a known account forgives no failures of others"
+    own = []
+    while ErrorCode.RESOURCE_EXHAUSTED not in own:
+        own.append(await code_of(sign_in.with_password("root", "a wrong guess!", address=HERE)))
+    assert len(own) > FREE, "its own failures hold it"
+
+
 async def test_guesses_side_by_side_are_counted_each(sign_in: SignIn, root: str) -> None:
     tries = [sign_in.with_password("root", "a wrong guess!", address=ELSEWHERE) for _ in range(20)]
     results = await asyncio.gather(*tries, return_exceptions=True)

@@ -1,5 +1,7 @@
 """Executors with the key of one group against a coordinator: they reach nothing of another group (docs/executor-groups.md)."""
 
+import json
+
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -180,6 +182,40 @@ async def test_an_instance_passes_to_another_group_when_its_executor_is_off(regi
     assert "belongs to executor group 'pci'" in await refused(register("", instance="mover"))
 
 
+async def test_a_group_runs_only_jobs_with_its_job_labels(register, operate, call):
+    def job(labels, selector):
+        spec = {"steps": [{"id": "run", "argv": ["/bin/true"]}], "selector": {"labels": selector}}
+        manifest = {
+            "apiVersion": "toban/v1",
+            "kind": "Job",
+            "metadata": {"name": "pay", "labels": labels},
+            "spec": spec,
+        }
+        return pb.ApplyRequest(manifests=[pb.Manifest(json=json.dumps(manifest))])
+
+    def apply(labels, selector):
+        return call("admin-cli", rpc.JobControlStub, "Apply", job(labels, selector))
+
+    only = pb.SetExecutorGroupRequest(name="pci", labels={"pool": "pci"}, job_labels={"team": "pay"})
+    assert dict((await operate("SetExecutorGroup", only)).job_labels) == {"team": "pay"}
+    log = await call("admin-cli", rpc.OperationsStub, "ListAudit", pb.ListAuditRequest())
+    assert '"job_labels": {"team": "pay"}' in log.entries[0].after_json
+    said = await refused(apply({"team": "web"}, {"pool": "pci"}), ErrorCode.MANIFEST_INVALID)
+    assert "spec.selector.labels.pool: pool=pci is a label of executor group 'pci'" in said
+    assert "jobs with the labels team=pay only" in said
+    await apply({"team": "pay"}, {"pool": "pci"})
+    await apply({"team": "web"}, {"pool": "web"})
+    await register("pci")
+    await apply({"team": "web"}, {})
+    [run] = (
+        await call(
+            "admin-cli", rpc.JobControlStub, "StartRuns", pb.StartRunsRequest(runs=[pb.StartRunRequest(job="pay")])
+        )
+    ).runs
+    why = await call("admin-cli", rpc.JobReaderStub, "ExplainRun", pb.GetRunRequest(id=run.run_id))
+    assert [one.message for one in why.executors] == ["its group 'pci' runs jobs with the labels team=pay only"]
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
@@ -191,6 +227,7 @@ async def test_an_instance_passes_to_another_group_when_its_executor_is_off(regi
         ({"name": "pci", "labels": {"": "1"}}, ErrorCode.INVALID_ARGUMENT),
         ({"name": "pci", "labels": {"*": "1"}}, ErrorCode.INVALID_ARGUMENT),
         ({"name": "pci", "claims": ["a\n"]}, ErrorCode.INVALID_ARGUMENT),
+        ({"name": "pci", "job_labels": {"a": ""}}, ErrorCode.INVALID_ARGUMENT),
         ({"name": "pci", "instances": ["unknown"]}, ErrorCode.NOT_FOUND),
     ],
 )

@@ -18,11 +18,13 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorGroup:
-    """`labels` are those of each of its executors; `claims` names labels whose values an executor may choose."""
+    """`labels` are those of each of its executors; `claims` names labels whose values an executor may choose. Only jobs with all of
+    `job_labels` run there; without any, every job may."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     claims: frozenset[str] = frozenset()
+    job_labels: Mapping[str, str] = field(default_factory=dict)
 
     def may_claim(self, key: str) -> bool:
         """Whether its executors choose the value of this label, as far as no other group has reserved it."""
@@ -44,6 +46,16 @@ def reserved_by(key: str, value: str, group: ExecutorGroup, others: Iterable[Exe
     if group.labels.get(key) == value:
         return ""
     return min((one.name for one in others if one.name != group.name and one.labels.get(key) == value), default="")
+
+
+def closed_to(
+    job_labels: Mapping[str, str], key: str, value: str, groups: Iterable[ExecutorGroup]
+) -> ExecutorGroup | None:
+    """A group that keeps a job with these labels from a label that it selects; None when another group with that label, or no group, does."""
+    having = [one for one in groups if one.labels.get(key) == value]
+    if any(one.job_labels.items() <= job_labels.items() for one in having):
+        return None
+    return min(having, key=lambda one: one.name, default=None)
 
 
 def refusal(claimed: Mapping[str, str], group: ExecutorGroup, others: Iterable[ExecutorGroup]) -> str:

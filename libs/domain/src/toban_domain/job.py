@@ -193,10 +193,11 @@ def guarded_type(types: Iterable[str]) -> str:
 @dataclass(frozen=True, slots=True)
 class SelectorSpec:
     """Which executors may run the job: those that have all of these labels. `steps` is the one of GUARDED_STEPS that it has, or empty:
-    executors for such steps run jobs that have them, and no others."""
+    executors for such steps run jobs that have them, and no others. `job_labels` are those of the job, which sets them."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     steps: str = ""
+    job_labels: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def needed(self) -> Mapping[str, str]:
@@ -287,6 +288,7 @@ class JobSpec:
     def __post_init__(self) -> None:
         texts = [dict(self.env), *map(step_texts, self.steps)]
         object.__setattr__(self, "templated", has_template(texts))
+        object.__setattr__(self, "selector", replace(self.selector, job_labels=self.labels))
 
     @property
     def lease_loss_action(self) -> str:

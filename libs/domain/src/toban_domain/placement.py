@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from toban_domain.executor_group import DEFAULT_GROUP
+from toban_domain.job import SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.run import RunState
 
@@ -49,7 +51,8 @@ class DueRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLoad:
-    """An incarnation that is not off. `held`: number of runs dispatched to it; `worker_id` grows with each registration."""
+    """An incarnation that is not off. `held`: number of runs dispatched to it; `worker_id` grows with each registration; `job_labels` are what
+    its group asks of jobs."""
 
     incarnation: str
     worker_id: int
@@ -63,3 +66,9 @@ class ExecutorLoad:
     last_heartbeat_at: datetime
     drained: bool = False
     smallest_token: int | None = None
+    group: str = DEFAULT_GROUP
+    job_labels: Mapping[str, str] = field(default_factory=dict)
+
+    def takes(self, selector: SelectorSpec) -> bool:
+        """Whether it may run the job with this selector."""
+        return selector.fits(self.labels) and self.job_labels.items() <= selector.job_labels.items()

@@ -43,7 +43,7 @@ class AdminWebConfig(ServiceConfig):
     http_workers: int = Field(1, ge=1, le=MAX_WORKERS, description="processes that serve requests")
     http_threads: int = Field(32, ge=MIN_THREADS, le=512, description="requests that each of them serves at a time")
     api_rate: int = Field(
-        1200, ge=0, le=1_000_000, description="requests of the API a minute, for each credential; 0 = no limit"
+        1200, ge=0, le=1_000_000, description="requests of the API a minute, for each person; 0 = no limit"
     )
     request_seconds: float = Field(5.0, ge=0.5, le=30.0, description="time limit of the cluster's calls for one page")
     webhook_allow: str = Field("public", description="addresses that webhooks may go to (docs/webhooks.md)")

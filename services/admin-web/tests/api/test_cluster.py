@@ -40,13 +40,14 @@ CALLS: list[tuple[str, str, Any, str, dict[str, Any]]] = [
     (
         "PUT",
         "/executor-groups/pci",
-        {"labels": {"pool": "pci"}, "claims": ["zone"], "instances": ["i1"]},
+        {"labels": {"pool": "pci"}, "claims": ["zone"], "instances": ["i1"], "job_labels": {"team": "pay"}},
         "SetExecutorGroup",
         {
             "name": "pci",
             "labels": {"pool": "pci"},
             "claims": ["zone"],
             "instances": ["i1"],
+            "job_labels": {"team": "pay"},
             "create": False,
             "version": 0,
         },

@@ -12,6 +12,7 @@ from toban_admin_web.decide.rate_limit import BURST_SECONDS, Bucket, take
 
 TOKEN = "toban_pat_" + f"{'viewer':0>32}"
 OTHER = "toban_pat_" + f"{'admin':0>32}"
+MORE = "toban_pat_" + f"{'more':0>32}"
 
 
 def test_a_full_bucket_empties_and_fills_evenly() -> None:
@@ -59,6 +60,17 @@ def test_one_credential_does_not_use_up_what_another_has(new_web: Callable[..., 
     assert ask(OTHER).status_code == 200
     assert [client.get("/api/v1/openapi.json").status_code for _ in range(2)] == [200, 429]
     assert client.get("/api/v1/jobs").status_code == 429
+
+
+def test_all_tokens_of_a_person_have_one_rate(new_web: Callable[..., Any], cluster: Any) -> None:
+    client = new_web(api_rate=12).client
+    cluster.accounts.sessions[MORE], cluster.accounts.bounds[MORE] = cluster.accounts.sessions[TOKEN], {}
+
+    def ask(token: str) -> int:
+        return int(client.get("/api/v1/session", headers={"Authorization": f"Bearer {token}"}).status_code)
+
+    assert [ask(token) for token in (TOKEN, MORE, TOKEN, MORE)] == [200, 200, 429, 429]
+    assert ask(OTHER) == 200
 
 
 def test_made_up_tokens_are_counted_for_their_address_before_a_coordinator_is_asked(

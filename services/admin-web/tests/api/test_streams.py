@@ -56,3 +56,25 @@ def test_output_arrives_until_it_is_complete(api: Any) -> None:
     assert "line 2" in resumed and "line 1" not in resumed
     resumed = api.get(f"/runs/7/logs/stream?after={token}:1").get_data(as_text=True)
     assert "line 2" in resumed and "line 1" not in resumed
+
+
+def test_one_person_occupies_four_streams_and_all_leave_room_for_downloads(api: Any) -> None:
+    web, slots = api.web, api.web.worker.context.stream_slots
+    api.further.answers["GetRun"] = web.run(7, "RUNNING")
+    mine = [api.get("/runs/7/logs/stream", role="viewer") for _ in range(4)]
+    assert [one.status_code for one in mine] == [200] * 4
+    refused = api.get("/runs/7/logs/stream", role="viewer")
+    assert refused.status_code == 429 and "u-viewer has 4 open streams" in refused.json["detail"]
+    other = api.get("/runs/7/logs/stream", role="admin")
+    assert other.status_code == 200, "another person has places of their own"
+    held = [slots.acquire(f"person {number}") for number in range(slots.size)]
+    assert slots.usage()[0] == slots.streams < slots.size
+    full = api.get("/runs/7/logs/stream", role="operator")
+    assert full.status_code == 429 and "are for downloads and searches" in full.json["detail"]
+    with api.get("/runs/7/logs", role="operator") as download:
+        assert download.status_code == 200
+    for response in (*mine, other):
+        response.close()
+    for release in filter(None, held):
+        release()
+    assert slots.usage()[0] == 0

@@ -96,6 +96,18 @@ def test_who_is_usable() -> None:
     assert assign.usable([executor(1), executor(2)], NOW, {"i1"}) == [executor(2)]
 
 
+def test_a_run_goes_to_a_group_that_its_job_has_the_labels_for() -> None:
+    card = executor(1, labels={"pool": "card"}, job_labels={"team": "pay"})
+    pool = SelectorSpec({"pool": "card"})
+    own, other, plain = spec(labels={"team": "pay"}, selector=pool), spec(labels={"team": "web"}, selector=pool), spec()
+    assert [placed.executor for placed in plan([due(1)], [card], own).placed] == [card]
+    for job in (other, plain):
+        made = plan([due(1)], [card], job)
+        assert (made.placed, made.unplaced) == ([], {(1, 1)})
+        assert assign.name_ahead([(1, job)], [card]) == []
+    assert [placed.executor.worker_id for placed in plan([due(1)], [card, executor(2)], plain).placed] == [2]
+
+
 @pytest.mark.seed(204)
 def test_selector_and_preference() -> None:
     job = spec(selector=SelectorSpec({"gpu": "yes"}))

@@ -45,9 +45,11 @@ def test_delays_are_bounded_and_forgotten(gaps: list[int], of_account: bool) -> 
 
 
 @given(st.integers(0, 10**6))
-def test_an_attacker_elsewhere_never_delays_an_address_that_the_account_knows(failures: int) -> None:
+def test_others_never_delay_an_account_at_an_address_that_it_knows(failures: int) -> None:
     attacked = Failures(failures, NOW, NOW + MOST_OF_ACCOUNT)
-    stored = dict.fromkeys(ThrottleKeys.of("root", "203.0.113.9").counted(known=False), attacked)
+    elsewhere = ThrottleKeys.of("root", "203.0.113.9").counted(known=False)
+    beside = ThrottleKeys.of("eve", "192.0.2.1").counted(known=False)
+    stored = dict.fromkeys((*elsewhere, *beside), attacked)
     known = ThrottleKeys.of("root", "192.0.2.1").counted(known=True)
     assert wait([stored[key] for key in known if key in stored], NOW) <= timedelta(0)
 

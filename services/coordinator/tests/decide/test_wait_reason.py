@@ -101,6 +101,18 @@ def test_labels_that_no_executor_has_are_named() -> None:
     assert busy == "all slots of the executors that have its labels are busy (4 of 4 on 1)"
 
 
+def test_a_group_runs_only_jobs_with_its_job_labels() -> None:
+    card = executor(1, labels={"pool": "card"}, group="card", job_labels={"team": "pay"})
+    own, other = (SelectorSpec({"pool": "card"}, job_labels={"team": team}) for team in ("pay", "web"))
+    assert told([card], selector=own).startswith("nothing stands in its way")
+    assert candidate_reason(card, [card], own, NOW, 2.0) == ""
+    for selector in (other, SelectorSpec()):
+        said = told([card], selector=selector)
+        assert "(group 'card': jobs with the labels team=pay)" in said
+        reason = candidate_reason(card, [card], selector, NOW, 2.0)
+        assert reason == "its group 'card' runs jobs with the labels team=pay only"
+
+
 def test_containers_need_an_executor_with_an_engine_which_runs_nothing_else() -> None:
     engine = executor(2, labels={"toban.dev/steps": "container"})
     boxes = SelectorSpec(steps="container")

@@ -32,6 +32,7 @@ INSERT INTO scheduler.webhook_targets (name, origin, form, secret, states, jobs,
 VALUES ('pager', 'https://a.example', 'generic', 'x', '{}', '{}', '{}', 'x', 'x'),
        ('chat', 'https://a.example', 'generic', 'x', '{}', '{}', '{"team": "ops"}', 'x', 'x'),
        ('room', 'https://a.example', 'generic', 'x', '{}', '{}', '{"floor": "2"}', 'x', 'x')"""
+CARD_GROUP = """INSERT INTO scheduler.executor_groups (name, job_labels) VALUES ('card', '{"cards": "yes"}')"""
 
 
 async def test_a_label_that_opens_something_is_given_by_who_may_edit_all_jobs_with_it(world: Any) -> None:
@@ -39,9 +40,10 @@ async def test_a_label_that_opens_something_is_given_by_who_may_edit_all_jobs_wi
     await Apply(pool=world.pool).apply([ManifestText(json=trigger)], actor="user root")
     async with autocommit(world.pool) as t:
         await t.execute(OPENING)
+        await t.execute(CARD_GROUP)
     ops = await world.user("ann", ("allow", "editor", OPS))
     both = await world.user("bob", ("allow", "editor", OPS), ("allow", "editor", Selector(labels={"export": "yes"})))
-    for label in ({"export": "yes"}, {"floor": "2"}):
+    for label in ({"export": "yes"}, {"floor": "2"}, {"cards": "yes"}):
         said = await world.refusal("Apply", world.defined("backup", {"team": "ops", **label}), ops)
         assert said.startswith(f"ann may not edit here: the label {'='.join(*label.items())} starts triggers of others")
     for label in ({"export": "no"}, {"size": "2"}, {}):

@@ -133,6 +133,18 @@ async def test_a_taken_key_makes_nothing(world: Any, make: Any) -> None:
     assert await world.sql("SELECT count(*) AS n FROM scheduler.runs_live") == [{"n": 2}]
 
 
+async def test_a_job_keeps_its_key_when_that_of_another_job_is_forgotten(world: Any, make: Any) -> None:
+    await world.apply(make.job("other"))
+    await opened(world, make)
+    [first] = await world.start_again(idempotency_key="k")
+    [second] = await world.start_again("other", idempotency_key="k")
+    assert second != first
+    await world.sql(f"DELETE FROM scheduler.run_idempotency WHERE run_id = {first}")
+    await world.turn("assign")
+    assert await world.state((await world.start_again("other"))[0]) == "ASSIGNED", "the short way is open"
+    assert await world.start_again("other", idempotency_key="k") == [second]
+
+
 async def test_a_run_for_later_and_a_large_batch_go_the_long_way(world: Any, make: Any) -> None:
     await opened(world, make)
     [later] = await world.start_again(scheduled_for=in_a_minute())

@@ -1,11 +1,15 @@
 """A run from its request to the history, over real PostgreSQL."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from toban_coordinator.app.start_runs import RunRequest
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
+from toban_store.tx import tx
+from toban_testing.waiting import until_lock_wait
 
 
 @pytest.mark.seed(53, 76, 126)
@@ -143,9 +147,6 @@ async def test_idempotency_keys(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.job("other"))
     [first] = await world.start(idempotency_key="k")
     assert await world.start(idempotency_key="k", count=2) == [first, first]
-    with pytest.raises(TobanError) as caught:
-        await world.start("other", idempotency_key="k")
-    assert caught.value.code is ErrorCode.CONFLICT
     assert len(await world.sql("SELECT 1 FROM scheduler.runs_live")) == 1
 
 
@@ -163,6 +164,40 @@ async def test_an_idempotency_key_stands_for_one_payload(world: Any, make: Any) 
     assert await world.start(idempotency_key="k", payload_json='{"n": 1}') == [first]
     with pytest.raises(TobanError, match=words):
         await world.start(idempotency_key="k", payload_json='{"n": 2}')
+
+
+async def test_a_key_is_one_of_its_job(world: Any, make: Any) -> None:
+    await world.apply(make.job(), make.job("other"), make.job("third"))
+    [first] = await world.start(idempotency_key="k")
+    [second] = await world.start("other", idempotency_key="k")
+    assert len({first, second}) == 2
+    assert await world.start("other", idempotency_key="k") == [second] and await world.start(idempotency_key="k") == [
+        first
+    ]
+    # The first job's key is forgotten: the other one has its own still.
+    await world.sql(f"DELETE FROM scheduler.run_idempotency WHERE run_id = {first}")
+    assert await world.start("other", idempotency_key="k") == [second]
+    assert len(await world.sql("SELECT 1 FROM scheduler.runs_live")) == 2
+
+
+async def test_one_call_may_have_one_key_for_several_jobs(world: Any, make: Any) -> None:
+    await world.apply(make.job(), make.job("other"))
+    wanted = [RunRequest(job=job, idempotency_key="k") for job in ("hello", "other", "hello")]
+    made = await world.service.start(wanted, "admin-cli")
+    assert [one.created for one in made] == [True, True, False] and made[0].run_id == made[2].run_id != made[1].run_id
+    assert [one.run_id for one in await world.service.start(wanted, "admin-cli")] == [one.run_id for one in made]
+
+
+async def test_a_key_that_another_job_takes_at_this_moment(world: Any, make: Any) -> None:
+    await world.apply(make.job(), make.job("other"))
+    [first] = await world.start(idempotency_key="k")
+    await world.sql(f"DELETE FROM scheduler.run_idempotency WHERE run_id = {first}")
+    async with tx(world.pool) as t:
+        await t.execute(f"INSERT INTO scheduler.run_idempotency (key, run_id) VALUES ('k', {first})")
+        start = asyncio.create_task(world.start("other", idempotency_key="k"))
+        await until_lock_wait(world.sql)
+    [second] = await start
+    assert second != first and await world.start("other", idempotency_key="k") == [second]
 
 
 @pytest.mark.seed(127, 140)

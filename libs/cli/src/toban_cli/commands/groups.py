@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +34,19 @@ Claims = Annotated[
         help="An executor may choose the value of this label; '*' = of any label; repeat.",
         show_default=False,
     ),
+]
+JobLabels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--job-label",
+        metavar="NAME=VALUE",
+        help="Only jobs that have this label run there; repeat.",
+        show_default=False,
+    ),
+]
+DropJobLabels = Annotated[
+    list[str] | None,
+    typer.Option("--drop-job-label", metavar="NAME", help="Jobs need this label no more; repeat.", show_default=False),
 ]
 DropLabels = Annotated[
     list[str] | None,
@@ -78,6 +91,7 @@ def add(
     name: NewName,
     label: Labels = None,
     claim: Claims = None,
+    job_label: JobLabels = None,
     reason: AuditReason = "",
     output: Output = Format.TABLE,
 ) -> None:
@@ -85,11 +99,17 @@ def add(
 
     Examples:
     toban group add pci --label pool=pci --claim zone
+    toban group add pci --label pool=pci --job-label team=payments
     """
     from toban_proto.v1.coordinator_pb2 import SetExecutorGroupRequest
 
     request = SetExecutorGroupRequest(
-        name=check_name(name), labels=_pairs(label), claims=sorted(set(claim or [])), create=True, reason=reason
+        name=check_name(name),
+        labels=_pairs(label),
+        claims=sorted(set(claim or [])),
+        job_labels=_pairs(job_label, "--job-label"),
+        create=True,
+        reason=reason,
     )
     _send(request, output)
 
@@ -100,6 +120,8 @@ def set_group(
     drop_label: DropLabels = None,
     claim: Claims = None,
     drop_claim: DropClaims = None,
+    job_label: JobLabels = None,
+    drop_job_label: DropJobLabels = None,
     instance: Instances = None,
     reason: AuditReason = "",
     output: Output = Format.TABLE,
@@ -116,16 +138,15 @@ def set_group(
     before = _find(_groups(), name)
     labels = {**before.labels, **_pairs(label)}
     claims = {*before.claims, *(claim or [])}
-    for what, dropped, present in (("label", drop_label, labels), ("claim", drop_claim, claims)):
-        for one in dropped or []:
-            if one not in present:
-                raise TobanError(
-                    ErrorCode.INVALID_ARGUMENT, f"group {name!r} has no {what} {one!r}; see `toban group show {name}`"
-                )
+    job_labels = {**before.job_labels, **_pairs(job_label, "--job-label")}
+    _check_dropped(
+        name, ("label", drop_label, labels), ("claim", drop_claim, claims), ("job label", drop_job_label, job_labels)
+    )
     request = SetExecutorGroupRequest(
         name=name,
         labels={key: value for key, value in labels.items() if key not in (drop_label or [])},
         claims=sorted(claims - set(drop_claim or [])),
+        job_labels={key: value for key, value in job_labels.items() if key not in (drop_job_label or [])},
         version=before.version,
         instances=instance or [],
         reason=reason,
@@ -153,8 +174,10 @@ def _send(request: Any, output: Format) -> None:
     with connect() as client:
         answer = client.operate("SetExecutorGroup", request)
     lines = [
-        f"executor group {answer.name} (version {answer.version}): labels {_labels(answer)}; may claim {_claims(answer)}"
+        f"executor group {answer.name} (version {answer.version}): labels {_labels(answer.labels)}; may claim {_claims(answer)}"
     ]
+    if answer.job_labels:
+        lines.append(f"it runs only jobs with the labels {_labels(answer.job_labels)}")
     if request.create:
         lines.append(f"executors of it need a certificate with the URI spiffe://TRUST-DOMAIN/executor/{answer.name}")
     show_done(output, answer, lines, name=lambda item: item.name)
@@ -178,18 +201,27 @@ def _find(groups: Sequence[Any], name: str) -> Any:
     raise TobanError(ErrorCode.NOT_FOUND, f"there is no executor group {name!r}; {hint}")
 
 
-def _pairs(texts: Sequence[str] | None) -> dict[str, str]:
+def _check_dropped(name: str, *changes: tuple[str, Sequence[str] | None, Collection[str]]) -> None:
+    for what, dropped, present in changes:
+        for one in dropped or []:
+            if one not in present:
+                raise TobanError(
+                    ErrorCode.INVALID_ARGUMENT, f"group {name!r} has no {what} {one!r}; see `toban group show {name}`"
+                )
+
+
+def _pairs(texts: Sequence[str] | None, option: str = "--label") -> dict[str, str]:
     found = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not key or not equals or not value:
-            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"--label {text!r} is not NAME=VALUE")
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{option} {text!r} is not NAME=VALUE")
         found[key] = value
     return found
 
 
-def _labels(group: Any) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted(group.labels.items())) or NOTHING
+def _labels(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NOTHING
 
 
 def _claims(group: Any) -> str:
@@ -200,8 +232,9 @@ def _columns() -> list[Column]:
     now = wall_now()
     return [
         Column("NAME", lambda item: item.name, name=True),
-        Column("LABELS", _labels, loose=True),
+        Column("LABELS", lambda item: _labels(item.labels), loose=True),
         Column("MAY CLAIM", _claims, loose=True),
+        Column("JOB LABELS", lambda item: _labels(item.job_labels), loose=True),
         Column("EXECUTORS", lambda item: str(item.executors)),
         Column("INSTANCES", lambda item: str(item.instances)),
         Column("CHANGED", lambda item: age(item.updated_at, now)),

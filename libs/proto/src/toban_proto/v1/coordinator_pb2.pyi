@@ -4021,6 +4021,26 @@ class ExecutorGroup(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class JobLabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     CLAIMS_FIELD_NUMBER: _builtins.int
@@ -4029,6 +4049,7 @@ class ExecutorGroup(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
+    JOB_LABELS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     executors: _builtins.int
     """Executors that are not off, and instances that belong to the group."""
@@ -4045,6 +4066,10 @@ class ExecutorGroup(_message.Message):
 
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def job_labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """A job runs on executors of the group only when it has all of these labels; empty = every job."""
+
     def __init__(
         self,
         *,
@@ -4056,10 +4081,11 @@ class ExecutorGroup(_message.Message):
         version: _builtins.int = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         updated_by: _builtins.str = ...,
+        job_labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "executors", b"executors", "instances", b"instances", "labels", b"labels", "name", b"name", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "executors", b"executors", "instances", b"instances", "job_labels", b"job_labels", "labels", b"labels", "name", b"name", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4089,6 +4115,26 @@ class SetExecutorGroupRequest(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class JobLabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     CLAIMS_FIELD_NUMBER: _builtins.int
@@ -4096,6 +4142,7 @@ class SetExecutorGroupRequest(_message.Message):
     CREATE_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     INSTANCES_FIELD_NUMBER: _builtins.int
+    JOB_LABELS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     reason: _builtins.str
     create: _builtins.bool
@@ -4110,6 +4157,10 @@ class SetExecutorGroupRequest(_message.Message):
     def instances(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Instances that pass to this group; their executors must be off."""
 
+    @_builtins.property
+    def job_labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """A job runs on executors of the group only when it has all of these labels; empty = every job."""
+
     def __init__(
         self,
         *,
@@ -4120,10 +4171,11 @@ class SetExecutorGroupRequest(_message.Message):
         create: _builtins.bool = ...,
         version: _builtins.int = ...,
         instances: _abc.Iterable[_builtins.str] | None = ...,
+        job_labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "create", b"create", "instances", b"instances", "labels", b"labels", "name", b"name", "reason", b"reason", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "create", b"create", "instances", b"instances", "job_labels", b"job_labels", "labels", b"labels", "name", b"name", "reason", b"reason", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

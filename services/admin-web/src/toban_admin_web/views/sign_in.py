@@ -5,6 +5,7 @@ from __future__ import annotations
 from flask import Blueprint, Response, render_template, request, url_for
 
 from toban_admin_web.decide.browser_safety import local_path
+from toban_admin_web.decide.problems import status_of
 from toban_admin_web.views.session_gate import (
     forget_session,
     form_secret,
@@ -70,6 +71,9 @@ def make_first() -> Response:
     try:
         gate.people.make_first(link, user=user, password=password, address=gate.address())
     except TobanError as error:
+        if error.code is ErrorCode.RESOURCE_INVALID_STATE:
+            # Another one with the link was quicker: there is an administrator now.
+            return refused_page(status_of(error), "invalid", message=error.message)
         if error.code not in _WRONG_FIRST:
             raise
         return _refused("first", error, user=user, link=link)

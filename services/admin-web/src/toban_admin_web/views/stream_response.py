@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from flask import Response
+from flask import Response, g
 
 from toban_admin_web.views.view_context import context
 from toban_domain.errors import ErrorCode, TobanError
@@ -14,14 +14,10 @@ EVENT_STREAM = "text/event-stream"
 
 def stream_response(body: Callable[[], Iterator[bytes]], content_type: str) -> Response:
     """A long response that occupies a stream slot until it ends. Raises RESOURCE_EXHAUSTED when none is free, and what `body` raises."""
-    slots = context().stream_slots
-    release = slots.acquire()
+    slots, watcher = context().stream_slots, g.person.user if content_type == EVENT_STREAM else None
+    release = slots.acquire(watcher)
     if release is None:
-        raise TobanError(
-            ErrorCode.RESOURCE_EXHAUSTED,
-            f"all {slots.size} streams and downloads of this replica are in use; "
-            "close a live log or wait for a download to end, or raise SCHEDULER_HTTP_THREADS",
-        )
+        raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, slots.refusal(watcher))
     try:
         response = Response(body(), content_type=content_type)
     except BaseException:

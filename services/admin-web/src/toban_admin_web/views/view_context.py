@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar, cast
@@ -22,47 +23,80 @@ from toban_observability import metrics
 from toban_runtime.clock import Clock
 
 EXTENSION = "toban"
+# Live logs and streams of runs that a person has open at a time.
+STREAMS_OF_A_PERSON = 4
 T = TypeVar("T")
 
 _streams = metrics.gauge("toban_site_streams", "Open log streams and downloads.")
 _refused = metrics.counter(
-    "toban_site_streams_refused_total", "Log streams and downloads refused because every stream slot was in use."
+    "toban_site_streams_refused_total",
+    "Log streams and downloads refused because every stream slot, or each of the person, was in use.",
 )
 
 
 class StreamSlots:
-    """A limit of long responses at a time: each one occupies a thread."""
+    """A limit of long responses at a time: each one occupies a thread. Streams leave a quarter of them to downloads and searches."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._free = threading.BoundedSemaphore(size)
+        self.streams = size - size // 4
         self._lock = threading.Lock()
         self.in_use = 0
+        # Open streams by person.
+        self._watching: Counter[str] = Counter()
 
-    def acquire(self) -> Callable[[], None] | None:
-        """Occupies a slot and returns its release function, which may be called more than once. None when all are in use."""
-        if not self._free.acquire(blocking=False):
-            _refused.inc()
-            return None
-        self._count(+1)
+    def acquire(self, watcher: str | None = None) -> Callable[[], None] | None:
+        """Occupies a slot and returns its release function, which may be called more than once. `watcher`: it is a stream of this person. None
+        when there is none for it, see `refusal`."""
+        with self._lock:
+            if self._why(watcher):
+                _refused.inc()
+                return None
+            self._count(+1, watcher)
         released = threading.Event()
 
         def release() -> None:
-            if not released.is_set():
-                released.set()
-                self._count(-1)
-                self._free.release()
+            with self._lock:
+                if not released.is_set():
+                    released.set()
+                    self._count(-1, watcher)
 
         return release
+
+    def refusal(self, watcher: str | None = None) -> str:
+        """Why `acquire` finds no slot now, with the remedy; a slot may have become free since."""
+        with self._lock:
+            return self._why(watcher) or "a stream has just ended; try again"
+
+    def _why(self, watcher: str | None) -> str:
+        if watcher is not None and self._watching[watcher] >= STREAMS_OF_A_PERSON:
+            return (
+                f"{watcher} has {STREAMS_OF_A_PERSON} open streams at this replica, the most for one person; "
+                "close a live log or a stream of a run"
+            )
+        if self.in_use >= self.size:
+            return (
+                f"all {self.size} streams and downloads of this replica are in use; "
+                "close a live log or wait for a download to end, or raise SCHEDULER_HTTP_THREADS"
+            )
+        if watcher is not None and self._watching.total() >= self.streams:
+            return (
+                f"all {self.streams} streams of this replica are in use, the other {self.size - self.streams} places are for downloads and "
+                "searches; close a live log, or raise SCHEDULER_HTTP_THREADS"
+            )
+        return ""
 
     def usage(self) -> tuple[int, int]:
         """(slots in use, all slots)."""
         return self.in_use, self.size
 
-    def _count(self, change: int) -> None:
-        with self._lock:
-            self.in_use += change
-            _streams.set(self.in_use)
+    def _count(self, change: int, watcher: str | None) -> None:
+        self.in_use += change
+        if watcher is not None:
+            self._watching[watcher] += change
+            if not self._watching[watcher]:
+                del self._watching[watcher]
+        _streams.set(self.in_use)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

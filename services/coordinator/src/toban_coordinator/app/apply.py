@@ -16,6 +16,7 @@ from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
 from toban_coordinator.app.masked_values import carries_mask, with_stored_values
+from toban_coordinator.app.operations_groups import selector_problems
 from toban_coordinator.app.operations_limits import check_pools
 from toban_coordinator.app.operations_webhooks import notify_problems
 from toban_coordinator.app.payload_fit import PayloadFit
@@ -223,7 +224,8 @@ async def _check_jobs_exist(
 
 
 async def _check_pools_and_secrets(work: _Work, manifests: Sequence[Manifest]) -> None:
-    """Pools that jobs of this request take of, and secrets and webhooks that they name: they are made before, since they are an operator's."""
+    """Pools that jobs of this request take of, and secrets, webhooks and executor groups that they name: they are made before, since they are
+    an operator's."""
     problems = []
     for manifest in manifests:
         if isinstance(manifest.spec, JobSpec):
@@ -231,6 +233,7 @@ async def _check_pools_and_secrets(work: _Work, manifests: Sequence[Manifest]) -
                 *await check_pools(work.t, manifest.spec.concurrency.pools),
                 *await secret_problems(work.t, manifest.spec),
                 *await notify_problems(work.t, manifest.spec),
+                *await selector_problems(work.t, manifest.spec),
             ]
             for path, message, hint in found:
                 problems.append(ManifestProblem(manifest.source, path, message, hint))

@@ -59,7 +59,7 @@ async def _of_job(t: Tx, job: JobSpec, old: Defined | None) -> list[Further]:
     found = []
     new = {key: value for key, value in job.labels.items() if old is None or old.labels.get(key) != value}
     for key, value in await targets.opening_labels(t, new) if new else ():
-        why = f"the label {key}={value} starts triggers of others, or is what a webhook is for"
+        why = f"the label {key}={value} starts triggers of others, or is what a webhook or an executor group is for"
         found.append(Further(action=Action.EDIT, target=Target(labels={key: value}), why=why))
     webhooks = {rule.webhook for rule in job.notify} - (old.webhooks if old else set())
     for name in await targets.closed_webhooks(t, webhooks, job.name, job.labels) if webhooks else ():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.store import audit, executor_groups
 from toban_coordinator.store.executor_groups import StoredGroup
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.executor_group import ANY, DEFAULT_GROUP, ExecutorGroup, allowed_labels, check_name
-from toban_domain.job import STEPS_LABEL
+from toban_domain.executor_group import ANY, DEFAULT_GROUP, ExecutorGroup, allowed_labels, check_name, closed_to
+from toban_domain.job import STEPS_LABEL, JobSpec
 from toban_domain.nearest import nearest
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
@@ -30,6 +30,7 @@ class GroupChange:
     name: str
     labels: Mapping[str, str]
     claims: Sequence[str]
+    job_labels: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
     create: bool = False
     version: int = 0
@@ -144,13 +145,17 @@ async def _relabel(t: Tx) -> int:
 
 def _checked(change: GroupChange) -> ExecutorGroup:
     name = check_name(change.name)
-    for key, value in change.labels.items():
-        _check_text(f"label {key[:60]!r}", key)
-        _check_text(f"the value of label {key[:60]!r}", value)
+    for what, labels in (("label", change.labels), ("job label", change.job_labels)):
+        for key, value in labels.items():
+            _check_text(f"{what} {key[:60]!r}", key)
+            _check_text(f"the value of {what} {key[:60]!r}", value)
     for key in change.claims:
         _check_text(f"claim {key[:60]!r}", key)
-    if len(change.labels) > MAX_LABELS or len(change.claims) > MAX_LABELS or len(change.instances) > MAX_INSTANCES:
-        message = f"group {name!r}: at most {MAX_LABELS} labels, {MAX_LABELS} claims and {MAX_INSTANCES} instances"
+    most = max(len(change.labels), len(change.claims), len(change.job_labels))
+    if most > MAX_LABELS or len(change.instances) > MAX_INSTANCES:
+        message = (
+            f"group {name!r}: at most {MAX_LABELS} labels, claims and job labels each, and {MAX_INSTANCES} instances"
+        )
         raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
     both = sorted(set(change.claims) & set(change.labels))
     if both:
@@ -161,7 +166,26 @@ def _checked(change: GroupChange) -> ExecutorGroup:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
     if ANY in change.labels:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{ANY!r} is no name of a label; claims may have it")
-    return ExecutorGroup(name=name, labels=dict(change.labels), claims=frozenset(change.claims))
+    return ExecutorGroup(
+        name=name, labels=dict(change.labels), claims=frozenset(change.claims), job_labels=dict(change.job_labels)
+    )
+
+
+async def selector_problems(t: Tx, spec: JobSpec) -> list[tuple[str, str, str]]:
+    """(path, message, remedy) of each label of its selector that is of groups only that do not run this job."""
+    if not spec.selector.labels:
+        return []
+    groups = [one.rules for one in (await executor_groups.groups(t)).values()]
+    found = []
+    for key, value in spec.selector.labels.items():
+        closed = closed_to(spec.labels, key, value, groups)
+        if closed is not None:
+            needed = ", ".join(f"{one}={wanted}" for one, wanted in sorted(closed.job_labels.items()))
+            message = f"{key}={value} is a label of executor group {closed.name!r}, which runs jobs with the labels {needed} only"
+            found.append(
+                (f"spec.selector.labels.{key}", message, "give the job these labels, or select other executors")
+            )
+    return found
 
 
 def _check_text(what: str, text: str) -> None:
@@ -170,7 +194,7 @@ def _check_text(what: str, text: str) -> None:
 
 
 def _facts(rules: ExecutorGroup) -> dict[str, Any]:
-    return {"labels": dict(rules.labels), "claims": sorted(rules.claims)}
+    return {"labels": dict(rules.labels), "claims": sorted(rules.claims), "job_labels": dict(rules.job_labels)}
 
 
 async def _not_found(t: Tx, name: str) -> TobanError:

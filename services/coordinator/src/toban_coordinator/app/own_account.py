@@ -58,7 +58,7 @@ class OwnAccount:
             raise
         hashed = await self.passwords.hash(password)
         async with tx(self.pool) as t:
-            await forgive(t, checked.keys)
+            await forgive(t, checked.keys, known=checked.known)
             if not await accounts.change_password(t, name, before=checked.stored, password_hash=hashed):
                 raise TobanError(ErrorCode.CONFLICT, f"the password of {name} was changed meanwhile; sign in again")
             ended = await sessions.revoke_sessions(t, name)

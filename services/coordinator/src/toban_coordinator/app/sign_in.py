@@ -61,10 +61,11 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A password that is right: its stored hash, and what its failures are counted by."""
+    """A password that is right: its stored hash, what its failures are counted by, and whether the account knows the address."""
 
     stored: str
     keys: ThrottleKeys
+    known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class SignIn:
         checked = await self.check(user, password, address=address)
         stored = checked.stored
         rehashed = await self.passwords.hash(password) if self.passwords.is_outdated(stored) else None
-        return await self._open_session(user, checked.keys, before=stored, rehashed=rehashed, user_agent=user_agent)
+        return await self._open_session(user, checked, rehashed=rehashed, user_agent=user_agent)
 
     async def check(self, user: str, password: str, *, address: str) -> Checked:
         """The password's hash when it is right. Raises UNAUTHENTICATED, and RESOURCE_EXHAUSTED with `retry_after_seconds` after failures."""
@@ -91,10 +92,10 @@ class SignIn:
         async with autocommit(self.pool) as t:
             row = await accounts.credentials(t, user, address=address, known_seconds=KNOWN.total_seconds())
         keys = ThrottleKeys.of(user, address)
+        known = row is not None and row["known"]
         # Counted before the check: guesses side by side do not share one count.
         try:
-            counted = keys.counted(known=row is not None and row["known"])
-            await count_failure(self.pool, counted, account=keys.account)
+            await count_failure(self.pool, keys.counted(known=known), account=keys.account)
         except TobanError as error:
             if error.code is ErrorCode.RESOURCE_EXHAUSTED:
                 _sign_ins.labels("throttled").inc()
@@ -106,7 +107,7 @@ class SignIn:
             raise TobanError(ErrorCode.UNAUTHENTICATED, "user or password is wrong")
         _sign_ins.labels("ok").inc()
         assert stored is not None, "no password fits an absent one"
-        return Checked(stored, keys)
+        return Checked(stored, keys, known)
 
     async def with_session(self, secret: str) -> Person:
         """Whose session it is. Raises UNAUTHENTICATED for one that has ended, was revoked, or whose account is disabled."""
@@ -232,13 +233,11 @@ class SignIn:
             )
             await audit.note(t, entry)
 
-    async def _open_session(
-        self, user: str, keys: ThrottleKeys, *, before: str, rehashed: str | None, user_agent: str
-    ) -> SignedIn:
+    async def _open_session(self, user: str, checked: Checked, *, rehashed: str | None, user_agent: str) -> SignedIn:
         secret = self.ids.token_hex(SECRET_BYTES)
-        address = keys.address.removeprefix("address ")
+        address, before = checked.keys.address.removeprefix("address "), checked.stored
         async with tx(self.pool) as t:
-            await forgive(t, keys)
+            await forgive(t, checked.keys, known=checked.known)
             if rehashed is not None:
                 await accounts.rehash(t, user, before=before, password_hash=rehashed)
             ends_at = await sessions.add_session(

@@ -35,11 +35,12 @@ async def require_no_wait(pool: Pool, key: str) -> None:
     _require_no_wait(found, now)
 
 
-async def forgive(t: Tx, keys: ThrottleKeys) -> None:
-    """Forgets the failures before a password that was right."""
+async def forgive(t: Tx, keys: ThrottleKeys, *, known: bool) -> None:
+    """Forgets the failures before a password that was right. From a `known` address the attempt was not counted for the address, which keeps
+    the failures of others."""
     # In the order in which failures are counted.
     await sessions.lock_failures(t, keys.counted(known=False))
-    await sessions.forgive(t, own=[keys.pair, keys.account], address=keys.address)
+    await sessions.forgive(t, own=[keys.pair, keys.account], address="" if known else keys.address)
 
 
 def _require_no_wait(found: Collection[Failures], now: datetime) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -79,6 +80,10 @@ class StartedRun:
     created: bool
 
 
+class _KeyOfOtherJob(Exception):
+    """A run of another job has taken a key at this moment."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Note:
     """What the audit says about a call beside its runs."""
@@ -103,7 +108,7 @@ class StartRuns:
     ) -> list[StartedRun]:
         """The audit gets one row of action `noted` for all of them; "" = the caller writes one.
 
-        Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (key of another job, or a rerun whose job was
+        Raises JOB_NOT_FOUND, JOB_DISABLED, PAYLOAD_INVALID, PAYLOAD_TOO_LARGE, CONFLICT (a rerun whose job was
         deleted and made again), INVALID_ARGUMENT (time, scope), SECRET_NOT_FOUND, NOT_REPEATABLE,
         DUPLICATE_SCOPE (policy reject_same_scope, and a live run has the same dedupe keys)."""
         if len(wanted) > MAX_RUNS:
@@ -113,6 +118,12 @@ class StartRuns:
         return await with_large_checks(lambda: self._start(wanted, actor, _Note(noted, clean_reason(reason))))
 
     async def _start(self, wanted: Sequence[RunRequest], actor: str, note: _Note) -> list[StartedRun]:
+        with suppress(_KeyOfOtherJob):
+            return await self._make(wanted, actor, note)
+        # Which job has it can be seen now.
+        return await self._make(wanted, actor, note)
+
+    async def _make(self, wanted: Sequence[RunRequest], actor: str, note: _Note) -> list[StartedRun]:
         origin = tracing.current()
         ignoring = any(run.ignore_limits for run in wanted)
         repeating = any(run.rerun for run in wanted)
@@ -146,7 +157,7 @@ class StartRuns:
         submitted.labels("rerun").inc(again)
         submitted.labels("demand").inc(sum(one.created for one in made) - again)
         return [
-            StartedRun(one.id if one.created else earlier[run.key], one.created)
+            StartedRun(one.id if one.created else earlier[run.job, run.key], one.created)
             for run, one in zip(new, made, strict=True)
         ]
 
@@ -300,7 +311,7 @@ async def _refuse_same_scope(t: Tx, new: Sequence[runs.NewRun]) -> None:
         if not run.claims or run.group is None:
             continue
         live = await runs.claimant(t, run.definition_id, run.group)
-        if live is not None and run.key and (await runs.by_keys(t, [run.key])).get(run.key):
+        if live is not None and run.key and await runs.by_keys(t, [(run.job, run.key)]):
             # Asked for again: the answer names the run of that key.
             continue
         if live is not None or (run.definition_id, run.group) in seen:
@@ -319,7 +330,7 @@ async def _refuse_repeated(t: Tx, new: Sequence[runs.NewRun]) -> None:
         if run.group is None or not run.group.startswith(ONCE):
             continue
         done = await runs.succeeded(t, run.definition_id, run.group)
-        if done is None or (run.key and (await runs.by_keys(t, [run.key])).get(run.key)):
+        if done is None or (run.key and await runs.by_keys(t, [(run.job, run.key)])):
             continue
         raise TobanError(
             ErrorCode.NOT_REPEATABLE,
@@ -343,41 +354,41 @@ async def _check_times(t: Tx, wanted: Sequence[RunRequest]) -> None:
         return
     now = await jobs.server_now(t)
     wrong = [(run, why) for run, at in timed if (why := refusal(at, now))]
-    keys = [run.idempotency_key for run, _ in wrong if run.idempotency_key and "\0" not in run.idempotency_key]
+    keys = {
+        (run.job, run.idempotency_key) for run, _ in wrong if run.idempotency_key and "\0" not in run.idempotency_key
+    }
     known = await runs.by_keys(t, keys) if keys else {}
     for run, why in wrong:
-        if run.idempotency_key not in known:
+        if (run.job, run.idempotency_key) not in known:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"a run of job {run.job!r}: {why}")
 
 
 async def _runs_of_keys(
     t: Tx, wanted: Sequence[RunRequest], new: Sequence[runs.NewRun], made: Sequence[runs.Enqueued]
-) -> dict[str, int]:
-    """The runs of keys that were taken."""
-    taken = {run.key: (asked, run) for asked, run, one in zip(wanted, new, made, strict=True) if not one.created}
+) -> dict[tuple[str, str], int]:
+    """The runs of keys that were taken, by job and key. Raises _KeyOfOtherJob, and CONFLICT for another payload."""
+    taken = {
+        (run.job, run.key): (asked, run) for asked, run, one in zip(wanted, new, made, strict=True) if not one.created
+    }
     if not taken:
         return {}
-    found = await runs.by_keys(t, list(taken))
-    for key, run in found.items():
-        if run.job is None:
-            continue
-        asked, again = taken[key]
-        if run.job != again.job:
-            raise TobanError(
-                ErrorCode.CONFLICT,
-                f"idempotency_key {key!r} belongs to run {run.run_id} of job {run.job!r}; use another",
-            )
-        if not _same_payload(run, asked, again):
+    found = await runs.by_keys(t, taken)
+    if len(found) < len(taken):
+        raise _KeyOfOtherJob
+    for (job, key), run in found.items():
+        if not _same_payload(run, *taken[job, key]):
             raise TobanError(
                 ErrorCode.CONFLICT,
                 f"idempotency_key {key!r} belongs to run {run.run_id}, which has another payload; "
                 "use another key, or repeat the request with the payload of that run",
             )
-    return {key: run.run_id for key, run in found.items()}
+    return {which: run.run_id for which, run in found.items()}
 
 
 def _same_payload(stored: runs.KeyedRun, asked: RunRequest, again: runs.NewRun) -> bool:
     """Of another version of the job, whose default payload may differ, what the caller gives is compared alone."""
+    if stored.version is None:
+        return True
     payload = json.loads(again.payload)
     if stored.version == again.version:
         return bool(stored.payload == payload)

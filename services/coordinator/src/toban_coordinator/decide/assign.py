@@ -127,7 +127,7 @@ class Board:
         fitting = [
             e
             for e in self._executors.values()
-            if self._held[e.incarnation] < e.slots and spec.selector.fits(e.labels) and e.incarnation not in left_out
+            if self._held[e.incarnation] < e.slots and e.takes(spec.selector) and e.incarnation not in left_out
         ]
         if not fitting:
             return None
@@ -295,7 +295,7 @@ def name_ahead(
     for run_id, spec in runs:
         if external_step(spec, 0) is not None:
             continue
-        fitting = [e for e in executors if spec.selector.fits(e.labels)]
+        fitting = [e for e in executors if e.takes(spec.selector)]
         if fitting:
             chosen = min(fitting, key=lambda e: (counts[e.incarnation] / e.slots, e.worker_id))
             counts[chosen.incarnation] += 1

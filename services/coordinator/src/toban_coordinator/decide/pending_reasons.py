@@ -55,4 +55,4 @@ def _reason(group: Group, executors: Sequence[ExecutorLoad], specs: Mapping[tupl
     spec = specs.get(group.definition)
     if spec is None:
         return "unreadable"
-    return "slots" if any(spec.selector.fits(e.labels) for e in executors) else "no_executor"
+    return "slots" if any(e.takes(spec.selector) for e in executors) else "no_executor"

@@ -15,7 +15,7 @@ FORGET = timedelta(hours=1)
 # The longest delay of one address, and of an account for addresses it has not signed in from.
 MOST = timedelta(minutes=15)
 MOST_OF_ACCOUNT = timedelta(seconds=30)
-# An address that an account signed in from within this time does not wait for failures of others.
+# From an address that it signed in from within this time an account does not wait for failures of others, at this address neither.
 KNOWN = timedelta(days=30)
 MAX_NAME = 64
 
@@ -48,8 +48,9 @@ class ThrottleKeys:
         return f"{self.account} from {self.address}"
 
     def counted(self, *, known: bool) -> tuple[str, ...]:
-        """Every key that a failure counts for, in the order of their locks; the account's only for an address that is new to it."""
-        return tuple(sorted({self.address, self.pair} if known else {self.address, self.pair, self.account}))
+        """Every key that a failure counts for, in the order of their locks. From a `known` address of the account it counts for the pair alone,
+        so that failures of others, there or elsewhere, do not hold it up."""
+        return (self.pair,) if known else tuple(sorted({self.address, self.pair, self.account}))
 
 
 def wait(found: list[Failures], now: datetime) -> timedelta:

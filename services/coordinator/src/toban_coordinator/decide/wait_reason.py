@@ -104,6 +104,8 @@ def candidate_reason(
     if not selector.fits(executor.labels):
         steps = executor.labels[STEPS_LABEL]
         return f"runs jobs with {steps} steps only ({_labels({STEPS_LABEL: steps})})"
+    if not executor.takes(selector):
+        return f"its group {executor.group!r} runs jobs with the labels {_labels(executor.job_labels)} only"
     if executor not in usable(executors, now, fresh=fresh):
         return _state(executor, now, fresh)
     return f"all its slots are busy ({executor.held} of {executor.slots})" if executor.held >= executor.slots else ""
@@ -165,7 +167,7 @@ def _no_executor_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], no
     working = usable(executors, now, fresh=fresh)
     if not working:
         return f"no executor takes work ({_states(executors, now, fresh)}); `toban executor list` shows them"
-    fitting = [executor for executor in working if run.selector.fits(executor.labels)]
+    fitting = [executor for executor in working if executor.takes(run.selector)]
     if not fitting:
         return _no_executor_fits(run.selector, executors, now, fresh)
     if free_slots(fitting) == 0:
@@ -178,11 +180,18 @@ def _no_executor_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], no
 
 def _no_executor_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
     labels = _labels(selector.needed)
+    having = [executor for executor in executors if selector.fits(executor.labels)]
+    if having and not any(executor.takes(selector) for executor in having):
+        group, needed = min((executor.group, _labels(executor.job_labels)) for executor in having)
+        return (
+            f"executors that fit its selector run only jobs that their group allows (group {group!r}: jobs with the labels {needed}); "
+            "give the job these labels, or change the group: toban group set"
+        )
     if not selector.needed:
         return (
             f"every executor that takes work runs container or kubernetes steps only ({STEPS_LABEL}); start one without"
         )
-    having = [executor for executor in executors if selector.fits(executor.labels)]
+    having = [executor for executor in having if executor.takes(selector)]
     if having:
         return f"no executor with the labels of its selector ({labels}) takes work ({_states(having, now, fresh)})"
     remedy = _STARTED_WITH.get(selector.steps, "SCHEDULER_LABELS")

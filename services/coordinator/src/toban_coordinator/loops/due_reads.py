@@ -62,7 +62,7 @@ class DueReads:
     def runs_wait(self, usable: Sequence[ExecutorLoad]) -> bool:
         """True when a run waits for a slot; one that fits no executor, or whose definition cannot be read, holds up no other."""
         waiting = [spec for key in self.blocked if (spec := self._definitions.known(key)) is not None]
-        return any(spec.selector.fits(e.labels) for spec in waiting for e in usable)
+        return any(e.takes(spec.selector) for spec in waiting for e in usable)
 
     async def read(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
         """Who is free and what is due, `most` runs about: side by side while no run waits for a slot, else no more than there are slots for."""
@@ -88,7 +88,7 @@ class DueReads:
         if not self.one_scope or not self._usable:
             return False
         waiting = [None if self._definitions.broken(key) else self._definitions.known(key) for key in self.blocked]
-        return all(spec is not None and all(spec.selector.fits(e.labels) for e in self._usable) for spec in waiting)
+        return all(spec is not None and all(e.takes(spec.selector) for e in self._usable) for spec in waiting)
 
     async def _one_by_one(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
         usable = await self._read_usable(now)
@@ -170,7 +170,7 @@ class DueReads:
             if self._definitions.broken(key):
                 continue
             spec = self._definitions.known(key)
-            if spec is None or any(spec.selector.fits(e.labels) for e in roomy):
+            if spec is None or any(e.takes(spec.selector) for e in roomy):
                 self.blocked.discard(key)
 
 

@@ -50,6 +50,7 @@ def group_to_pb(group: StoredGroup) -> pb.ExecutorGroup:
         name=group.rules.name,
         labels=dict(group.rules.labels),
         claims=sorted(group.rules.claims),
+        job_labels=group.rules.job_labels,
         executors=group.executors,
         instances=group.instances,
         version=group.version,

@@ -25,6 +25,7 @@ def group_change_from_pb(request: pb.SetExecutorGroupRequest) -> GroupChange:
         name=request.name,
         labels=dict(request.labels),
         claims=list(request.claims),
+        job_labels=dict(request.job_labels),
         reason=request.reason,
         create=request.create,
         version=request.version,

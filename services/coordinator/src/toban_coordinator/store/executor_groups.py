@@ -49,7 +49,12 @@ async def groups(t: Tx, name: str = "") -> dict[str, StoredGroup]:
     """By name; only the one called `name` when it is given."""
     found = {}
     for row in await t.fetch_all(_sql.groups, {"name": name}):
-        rules = ExecutorGroup(name=row.pop("name"), labels=row.pop("labels"), claims=frozenset(row.pop("claims")))
+        rules = ExecutorGroup(
+            name=row.pop("name"),
+            labels=row.pop("labels"),
+            claims=frozenset(row.pop("claims")),
+            job_labels=row.pop("job_labels"),
+        )
         found[rules.name] = StoredGroup(rules=rules, **row)
     return found
 
@@ -102,5 +107,6 @@ def _params(rules: ExecutorGroup, actor: str) -> dict[str, object]:
         "name": rules.name,
         "labels": json.dumps(dict(rules.labels)),
         "claims": sorted(rules.claims),
+        "job_labels": json.dumps(dict(rules.job_labels)),
         "actor": actor,
     }

@@ -8,7 +8,7 @@ SELECT pg_advisory_xact_lock(hashtext('scheduler.executor_groups'))
 
 -- name: groups
 -- Every group, or the one called `name`, with how many executors and instances it has.
-SELECT g.name, g.labels, g.claims, g.version, g.updated_at, g.updated_by,
+SELECT g.name, g.labels, g.claims, g.job_labels, g.version, g.updated_at, g.updated_by,
        (SELECT count(*) FROM scheduler.executors e WHERE e.executor_group = g.name AND e.state <> 'off') AS executors,
        (SELECT count(*) FROM scheduler.executor_instances i WHERE i.executor_group = g.name) AS instances
   FROM scheduler.executor_groups g
@@ -26,14 +26,15 @@ RETURNING i.executor_group
 
 -- name: make
 -- ∅ → a group.
-INSERT INTO scheduler.executor_groups (name, labels, claims, updated_by)
-VALUES (%(name)s::text, %(labels)s::jsonb, %(claims)s::text[], %(actor)s::text)
+INSERT INTO scheduler.executor_groups (name, labels, claims, job_labels, updated_by)
+VALUES (%(name)s::text, %(labels)s::jsonb, %(claims)s::text[], %(job_labels)s::jsonb, %(actor)s::text)
 ON CONFLICT (name) DO NOTHING
 
 -- name: change
 -- A group → its next version; no row when it is not there.
 UPDATE scheduler.executor_groups g
-   SET labels = %(labels)s::jsonb, claims = %(claims)s::text[], version = g.version + 1, updated_at = now(), updated_by = %(actor)s::text
+   SET labels = %(labels)s::jsonb, claims = %(claims)s::text[], job_labels = %(job_labels)s::jsonb, version = g.version + 1,
+       updated_at = now(), updated_by = %(actor)s::text
  WHERE g.name = %(name)s::text
 
 -- name: remove

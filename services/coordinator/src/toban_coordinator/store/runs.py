@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha512
 from typing import Any
 
 from toban_coordinator.store.audit import caller_params
@@ -52,10 +53,9 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True)
 class KeyedRun:
-    """The run that an idempotency key names; `job` is None once the history has dropped it."""
+    """The run that an idempotency key of a job names; `version` is None once the history has dropped it."""
 
     run_id: int
-    job: str | None
     version: int | None
     payload: Mapping[str, Any]
 
@@ -105,6 +105,7 @@ async def enqueue(t: Tx, new: Sequence[NewRun], *, actor: str, noted: str = "", 
             # Payloads are JSON already, and together one document.
             "payloads": "[" + ",".join(n.payload for n in new) + "]",
             "keys": json.dumps([n.key or None for n in new]),
+            "own_keys": json.dumps([n.key and own_key(n.job, n.key) for n in new]),
             "scopes": json.dumps([n.scope for n in new]),
             "scope_ids": json.dumps([n.scope_id for n in new]),
             "groups": json.dumps([n.group for n in new]),
@@ -131,10 +132,20 @@ async def succeeded(t: Tx, definition_id: int, group: str) -> int | None:
     return None if row is None else int(row["id"])
 
 
-async def by_keys(t: Tx, keys: Sequence[str]) -> dict[str, KeyedRun]:
-    """The runs that these idempotency keys name."""
-    rows = await t.fetch_all(_sql.by_keys, {"keys": list(keys)})
-    return {row.pop("key"): KeyedRun(**row) for row in rows}
+def own_key(job: str, key: str) -> str:
+    """Where the key of a job is kept when a run of another job has taken it; longer than any that a caller may give."""
+    return ":".join(sha512(text.encode()).hexdigest() for text in (job, key))
+
+
+async def by_keys(t: Tx, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyedRun]:
+    """Runs by job and idempotency key; the same key of another job is not looked at."""
+    params = {
+        "jobs": json.dumps([job for job, _ in wanted]),
+        "keys": json.dumps([key for _, key in wanted]),
+        "own_keys": json.dumps([own_key(job, key) for job, key in wanted]),
+    }
+    rows = await t.fetch_all(_sql.by_keys, params)
+    return {(row.pop("job"), row.pop("key")): KeyedRun(**row) for row in rows}
 
 
 async def lock_for_cancel(t: Tx, run_id: int) -> CancelView | None:

@@ -9,20 +9,29 @@ WITH wanted AS MATERIALIZED (
                       %(max_attempts)s::integer[], %(max_lost)s::integer[], %(timeouts)s::integer[]),
                jsonb_array_elements(%(payloads)s::jsonb),
                jsonb_array_elements_text(%(keys)s::jsonb),
+               jsonb_array_elements_text(%(own_keys)s::jsonb),
                jsonb_array_elements_text(%(scopes)s::jsonb),
                jsonb_array_elements_text(%(scope_ids)s::jsonb),
                jsonb_array_elements_text(%(groups)s::jsonb),
                unnest(%(claims)s::boolean[], %(reruns)s::bigint[]))
            WITH ORDINALITY
-           AS u(definition_id, version, job, scheduled_for, priority, max_attempts, max_lost, timeout, payload, key, scope, scope_id, concurrency_group,
+           AS u(definition_id, version, job, scheduled_for, priority, max_attempts, max_lost, timeout, payload, key, own_key, scope, scope_id, concurrency_group,
                 claims, rerun_of, ord)
 ), stale AS MATERIALIZED (
     SELECT 1 FROM (SELECT DISTINCT definition_id, CASE WHEN rerun_of IS NULL THEN version END AS version FROM wanted) w
              LEFT JOIN scheduler.job_definitions d ON d.id = w.definition_id AND d.version = COALESCE(w.version, d.version) AND d.enabled
      WHERE d.id IS NULL
+), keyed AS MATERIALIZED (
+    -- The first job has the key itself. Another one has its own beside it, and keeps that when the first one's is forgotten.
+    SELECT w.id, CASE WHEN w.job <> COALESCE((SELECT r.job_name FROM scheduler.run_idempotency k JOIN scheduler.job_runs r ON r.id = k.run_id
+                                               WHERE k.key = w.key LIMIT 1),
+                                             first_value(w.job) OVER (PARTITION BY w.key ORDER BY w.ord))
+                      THEN w.own_key ELSE w.key END AS key
+      FROM wanted w
+     WHERE w.key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM stale)
+       AND NOT EXISTS (SELECT 1 FROM scheduler.run_idempotency o WHERE o.key = w.own_key)
 ), claimed AS (
-    INSERT INTO scheduler.run_idempotency (key, run_id)
-    SELECT key, id FROM wanted WHERE key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM stale) ON CONFLICT (key) DO NOTHING
+    INSERT INTO scheduler.run_idempotency (key, run_id) SELECT key, id FROM keyed ORDER BY id ON CONFLICT (key) DO NOTHING
     RETURNING run_id
 ), made AS (
     INSERT INTO scheduler.runs_live (id, definition_id, definition_version, job_name, origin, scheduled_for, priority, max_attempts, max_lost,
@@ -61,10 +70,14 @@ SELECT d.run_id AS id
  WHERE d.definition_id = %(definition_id)s::bigint AND d.concurrency_group = %(group)s::text
 
 -- name: by_keys
--- Runs that idempotency keys name, with their jobs and payloads.
-SELECT k.key, k.run_id, r.job_name AS job, r.definition_version AS version, COALESCE(r.payload, '{}'::jsonb) AS payload
-  FROM scheduler.run_idempotency k LEFT JOIN scheduler.job_runs r ON r.id = k.run_id
- WHERE k.key = ANY(%(keys)s::text[])
+-- Runs that idempotency keys name for these jobs. One that the history has dropped may be of any job.
+SELECT i.job, i.key, k.run_id, r.definition_version AS version, COALESCE(r.payload, '{}'::jsonb) AS payload
+  FROM ROWS FROM (jsonb_array_elements_text(%(jobs)s::jsonb), jsonb_array_elements_text(%(keys)s::jsonb),
+                  jsonb_array_elements_text(%(own_keys)s::jsonb)) AS i(job, key, own_key)
+  JOIN scheduler.run_idempotency k ON k.key IN (i.key, i.own_key)
+  LEFT JOIN scheduler.job_runs r ON r.id = k.run_id
+ WHERE k.key = i.own_key OR COALESCE(r.job_name, i.job) = i.job
+ ORDER BY k.key = i.own_key
 
 -- name: lock_for_cancel
 -- Locks one live run, with what a cancel has to know.

@@ -209,6 +209,8 @@ def _load(row: Mapping[str, Any]) -> ExecutorLoad:
         last_heartbeat_at=row["last_heartbeat_at"],
         drained=row["drained"],
         smallest_token=row["smallest_token"],
+        group=row["executor_group"],
+        job_labels=row["job_labels"],
     )
 
 

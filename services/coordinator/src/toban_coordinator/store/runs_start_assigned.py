@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.store.audit import caller_params
-from toban_coordinator.store.runs import NewRun
+from toban_coordinator.store.runs import NewRun, own_key
 from toban_store import array_literals, queries
 from toban_store.tx import FencedStatement
 
@@ -54,6 +54,7 @@ async def start_assigned(
             # Payloads are JSON already, and together one document.
             "payloads": "[" + ",".join(n.run.payload for n in new) + "]",
             "keys": json.dumps([n.run.key or None for n in new]),
+            "own_keys": json.dumps([n.run.key and own_key(n.run.job, n.run.key) for n in new]),
             "scopes": json.dumps([n.run.scope for n in new]),
             "scope_ids": json.dumps([n.run.scope_id for n in new]),
             "actor": actor,

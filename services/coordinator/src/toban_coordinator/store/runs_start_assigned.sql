@@ -21,16 +21,17 @@ WITH fence AS MATERIALIZED (
                       %(incarnations)s::uuid[]),
                jsonb_array_elements(%(payloads)s::jsonb),
                jsonb_array_elements_text(%(keys)s::jsonb),
+               jsonb_array_elements_text(%(own_keys)s::jsonb),
                jsonb_array_elements_text(%(scopes)s::jsonb),
                jsonb_array_elements_text(%(scope_ids)s::jsonb))
            WITH ORDINALITY
-           AS u(definition_id, version, job, priority, max_attempts, max_lost, timeout, token, incarnation, payload, key, scope, scope_id, ord)
+           AS u(definition_id, version, job, priority, max_attempts, max_lost, timeout, token, incarnation, payload, key, own_key, scope, scope_id, ord)
 ), refused AS MATERIALIZED (
     SELECT 1 FROM (SELECT DISTINCT definition_id, version FROM wanted) w
              LEFT JOIN scheduler.job_definitions d ON d.id = w.definition_id AND d.version = w.version AND d.enabled
      WHERE d.id IS NULL
     UNION ALL
-    SELECT 1 FROM wanted w JOIN scheduler.run_idempotency k ON k.key = w.key
+    SELECT 1 FROM wanted w JOIN scheduler.run_idempotency k ON k.key IN (w.key, w.own_key)
 ), input AS MATERIALIZED (
     SELECT nextval('scheduler.run_id_seq') AS id, w.*, e.worker_id
       FROM wanted w JOIN takers e ON e.incarnation = w.incarnation

@@ -147,5 +147,5 @@ async def put_failures(t: Tx, failures: Mapping[str, Failures]) -> None:
 
 
 async def forgive(t: Tx, *, own: Sequence[str], address: str) -> None:
-    """Forgets the failures under `own`, and takes one from those of the address."""
+    """Forgets the failures under `own`, and takes one from those under key `address`, "" = of none."""
     await t.execute(_sql.forgive, {"own": list(own), "address": address})

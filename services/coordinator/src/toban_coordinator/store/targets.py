@@ -50,7 +50,7 @@ async def definitions(t: Tx, names: Sequence[str]) -> dict[str, Defined]:
 
 
 async def opening_labels(t: Tx, labels: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Those of these labels by which triggers start, or which webhooks are for."""
+    """Those of these labels by which triggers start, or which webhooks or groups of executors are for."""
     rows = await t.fetch_all(_sql.opening_labels, {"keys": list(labels), "values": list(labels.values())})
     return [(row["key"], row["value"]) for row in rows]
 

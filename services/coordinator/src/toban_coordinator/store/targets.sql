@@ -58,10 +58,12 @@ SELECT d.name, coalesce(d.spec -> 'labels', '{}') AS labels, coalesce((d.spec ->
   FROM scheduler.job_definitions d WHERE d.name = ANY(%(names)s::text[])
 
 -- name: opening_labels
--- Labels that open something to the jobs that have them: a trigger starts at the ends of their runs, a webhook is for them.
+-- Labels that open something to the jobs that have them: a trigger starts at the ends of their runs, a webhook is for them, a
+-- group of executors runs them.
 SELECT p.key, p.value FROM unnest(%(keys)s::text[], %(values)s::text[]) AS p (key, value)
  WHERE EXISTS (SELECT FROM scheduler.event_triggers g WHERE g.run_end AND g.spec -> 'on_run_end' -> 'labels' ->> p.key = p.value)
     OR EXISTS (SELECT FROM scheduler.webhook_targets w WHERE w.labels ->> p.key = p.value)
+    OR EXISTS (SELECT FROM scheduler.executor_groups x WHERE x.job_labels ->> p.key = p.value)
  ORDER BY p.key
 
 -- name: closed_webhooks

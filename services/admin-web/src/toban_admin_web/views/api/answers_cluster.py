@@ -43,6 +43,7 @@ class ExecutorGroup(Answer):
     name: str
     labels: dict[str, str] = Field(description="Labels that each of its executors has.")
     claims: list[str] = Field(description="Labels whose values an executor may choose; `*` = all.")
+    job_labels: dict[str, str] = Field(description="Labels that a job must have to run there; empty = every job.")
     executors: int = Field(description="Executors that are not off.")
     instances: int = Field(description="Instances that belong to the group.")
     version: int

@@ -124,6 +124,9 @@ class GroupRules(Reason):
     claims: list[str] = Field(
         default_factory=list, description="Labels whose values an executor may choose; `*` = all."
     )
+    job_labels: dict[str, str] = Field(
+        default_factory=dict, description="Labels that a job must have to run there; empty = every job."
+    )
     instances: list[str] = Field(
         default_factory=list, description="Instances that pass to the group; their executors must be off."
     )

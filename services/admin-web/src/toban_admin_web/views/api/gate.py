@@ -52,7 +52,7 @@ def admit(rule: RouteRule, shown: Credential) -> SignedIn:
         rate.reject(shown.secret, shown.address, known=known)
         message = "the API token or session is unknown, revoked or has ended; make a new one, or sign in again"
         raise TobanError(ErrorCode.UNAUTHENTICATED, message)
-    rate.accept(shown.secret, shown.address, known=known)
+    rate.accept(shown.secret, shown.address, person.user, known=known)
     if not may_try(person.role, rule.needs):
         assert isinstance(rule.needs, Action)
         have = f"role {person.role}" if person.role else "no role"
