@@ -207,33 +207,6 @@ async def test_a_run_that_alone_takes_too_long_stops_no_other(world: Any, make: 
 
 
 @pytest.mark.usefixtures("production_bounds")
-async def test_what_was_slow_once_and_is_due_no_longer_is_forgotten(world: Any, make: Any, pg_url: str) -> None:
-    """Canceled, moved by another way, or withdrawn: its id does not come again."""
-    quick = await open_pool(pg_url, application_name="test", min_size=1, max_size=1, statement_ms=sessions.FENCED_MS)
-    assign = world.loops["assign"]._work.__self__
-    assign._deps = replace(assign._deps, quick=quick)
-    await world.executor(slots=20)
-    await world.apply(make.job(), make.job("poison", priority=9))
-    [bad] = await world.start("poison")
-    await world.sql(
-        SLOW.replace("pg_sleep(0.002)", "pg_sleep(2) WHERE NEW.job_name = 'poison' AND NEW.state = 'ASSIGNED'")
-    )
-    await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
-    with pytest.raises(TooLong):
-        await world.turn("assign")
-    assert set(assign._aside._slow) == {bad}
-    await world.sql("UPDATE scheduler.runs_live SET scheduled_for = now() + interval '1 hour'")
-    # Production's bounds are short for a busy machine: it may need another turn.
-    for _ in range(30):
-        with suppress(TooLong):
-            await world.turn("assign")
-        if not assign._aside._slow:
-            break
-    await quick.close()
-    assert not assign._aside._slow
-
-
-@pytest.mark.usefixtures("production_bounds")
 async def test_reap_cuts_what_takes_too_long(world: Any, make: Any) -> None:
     await world.executor(slots=200)
     await world.apply(make.job())
