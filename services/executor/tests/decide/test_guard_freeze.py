@@ -9,7 +9,13 @@ import pytest
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard import CLOCK_CHECK, KILL_AGAIN, decide, next_due
-from toban_executor.decide.guard_freeze import FREEZE_AGAIN, FREEZE_ALLOWANCE, KILL_ALLOWANCE
+from toban_executor.decide.guard_freeze import (
+    FREEZE_AGAIN,
+    FREEZE_ALLOWANCE,
+    FREEZE_LATEST,
+    FREEZE_LOOKS,
+    KILL_ALLOWANCE,
+)
 from toban_executor.decide.guard_types import (
     CheckTree,
     CloseLeasePipe,
@@ -38,7 +44,7 @@ from toban_executor.decide.guard_types import (
 )
 from toban_executor.decide.models import StartOrder, StepOrder
 from toban_executor.decide.slot_state import SlotState
-from toban_fencing.executor_lease import Instant
+from toban_fencing.executor_lease import HOLD_MARGIN, TAKE_MARGIN, Instant
 
 START = Instant(1000.0, 5000.0)
 KEY = AttemptKey(7, 1)
@@ -129,7 +135,9 @@ def test_it_is_tried_again_until_the_time_is_over() -> None:
 
 def test_what_cannot_be_frozen_in_time_is_killed() -> None:
     late = LEASE + FREEZE_ALLOWANCE + 0.01
-    state, effects = run(running(), (LEASE, Tick()), (LEASE, RUNS), (late, Tick()), (late, RUNS))
+    state, effects = run(
+        running(), (LEASE, Tick()), *[(LEASE, RUNS)] * (FREEZE_LOOKS - 1), (late, Tick()), (late, RUNS)
+    )
     assert effects == [CloseLeasePipe()]
     assert next_due(state, START.plus(late)) == START.boot + late
     state, effects = run(state, (late, Tick()))
@@ -141,7 +149,20 @@ def test_what_cannot_be_frozen_in_time_is_killed() -> None:
     end = effects[-1]
     assert isinstance(end, ReportEnd)
     assert (end.end.cause, end.end.signal) == ("lease", 9)
-    assert "could not be frozen within 0.2 s" in end.end.reason
+    assert "could not be frozen in 3 looks" in end.end.reason
+
+
+def test_a_slow_machine_gets_its_looks_within_the_margins_of_the_lease() -> None:
+    """Where a look takes longer than the allowance, one in vain says little; nothing runs on when another execution may begin."""
+    late = LEASE + FREEZE_ALLOWANCE + 0.1
+    state, effects = run(running(), (late, Tick()), (late, RUNS))
+    assert effects == [] and next_due(state, START.plus(late)) == START.boot + late + FREEZE_AGAIN
+    again, effects = run(state, (late + 0.1, Tick()), (late + 0.1, FROZEN))
+    assert effects == [turn(True, 0.0, late + 0.1)] and again.attempt and again.attempt.undecided
+    assert run(state, (late + 0.1, RUNS), (late + 0.2, RUNS), (late + 0.2, Tick()))[1] == [KILL], "it had its looks"
+    latest = LEASE + FREEZE_LATEST + 0.001
+    assert run(state, (latest, RUNS), (latest, Tick()))[1] == [KILL], "however few there were"
+    assert FREEZE_LATEST < HOLD_MARGIN + TAKE_MARGIN
 
 
 def test_a_guard_that_was_late_keeps_what_the_executor_has_frozen_and_kills_what_runs() -> None:
@@ -376,7 +397,7 @@ def test_a_step_of_the_wall_clock_stops_a_job_and_the_next_grant_lets_it_go_on(o
 
 
 def test_what_does_not_stop_after_a_step_is_killed() -> None:
-    state, _ = stepped(running(on_lease_loss="kill"), (1.0, Tick()), (1.1, RUNS))
+    state, _ = stepped(running(on_lease_loss="kill"), (1.0, Tick()), *[(1.1, RUNS)] * (FREEZE_LOOKS - 1))
     state, _ = stepped(state, (1.0 + FREEZE_ALLOWANCE, RUNS))
     state, effects = stepped(state, (1.25, Tick()))
     assert KILL in effects

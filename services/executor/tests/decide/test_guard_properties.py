@@ -13,7 +13,7 @@ from toban_executor.decide.guard import (
     decide,
     next_due,
 )
-from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE, KILL_ALLOWANCE
+from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE, FREEZE_LATEST, FREEZE_LOOKS, KILL_ALLOWANCE
 from toban_executor.decide.guard_types import (
     Cancel,
     CheckTree,
@@ -137,7 +137,10 @@ class World:
         if isinstance(event, FreezeChecked) and not event.frozen and attempt and attempt.frozen_since is not None:
             late = self.now.boot - min(attempt.deadline.boot, attempt.frozen_since)
             after = self.state.attempt
-            assert late < FREEZE_ALLOWANCE + 1e-6 or after is None or after.cause, "what runs on is killed"
+            may_look = late < FREEZE_ALLOWANCE + 1e-6 or (
+                late < FREEZE_LATEST + 1e-6 and attempt.freeze_looks + 1 < FREEZE_LOOKS
+            )
+            assert may_look or after is None or after.cause, "what runs on is killed"
 
     def check_continuing(self, attempt: Attempt, effects: Sequence[Effect]) -> None:
         """The end of the lease does nothing; what the main process has left behind ends after its grace, as always."""
