@@ -1,7 +1,6 @@
 """What happens when executors refuse, fall silent or go away, and when somebody cancels."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +9,7 @@ import pytest
 from toban_coordinator.store import freezes, runs_assign
 from toban_coordinator.store.freezes import FreezeNote
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
-from toban_store import sessions
-from toban_store.pool import open_pool
+from toban_store.errors import TooLong
 from toban_store.tx import autocommit
 
 
@@ -89,23 +87,29 @@ async def test_an_accepted_start_is_not_believed_for_ever(world: Any, make: Any)
     assert [order.key for _, order in world.orders.starts] == [world.key(run)] * 2
 
 
-@pytest.mark.usefixtures("production_bounds")
-async def test_a_batch_that_takes_too_long_is_cut_until_it_fits(world: Any, make: Any, pg_url: str) -> None:
+async def test_a_batch_that_takes_too_long_is_cut_until_it_fits(
+    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the same turn, which places all of them; the next turn begins with what has fitted."""
-    quick = await open_pool(pg_url, application_name="test", min_size=1, max_size=1, statement_ms=sessions.FENCED_MS)
-    assign = world.loops["assign"]._work.__self__
-    assign._deps = replace(assign._deps, quick=quick)
+    place, sizes = runs_assign.place, []
+
+    async def starved(t: Any, placements: Any, *more: Any) -> dict[int, str]:
+        sizes.append(len(placements))
+        if len(placements) > 40:
+            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "a fenced transaction took longer than 400 ms: cut the work")
+        return await place(t, placements, *more)
+
+    monkeypatch.setattr(runs_assign, "place", starved)
     await world.executor(slots=400)
     await world.apply(make.job())
     await world.start(count=300)
-    await world.sql(
-        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$"
-    )
-    await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
     await world.turn("assign")
-    await quick.close()
     assert len(world.orders.starts) == 300
-    assert assign._batch.size < 300
+    assert sum(size > 40 for size in sizes) <= len(sizes) / 3, "few are in vain"
+    await world.start(count=40)
+    sizes.clear()
+    await world.turn("assign")
+    assert sizes and sizes[0] < 100, "not as many as at first"
 
 
 async def test_a_slow_executor_holds_up_no_other(world: Any, make: Any) -> None:
