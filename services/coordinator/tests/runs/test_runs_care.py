@@ -9,7 +9,6 @@ import pytest
 from toban_coordinator.store import freezes, runs_assign
 from toban_coordinator.store.freezes import FreezeNote
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
-from toban_store.errors import TooLong
 from toban_store.tx import autocommit
 
 
@@ -85,46 +84,6 @@ async def test_an_accepted_start_is_not_believed_for_ever(world: Any, make: Any)
     world.sender.accepted[world.key(run)] -= 60
     await world.turn("dispatch")
     assert [order.key for _, order in world.orders.starts] == [world.key(run)] * 2
-
-
-async def test_a_batch_that_takes_too_long_is_cut_until_it_fits(
-    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the same turn, which places all of them; the next turn begins with what has fitted."""
-    place, sizes = runs_assign.place, []
-
-    async def starved(t: Any, placements: Any, *more: Any) -> dict[int, str]:
-        sizes.append(len(placements))
-        if len(placements) > 40:
-            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "a fenced transaction took longer than 400 ms: cut the work")
-        return await place(t, placements, *more)
-
-    monkeypatch.setattr(runs_assign, "place", starved)
-    await world.executor(slots=400)
-    await world.apply(make.job())
-    await world.start(count=300)
-    await world.turn("assign")
-    assert len(world.orders.starts) == 300
-    assert sum(size > 40 for size in sizes) <= len(sizes) / 3, "few are in vain"
-    await world.start(count=40)
-    sizes.clear()
-    await world.turn("assign")
-    assert sizes and sizes[0] < 100, "not as many as at first"
-
-
-async def test_a_slow_executor_holds_up_no_other(world: Any, make: Any) -> None:
-    slow, fast = await world.executor(1, slots=1), await world.executor(2, slots=1)
-    world.orders.block[slow] = asyncio.Event()
-    await world.apply(make.job())
-    await world.start(count=3)
-    await world.loops["assign"]._work()
-    await world.orders.started(1)
-    assert [to for to, _ in world.orders.starts] == [fast]
-    await world.report(world.orders.starts[0][1].key, make.outcome())
-    await world.loops["assign"]._work()
-    await world.orders.started(2)
-    assert [to for to, _ in world.orders.starts] == [fast, fast]
-    world.orders.block[slow].set()
 
 
 @pytest.mark.seed(86)
