@@ -76,6 +76,24 @@ def served(program: str, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def test_the_bench_of_memory_judges_each_process() -> None:
+    """Seconds say nothing about a slope: whether the verdict is that of the lines is what can be seen."""
+    done = subprocess.run(
+        [sys.executable, BENCH / "memory_slope.py", "12", "20"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    slopes = {line["process"]: line["mb_per_hour"] for line in lines}
+    assert {"coordinator-1", "coordinator-2", "executor-1", "executor-2", "log-archiver-1"} < set(slopes), done.stderr
+    assert {f"executor-1 slot {slot}" for slot in range(16)} < set(slopes), "every guard"
+    assert min(line["first_mb"] for line in lines) > 1 and lines[0]["runs"] > 100
+    steep = [name for name, slope in slopes.items() if slope > 1]
+    assert done.returncode == bool(steep) and all(name in done.stderr for name in steep)
+
+
 def test_the_bench_of_lists_over_rest_runs() -> None:
     lines = served("rest_lists.py", "2000", "2", "1")
     assert [line["way"] for line in lines] == ["rest", "grpc"]

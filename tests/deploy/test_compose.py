@@ -316,6 +316,6 @@ def test_the_demo_profile_runs_the_examples(compose: Compose) -> None:
     compose.until(lambda: "hello" in compose.toban("job", "list", "-o", "name").split(), 60, "the examples are applied")
     compose.until(
         lambda: bool(compose.json("run", "list", "--job", "hello", "--state", "SUCCEEDED")),
-        60,
-        "hello has run by its schedule",
+        120,
+        "hello has run by its schedule, which is each minute",
     )

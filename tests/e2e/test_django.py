@@ -129,6 +129,7 @@ def project(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                 client.call("DELETE", f"/schedules/{schedule}")
 
 
+@pytest.mark.seed(21)
 def test_what_is_declared_is_shown_then_applied_then_unchanged(project: tuple[Project, Client], tmp_path: Path) -> None:
     shop, client = project
     shown = shop.manage("toban_sync", "--dry-run")
@@ -272,6 +273,7 @@ def test_the_setting_is_checked(project: tuple[Project, Client]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.seed(2)
 def test_the_executor_is_a_fresh_process_without_django(project: tuple[Project, Client], tmp_path: Path) -> None:
     """A package of that name in place of the executor shows what it is given."""
     shop, _ = project

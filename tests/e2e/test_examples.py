@@ -202,9 +202,12 @@ def limits_hold(stack: Stack, admin: AdminClient) -> None:
 
 def nothing_failed_by_itself(admin: AdminClient, by_hand: set[int]) -> None:
     """What the examples' own schedules did meanwhile."""
-    ended = [run for run in admin.runs() if run.id not in by_hand and run.HasField("finished_at")]
-    assert "hello" in {run.job for run in ended}
-    assert {run.state for run in ended} == {"SUCCEEDED"}
+
+    def ended() -> list[Any]:
+        return [run for run in admin.runs() if run.id not in by_hand and run.HasField("finished_at")]
+
+    admin.until(lambda: "hello" in {run.job for run in ended()}, seconds=120, of="the minute of hello has come")
+    assert {run.state for run in ended()} == {"SUCCEEDED"}
 
 
 def test_rotate_log_empties_no_file_behind_a_link(tmp_path: Path) -> None:

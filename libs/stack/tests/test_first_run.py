@@ -1,4 +1,4 @@
-"""When `make up` has succeeded: with the first scheduled run, with a backlog, where no run can be due, and when it has not."""
+"""When `make up` has succeeded: with the first run, with a backlog, where no run can be due, and when it has not."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -114,14 +114,14 @@ def test_a_backlog_that_executors_work_off() -> None:
 def test_without_both_the_newest_runs_are_in_the_error(runs: list[Mapping[str, object]], seen: str) -> None:
     with pytest.raises(StackError) as caught:
         wait(*runs)
-    assert f"no scheduled run succeeded within 0.1 s ({seen}); see " in str(caught.value)
+    assert f"no run succeeded within 0.1 s ({seen}); see " in str(caught.value)
 
 
 def test_progress_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(first_run, "PROGRESS_SECONDS", 0.0)
     with pytest.raises(StackError):
         wait(run(1, "PENDING", slot=1))
-    assert "• waiting for the first scheduled run, 0 s (run 1 of hello is PENDING)" in capsys.readouterr().out
+    assert "• waiting for the first run, 0 s (run 1 of hello is PENDING)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,11 @@ COMMAND = """
 import json, sys
 if sys.argv[1] == "apply":
     sys.exit("examples/hello.yaml: spec.cron: never fires")
-print(json.dumps([{"arguments": sys.argv[1:], "schedule": "hello"}, {"schedule": ""}]))
+if sys.argv[1:3] == ["run", "start"]:
+    if sys.argv[3] == "off":
+        sys.exit("job 'off' is disabled")
+    sys.exit(print(7))
+print(json.dumps([{"arguments": sys.argv[1:], "schedule": "hello"}, {"id": 7, "schedule": ""}]))
 """
 
 
@@ -32,6 +36,13 @@ def test_scheduled_runs_in_given_states_are_listed(command: TobanCommand) -> Non
     (run,) = command.runs(RunState.PENDING, RunState.RUNNING, limit=7)
     filters = ["--state", "PENDING", "--state", "RUNNING"]
     assert run["arguments"] == ["run", "list", "--limit", "7", *filters, "-o", "json"]
+
+
+def test_a_run_that_was_started_here_is_listed_beside_scheduled_ones(command: TobanCommand) -> None:
+    command.start("off")
+    assert [run["schedule"] for run in command.runs()] == ["hello"]
+    command.start("hello")
+    assert [run["schedule"] for run in command.runs()] == ["hello", ""]
 
 
 def test_a_command_that_fails_is_shown_with_its_error(command: TobanCommand) -> None:

@@ -24,6 +24,7 @@ def sent(web: Any, kind: type) -> list[Any]:
     return [one for one in web.cluster.reader.requests if isinstance(one, kind)]
 
 
+@pytest.mark.seed(13)
 @pytest.mark.parametrize(("verb", "kind", "done"), VERBS)
 def test_an_operation_names_executor_epoch_and_reason(web: Any, verb: str, kind: type, done: str) -> None:
     response = web.post(f"/executors/3/{verb}?epoch={EPOCH}", reason="new disk")
@@ -39,6 +40,7 @@ def test_a_detach_lets_runs_finish_unless_they_are_to_stop(web: Any) -> None:
     assert [one.mode for one in sent(web, pb.DetachExecutorRequest)] == ["stop"]
 
 
+@pytest.mark.seed(13)
 def test_the_leader_that_was_seen_is_demoted(web: Any) -> None:
     response = web.post(f"/cluster/demote?epoch={EPOCH}", reason="patching")
     assert response.location == "/cluster?done=demoted"

@@ -157,6 +157,7 @@ def test_a_schedule_shows_its_next_slots_before_it_is_made(edit: Any) -> None:
     assert [one.manifests[0].expect_version for one in applies(edit)] == [0], "it must not be there yet"
 
 
+@pytest.mark.seed(52)
 def test_a_schedule_is_edited_on_condition_of_its_version(edit: Any) -> None:
     spec = {"name": "nightly", "job": "hello", "daily_at": "03:00"}
     edit.cluster.reader.responses |= {

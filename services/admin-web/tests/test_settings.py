@@ -34,6 +34,7 @@ def test_large_and_small_numbers_have_no_exponent(web: Any) -> None:
     assert "10000000" in text and "0.001 … 1000000000" in text
 
 
+@pytest.mark.seed(10)
 @pytest.mark.parametrize(("given", "value"), [("1.5", 1.5), ("7", 7), ("0", 0), ("-2", -2), ("007", 7)])
 def test_a_change_names_value_version_and_reason(web: Any, given: str, value: float) -> None:
     response = web.post(PATH, value=given, reason="fewer queries")

@@ -45,6 +45,23 @@ async def test_parts_halve_what_takes_too_long_and_grow_again() -> None:
         await parts.each([1], write)
 
 
+async def test_parts_grow_so_slowly_that_few_do_not_fit() -> None:
+    """Of a machine that has room for 20 at a time; before, every other write was in vain."""
+    parts, written, in_vain = AdaptiveBatch(500), 0, 0
+
+    async def write(part: Any) -> None:
+        nonlocal written, in_vain
+        if len(part) > 20:
+            in_vain += 1
+            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "slow")
+        written += 1
+
+    await parts.each(list(range(500)), write)
+    assert in_vain <= written / 3
+    await parts.each(list(range(500)), write)
+    assert in_vain <= written / 4, "what has fitted is known"
+
+
 async def test_parts_go_on_without_what_cannot_be_written_alone() -> None:
     good: list[int] = []
     bad: dict[int, type[Exception]] = {}

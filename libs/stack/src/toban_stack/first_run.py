@@ -1,4 +1,4 @@
-"""Decides when `make up` has succeeded: a scheduled run has succeeded, executors work off a backlog of missed slots, or no run can be due."""
+"""Decides when `make up` has succeeded: a run has succeeded, executors work off a backlog of missed slots, or no run can be due."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ def _matters(run: Run, since: datetime, until: datetime) -> bool:
 
 
 class FirstRun:
-    """Waits for a scheduled run that succeeds after `start`, unless a backlog delays it or none can be due."""
+    """Waits for a run that succeeds after `start`, a scheduled one or that of `make up` itself, unless a backlog delays it or none can be due."""
 
     def __init__(self, *, command: TobanCommand, start: datetime, clock: SystemClock) -> None:
         self._command = command
@@ -96,11 +96,11 @@ class FirstRun:
         self._result: Run | Backlog | NothingDue | None = None
 
     def wait(self, *, succeeded_since: datetime | None) -> Run | Backlog | NothingDue:
-        """The newest scheduled run that succeeded since then (None = ever), the backlog after CATCH_UP_SECONDS, or why none can be due.
+        """The newest run that succeeded since then (None = ever), the backlog after CATCH_UP_SECONDS, or why none can be due.
 
         Prints progress. Raises StackError when there is none of these after FIRST_RUN_SECONDS.
         """
-        print_lines("• waiting for the first scheduled run")
+        print_lines("• waiting for the first run")
         began = self._clock.monotonic()
         until = self._clock.wall() + timedelta(seconds=DUE_WITHIN_SECONDS)
         next_progress = began + PROGRESS_SECONDS
@@ -115,13 +115,13 @@ class FirstRun:
                 next_progress = now + PROGRESS_SECONDS
                 self._result = self._nothing_due(until)
                 if self._result is None:
-                    print_lines(f"• waiting for the first scheduled run, {now - began:.0f} s ({self._newest()})")
+                    print_lines(f"• waiting for the first run, {now - began:.0f} s ({self._newest()})")
             return self._result is not None
 
         wait_until(done, FIRST_RUN_SECONDS, POLL_SECONDS)
         if self._result is None:
             raise StackError(
-                f"no scheduled run succeeded within {FIRST_RUN_SECONDS:g} s ({self._newest()}); "
+                f"no run succeeded within {FIRST_RUN_SECONDS:g} s ({self._newest()}); "
                 f"see {typed('scripts/toban doctor')}"
             )
         return self._result

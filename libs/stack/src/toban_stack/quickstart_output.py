@@ -1,4 +1,4 @@
-"""What `make up` prints: progress, the first scheduled run or the backlog, the addresses, and how to stop."""
+"""What `make up` prints: progress, the first run or the backlog, the addresses, and how to stop."""
 
 from datetime import datetime
 from pathlib import Path
@@ -10,11 +10,13 @@ from toban_stack.first_run import Backlog, FirstRun, NothingDue
 from toban_stack.stack import Stack
 from toban_stack.toban_command import Run, TobanCommand, typed
 
+# The example that shows a first run: its own schedule may leave a newcomer waiting for a minute.
+FIRST_JOB = "hello"
 HEADER = ("RUN", "JOB", "SLOT", "EXECUTOR", "SECONDS", "LAST LINE OF OUTPUT")
 
 
 def run(stack: Stack, *, root: Path) -> None:
-    """Starts the stack, applies `examples/`, waits for a scheduled run or finds a backlog, and prints the result.
+    """Starts the stack, applies `examples/`, waits for a run or finds a backlog, and prints the result.
 
     Raises StackError when something fails; processes that this call started are stopped in that case.
     """
@@ -29,6 +31,8 @@ def run(stack: Stack, *, root: Path) -> None:
         if examples.is_dir():
             print_lines(f"• examples: {command.lines('apply', '-f', str(examples), '-o', 'name')} definitions applied")
         nothing_new = set(stack.processes()) <= before
+        if not nothing_new:
+            command.start(FIRST_JOB)
         first = FirstRun(command=command, start=start, clock=clock).wait(succeeded_since=None if nothing_new else start)
     except BaseException:
         if not before:

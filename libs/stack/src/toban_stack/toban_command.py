@@ -25,13 +25,22 @@ class TobanCommand:
     def __init__(self, *, home: Path, root: Path) -> None:
         self._environment = {**os.environ, "TOBAN_HOME": str(home)}
         self._root = root
+        # Runs that `start` has started.
+        self._started: set[str] = set()
+
+    def start(self, job: str) -> None:
+        """Starts a run, which `runs` lists beside the scheduled ones. Without effect when the job cannot be started: it is gone, or disabled."""
+        done = self._run("run", "start", job, "-o", "name")
+        if done.returncode == 0:
+            self._started.add(done.stdout.strip())
 
     def runs(self, *states: RunState, limit: int = 100, ahead: bool = False) -> list[Run]:
-        """Scheduled runs, the newest slot first; only those in one of `states` when there are any. `ahead`: also runs that are not due yet."""
+        """Scheduled runs and those of `start`, the newest first; only those in one of `states` when there are any. `ahead`: also those that are
+        not due yet."""
         filters = [argument for state in states for argument in ("--state", state.value)]
         filters += ["--ahead"] if ahead else []
         rows = json.loads(self.output("run", "list", "--limit", str(limit), *filters, "-o", "json"))
-        return [row for row in rows if row.get("schedule")]
+        return [row for row in rows if row.get("schedule") or str(row.get("id")) in self._started]
 
     def schedules(self) -> list[Schedule]:
         """All schedules, MOST_ROWS at most."""

@@ -1,5 +1,6 @@
 """One bad row stops nobody else: definitions that cannot be read, reports that PostgreSQL refuses, batches that take too long."""
 
+import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from toban_coordinator.app.commit_reports import commit_reports
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
+from toban_coordinator.store import runs_assign
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_store import sessions
@@ -207,33 +209,6 @@ async def test_a_run_that_alone_takes_too_long_stops_no_other(world: Any, make: 
 
 
 @pytest.mark.usefixtures("production_bounds")
-async def test_what_was_slow_once_and_is_due_no_longer_is_forgotten(world: Any, make: Any, pg_url: str) -> None:
-    """Canceled, moved by another way, or withdrawn: its id does not come again."""
-    quick = await open_pool(pg_url, application_name="test", min_size=1, max_size=1, statement_ms=sessions.FENCED_MS)
-    assign = world.loops["assign"]._work.__self__
-    assign._deps = replace(assign._deps, quick=quick)
-    await world.executor(slots=20)
-    await world.apply(make.job(), make.job("poison", priority=9))
-    [bad] = await world.start("poison")
-    await world.sql(
-        SLOW.replace("pg_sleep(0.002)", "pg_sleep(2) WHERE NEW.job_name = 'poison' AND NEW.state = 'ASSIGNED'")
-    )
-    await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
-    with pytest.raises(TooLong):
-        await world.turn("assign")
-    assert set(assign._aside._slow) == {bad}
-    await world.sql("UPDATE scheduler.runs_live SET scheduled_for = now() + interval '1 hour'")
-    # Production's bounds are short for a busy machine: it may need another turn.
-    for _ in range(30):
-        with suppress(TooLong):
-            await world.turn("assign")
-        if not assign._aside._slow:
-            break
-    await quick.close()
-    assert not assign._aside._slow
-
-
-@pytest.mark.usefixtures("production_bounds")
 async def test_reap_cuts_what_takes_too_long(world: Any, make: Any) -> None:
     await world.executor(slots=200)
     await world.apply(make.job())
@@ -303,3 +278,43 @@ async def test_a_fence_that_takes_too_long_moves_fewer_runs_and_stops_no_other(w
     await world.turn("reap")
     rows = await world.sql("SELECT state::text AS state, lost_count FROM scheduler.runs_live")
     assert {(row["state"], row["lost_count"]) for row in rows} == {("PENDING", 1)}
+
+
+async def test_a_batch_that_takes_too_long_is_cut_until_it_fits(
+    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same turn, which places all of them; the next turn begins with what has fitted."""
+    place, sizes = runs_assign.place, []
+
+    async def starved(t: Any, placements: Any, *more: Any) -> dict[int, str]:
+        sizes.append(len(placements))
+        if len(placements) > 40:
+            raise TooLong(ErrorCode.DEADLINE_EXCEEDED, "a fenced transaction took longer than 400 ms: cut the work")
+        return await place(t, placements, *more)
+
+    monkeypatch.setattr(runs_assign, "place", starved)
+    await world.executor(slots=400)
+    await world.apply(make.job())
+    await world.start(count=300)
+    await world.turn("assign")
+    assert len(world.orders.starts) == 300
+    assert sum(size > 40 for size in sizes) <= len(sizes) / 3, "few are in vain"
+    await world.start(count=40)
+    sizes.clear()
+    await world.turn("assign")
+    assert sizes and sizes[0] < 100, "not as many as at first"
+
+
+async def test_a_slow_executor_holds_up_no_other(world: Any, make: Any) -> None:
+    slow, fast = await world.executor(1, slots=1), await world.executor(2, slots=1)
+    world.orders.block[slow] = asyncio.Event()
+    await world.apply(make.job())
+    await world.start(count=3)
+    await world.loops["assign"]._work()
+    await world.orders.started(1)
+    assert [to for to, _ in world.orders.starts] == [fast]
+    await world.report(world.orders.starts[0][1].key, make.outcome())
+    await world.loops["assign"]._work()
+    await world.orders.started(2)
+    assert [to for to, _ in world.orders.starts] == [fast, fast]
+    world.orders.block[slow].set()

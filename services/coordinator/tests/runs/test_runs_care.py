@@ -1,7 +1,6 @@
 """What happens when executors refuse, fall silent or go away, and when somebody cancels."""
 
 import asyncio
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from toban_coordinator.store import freezes, runs_assign
 from toban_coordinator.store.freezes import FreezeNote
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
-from toban_store.errors import TooLong
 from toban_store.tx import autocommit
 
 
@@ -86,36 +84,6 @@ async def test_an_accepted_start_is_not_believed_for_ever(world: Any, make: Any)
     world.sender.accepted[world.key(run)] -= 60
     await world.turn("dispatch")
     assert [order.key for _, order in world.orders.starts] == [world.key(run)] * 2
-
-
-@pytest.mark.usefixtures("production_bounds")
-async def test_a_batch_that_takes_too_long_is_cut(world: Any, make: Any) -> None:
-    await world.executor(slots=400)
-    await world.apply(make.job())
-    await world.start(count=300)
-    await world.sql(
-        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END $$"
-    )
-    await world.sql("CREATE TRIGGER slow BEFORE UPDATE ON scheduler.runs_live FOR EACH ROW EXECUTE FUNCTION slow()")
-    for _ in range(6):
-        with suppress(TooLong):
-            await world.turn("assign")
-    assert len(world.orders.starts) > 0
-
-
-async def test_a_slow_executor_holds_up_no_other(world: Any, make: Any) -> None:
-    slow, fast = await world.executor(1, slots=1), await world.executor(2, slots=1)
-    world.orders.block[slow] = asyncio.Event()
-    await world.apply(make.job())
-    await world.start(count=3)
-    await world.loops["assign"]._work()
-    await world.orders.started(1)
-    assert [to for to, _ in world.orders.starts] == [fast]
-    await world.report(world.orders.starts[0][1].key, make.outcome())
-    await world.loops["assign"]._work()
-    await world.orders.started(2)
-    assert [to for to, _ in world.orders.starts] == [fast, fast]
-    world.orders.block[slow].set()
 
 
 @pytest.mark.seed(86)

@@ -13,7 +13,13 @@ from toban_executor.decide.guard import (
     decide,
     next_due,
 )
-from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE, KILL_ALLOWANCE
+from toban_executor.decide.guard_freeze import (
+    FREEZE_ALLOWANCE,
+    FREEZE_LATEST,
+    FREEZE_LOOKS,
+    KILL_ALLOWANCE,
+    is_too_late,
+)
 from toban_executor.decide.guard_types import (
     Cancel,
     CheckTree,
@@ -44,7 +50,7 @@ from toban_executor.decide.guard_types import (
 )
 from toban_executor.decide.models import StartOrder, StepOrder
 from toban_executor.decide.slot_state import Attempt, SlotState
-from toban_fencing.executor_lease import Instant
+from toban_fencing.executor_lease import HOLD_MARGIN, TAKE_MARGIN, Instant
 
 OURS, OTHER = "ours", "other"
 START = Instant(1000.0, 5000.0)
@@ -137,7 +143,10 @@ class World:
         if isinstance(event, FreezeChecked) and not event.frozen and attempt and attempt.frozen_since is not None:
             late = self.now.boot - min(attempt.deadline.boot, attempt.frozen_since)
             after = self.state.attempt
-            assert late < FREEZE_ALLOWANCE + 1e-6 or after is None or after.cause, "what runs on is killed"
+            may_look = late < FREEZE_ALLOWANCE + 1e-6 or (
+                late < FREEZE_LATEST + 1e-6 and attempt.freeze_looks + 1 < FREEZE_LOOKS
+            )
+            assert may_look or after is None or after.cause, "what runs on is killed"
 
     def check_continuing(self, attempt: Attempt, effects: Sequence[Effect]) -> None:
         """The end of the lease does nothing; what the main process has left behind ends after its grace, as always."""
@@ -301,3 +310,12 @@ def test_any_course_of_events(
     world.advance(1.0)
     assert world.stopped == 1, "nothing is left within a second of the executor's end"
     assert sorted(world.answered) == world.asked, "each spawn has one end or refusal"
+
+
+def test_a_slow_machine_gets_its_looks_within_the_margins_of_the_lease() -> None:
+    """Where a look takes longer than the allowance, one in vain says little; nothing runs on when another execution may begin."""
+    late = FREEZE_ALLOWANCE + 0.1
+    assert [is_too_late(late, looks=looks) for looks in range(FREEZE_LOOKS + 1)] == [False] * FREEZE_LOOKS + [True]
+    assert not is_too_late(FREEZE_ALLOWANCE / 2, looks=FREEZE_LOOKS), "an idle machine has the whole allowance"
+    assert is_too_late(FREEZE_LATEST, looks=0), "however few there were"
+    assert FREEZE_LATEST < HOLD_MARGIN + TAKE_MARGIN

@@ -13,6 +13,8 @@ from toban_store.errors import DidNotHappen, Refused, TooLong
 # How often PostgreSQL has to be at work on one item for too long, and how many tries this process gets for it.
 ALONE_STRIKES = 3
 ALONE_TRIES = 6
+# A full batch that fitted makes the next one larger by one of so many parts; one that did not fit is halved.
+GROWTH = 8
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 F = TypeVar("F", bound=DidNotHappen)
@@ -32,9 +34,9 @@ class AdaptiveBatch:
         self.size = max(self._least, min(self.size, items) // 2)
 
     def fitted(self, items: int) -> None:
-        """So many items fitted: a full batch makes the next one larger."""
+        """So many items fitted: a full batch makes the next one a little larger, so that few of those that follow do not fit."""
         if items >= self.size:
-            self.size = min(self._most, max(1, self.size * 2))
+            self.size = min(self._most, self.size + max(1, self.size // GROWTH))
 
     async def each(
         self,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from toban_coordinator.app import metrics
-from toban_coordinator.app.adaptive_batch import AdaptiveBatch, split_on_refusal
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import FastPath
 from toban_coordinator.app.limit_gate import LimitGate, cancel_replaced
@@ -110,15 +110,7 @@ class Assign:
         plan = place(due, usable, specs, now=now, late_seconds=late, most=batch)
         self._reads.planned(plan)
         moves: list[Move] = [*plan.placed, *plan.offers, *plan.skips, *plan.defers]
-        try:
-            moved = await self._write(moves, plan.releases, specs)
-        except TooLong as error:
-            self._batch.too_long(len(moves))
-            if len(moves) == 1:
-                self._aside.note_slow(_run_id(moves[0]), error)
-            raise
-        self._aside.moved(map(_run_id, moves))
-        self._batch.fitted(moved)
+        moved = await self._write(moves, plan.releases, specs)
         if not self._reads.one_scope:
             started = [p.run for p in plan.placed] or [o.run for o in plan.offers]
             self._turns.started([(run.scope, run.scope_id) for run in started], self._limits.weights())
@@ -158,7 +150,7 @@ class Assign:
             self._admission, self._groups = found or (None, None)
 
     async def _write(self, moves: Sequence[Move], releases: Sequence[Release], specs: Specs) -> int:
-        """How many runs were moved; one that PostgreSQL refuses is set aside, and the others are moved without it."""
+        """How many runs were moved, in as many transactions as fit; one that PostgreSQL refuses, or that alone takes too long, is set aside."""
         self._marks.begin([move.run.id for move in moves if isinstance(move, decide.Placed)])
         released = {release.run_id: release for release in releases}
         moved = 0
@@ -170,7 +162,7 @@ class Assign:
         async def alone(move: Move, error: Refused | TooLong) -> None:
             self._aside.put(_run_id(move), error)
 
-        await split_on_refusal(moves, write, alone, refusals=(Refused,))
+        await self._batch.each(moves, write, alone)
         return moved
 
     async def _write_part(self, part: Sequence[Move], released: Mapping[int, Release], specs: Specs) -> int:

@@ -154,7 +154,6 @@ class DueReads:
 
     def _kept(self, found: Sequence[DueRun], most: int) -> list[DueRun]:
         """Those of a read that a turn looks at, in their order."""
-        self._aside.keep_slow(run.id for run in found)
         kept = self._in_turn([run for run in found if run.id not in self._aside])
         return kept[: most + self._spare + len(self._refusals.left_out())]
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.lease_enforcer import LeaseEnforcer
-from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE
+from toban_executor.decide.guard_freeze import is_too_late
 from toban_executor.decide.guard_types import (
     Acknowledge,
     AttemptStart,
@@ -217,7 +217,7 @@ class GuardClient:
         if verified or self._enforcer.has_stopped(slot):
             # Also when only a part of the tree is stopped: the next grant thaws nothing but attempts that heartbeats named as frozen.
             self._turned(key, frozen=True)
-        if not verified and late >= FREEZE_ALLOWANCE:
+        if not verified and is_too_late(late, looks=self._enforcer.looks(slot)):
             self._kill_at_lease_end(slot, key)
 
     def _kill_at_lease_end(self, slot: int, key: AttemptKey) -> None:

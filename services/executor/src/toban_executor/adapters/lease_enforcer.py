@@ -60,6 +60,10 @@ class LeaseEnforcer:
         """Whether the tree of the slot was frozen from here, or a freeze was tried."""
         return slot in self._freezers
 
+    def looks(self, slot: int) -> int:
+        """How often the tree of the slot was looked at from here since its last thaw."""
+        return self._freezers[slot].looks if slot in self._freezers else 0
+
     def has_stopped(self, slot: int) -> bool:
         """Whether a process of the slot was stopped from here and waits for `thaw`."""
         return slot in self._freezers and self._freezers[slot].has_stopped

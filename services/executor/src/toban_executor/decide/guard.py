@@ -255,7 +255,7 @@ def _on_freeze_checked(state: SlotState, attempt: Attempt, frozen: bool, now: In
         return state, ()
     attempt, effects = guard_freeze.checked(attempt, frozen, now)
     if not frozen and guard_freeze.cannot_be_frozen(attempt, now):
-        reason = f"could not be frozen within {guard_freeze.FREEZE_ALLOWANCE:g} s; {LEASE_REASON}"
+        reason = f"could not be frozen in {attempt.freeze_looks} looks; {LEASE_REASON}"
         attempt, effects = _end(attempt, "lease", reason, 0.0, now)
     return _with(state, attempt), effects
 

@@ -1,7 +1,7 @@
 """The decisions of a guard about an attempt whose lease has run out and that is frozen instead of killed (docs/fencing.md 3.7).
 
     running --deadline--> being frozen --no process runs--> frozen --grant that names it--> running
-                               \\-- 0.2 s after the deadline a process still runs: SIGKILL
+                               \\-- 0.2 s after the deadline, and after three looks, a process still runs: SIGKILL
                                                  frozen --fenced, canceled, or freeze_max seconds--> SIGKILL
 
 One that the end of the lease kills is frozen too when only the wall clock says that the lease has ended: a step of that clock and a virtual
@@ -24,10 +24,16 @@ from toban_executor.decide.guard_types import (
     ThawTree,
 )
 from toban_executor.decide.slot_state import Attempt
-from toban_fencing.executor_lease import Instant
+from toban_fencing.executor_lease import HOLD_MARGIN, TAKE_MARGIN, Instant
 
 FREEZE_ALLOWANCE = 0.2
 """Seconds after the lease's deadline within which no process of the tree may run any more; the margin m is longer."""
+
+FREEZE_LOOKS = 3
+"""So many looks a tree gets before it is killed, on a machine that is too slow for them within the allowance."""
+
+FREEZE_LATEST = HOLD_MARGIN + TAKE_MARGIN - 0.2
+"""Seconds after the lease's deadline at which looking ends on every machine: SIGKILL has the rest until another execution may begin."""
 
 KILL_ALLOWANCE = 0.05
 """Seconds before the lease's deadline at which SIGKILL goes out, so that nothing lives at the deadline."""
@@ -43,7 +49,7 @@ def freeze(attempt: Attempt, now: Instant) -> Freezing:
     if attempt.frozen_since is None:
         # What was stopped late, as this guard may have been itself, gets no more time; after a step of the wall clock the time begins now.
         by = min(attempt.deadline.boot, now.boot) + FREEZE_ALLOWANCE
-        attempt = attempt._replace(frozen_since=now.boot, freeze_by=by, freeze_reported=False)
+        attempt = attempt._replace(frozen_since=now.boot, freeze_by=by, freeze_looks=0, freeze_reported=False)
     return attempt, (FreezeTree(),)
 
 
@@ -51,8 +57,9 @@ def checked(attempt: Attempt, frozen: bool, now: Instant) -> Freezing:
     """What a look has shown. Afterwards `cannot_be_frozen` says whether there is no more time to try."""
     if not frozen:
         by = now.boot + FREEZE_ALLOWANCE if attempt.freeze_by == math.inf else attempt.freeze_by
-        return attempt._replace(freeze_by=by), ()
-    attempt = attempt._replace(freeze_by=math.inf)
+        return attempt._replace(freeze_by=by, freeze_looks=attempt.freeze_looks + 1), ()
+    # One that others let go on has had its looks.
+    attempt = attempt._replace(freeze_by=math.inf, freeze_looks=FREEZE_LOOKS)
     if attempt.freeze_reported:
         return attempt, ()
     return attempt._replace(freeze_reported=True), (_report(attempt, True, attempt.frozen_seconds, now),)
@@ -60,7 +67,12 @@ def checked(attempt: Attempt, frozen: bool, now: Instant) -> Freezing:
 
 def cannot_be_frozen(attempt: Attempt, now: Instant) -> bool:
     """True when the last look has shown a process that runs, and the time to stop it is over."""
-    return now.boot >= attempt.freeze_by
+    return is_too_late(now.boot - (attempt.freeze_by - FREEZE_ALLOWANCE), looks=attempt.freeze_looks)
+
+
+def is_too_late(late: float, *, looks: int) -> bool:
+    """Whether a tree that runs on `late` seconds after the deadline, after so many looks, is to be killed: a slow machine has time for few."""
+    return late >= FREEZE_LATEST or (late >= FREEZE_ALLOWANCE and looks >= FREEZE_LOOKS)
 
 
 def is_doubtful(attempt: Attempt, now: Instant) -> bool:
