@@ -184,14 +184,14 @@ def test_a_schedule_that_is_declared_no_more_is_paused_and_resumed(project: tupl
     before = shop.jobs.read_text()
     try:
         shop.jobs.write_text(before.replace("    cron=", "    #").replace("    timezone=", "    #"))
-        assert "Schedule send-reminders: is declared no more and stays active; --prune pauses it" in shop.manage(
+        assert "Schedule send-reminders: is no longer declared and stays active; --prune pauses it" in shop.manage(
             "toban_sync"
         )
         assert client.schedules.get("send-reminders").status == "active"
         spec = {"job": "send-reminders", "interval_seconds": 86_400}
         metadata = {"name": "reminders-by-hand"}
         client.apply([{"apiVersion": "toban/v1", "kind": "Schedule", "metadata": metadata, "spec": spec}])
-        assert "Schedule send-reminders: paused, it is declared no more" in shop.manage("toban_sync", "--prune")
+        assert "Schedule send-reminders: paused, it is no longer declared" in shop.manage("toban_sync", "--prune")
         assert client.schedules.get("send-reminders").status == "paused"
         assert client.schedules.get("reminders-by-hand").status == "active", "a person has made it"
     finally:
@@ -228,7 +228,7 @@ def test_a_trigger_that_is_declared_no_more_is_disabled_and_enabled_again(projec
         shop.jobs.write_text(declared)
         assert "EventTrigger count-books: created" in shop.manage("toban_sync")
         shop.jobs.write_text(before)
-        assert "EventTrigger count-books: disabled, it is declared no more" in shop.manage("toban_sync", "--prune")
+        assert "EventTrigger count-books: disabled, it is no longer declared" in shop.manage("toban_sync", "--prune")
         assert client.call("GET", "/triggers/count-books")["enabled"] is False
         assert shop.manage("toban_sync")[-1] == "nothing to change"
         shop.jobs.write_text(declared)

@@ -226,18 +226,18 @@ def _options(argv: Sequence[str], interpreter: _Interpreter) -> tuple[list[int],
         elif not word.startswith("--"):
             kind, own = _short(word, interpreter)
         if kind:
-            code += [at - 1 if own else at] if kind == "code" else []
+            code += [at - 1 if own else at] if kind != "value" else []
             at += 0 if own else 1
     return code, at
 
 
 def _short(word: str, interpreter: _Interpreter) -> tuple[str, str]:
-    """What the letters of an option take ("code", "value" or ""), and the part of it that is in the same word."""
+    """What the letters of an option take ("code", "end", "value" or ""), and the part of it that is in the same argument."""
+    kinds = (("code", interpreter.code), ("end", interpreter.end), ("value", interpreter.value))
     for place, letter in enumerate(word[1:], start=2):
-        if letter in interpreter.code + interpreter.end:
-            return "code", word[place:]
-        if letter in interpreter.value:
-            return "value", word[place:]
+        for kind, letters in kinds:
+            if letter in letters:
+                return kind, word[place:]
     return "", ""
 
 
@@ -263,14 +263,10 @@ def _code_option(name: str, arguments: Sequence[str]) -> str:
         elif not argument.startswith("-") or argument in ("-", "--"):
             return ""
         elif not argument.startswith("--"):
-            for place, letter in enumerate(argument[1:], start=2):
-                if letter in interpreter.code:
-                    return argument
-                if letter in interpreter.end:
-                    return ""
-                if letter in interpreter.value:
-                    value_follows = place == len(argument)
-                    break
+            kind, own = _short(argument, interpreter)
+            if kind in ("code", "end"):
+                return argument if kind == "code" else ""
+            value_follows = kind == "value" and not own
     return ""
 
 

@@ -12,9 +12,13 @@ import pytest
 from toban_coordinator.app.accounts import Accounts, NewRule
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.credentials import Credentials
+from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.manifests import ManifestText
 from toban_coordinator.app.passwords import Passwords
+from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.sign_in import NewToken, SignIn
+from toban_coordinator.app.start_runs import RunRequest, StartRuns
 from toban_coordinator.server.person_check import PeopleCheck
 from toban_domain.access import Effect, Role, Selector
 from toban_domain.errors import ErrorCode, TobanError
@@ -60,6 +64,13 @@ class World:
             return await self.check.admit(method, caller=Caller("192.0.2.7", service), about=about, given=given)
         except TobanError as error:
             return error.code
+
+    async def runs_of(self, name: str, **fields: Any) -> list[int]:
+        """Runs of a job that exist."""
+        service = StartRuns(
+            pool=self.pool, definitions=DefinitionCache(), payloads=PayloadValidator(), fast_path=CurrentFastPath()
+        )
+        return [run.run_id for run in await service.start([RunRequest(job=name, **fields)], "user root")]
 
     async def refusal(self, method: str, request: Any, secret: str) -> str:
         """The message about a call of JobControl; empty when it is allowed."""

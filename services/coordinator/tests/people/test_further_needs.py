@@ -118,6 +118,11 @@ async def test_a_priority_above_those_of_others_is_for_who_may_edit_everything(w
     assert not await world.refusal("Apply", world.defined("backup", {"team": "ops"}, priority=-5), ops)
     assert "a priority above 0" in await world.refusal("StartRuns", world.start("backup", priority=1000), ops)
     assert not await world.refusal("StartRuns", world.start("backup", priority=-1), ops)
+    [run] = await world.runs_of("backup")
+    assert "a priority above 0" in await world.refusal("RerunRun", pb.RerunRunRequest(id=run, priority=1000), ops)
+    assert not await world.refusal("RerunRun", pb.RerunRunRequest(id=run), ops)
+    assert "a priority above 0" in await world.refusal("RerunRuns", pb.RerunRunsRequest(priority=1000), ops)
+    assert not await world.refusal("RerunRuns", pb.RerunRunsRequest(), ops)
     await Apply(pool=world.pool).apply([ManifestText(json=urgent.manifests[0].json)], actor="user root")
     assert not await world.refusal("Apply", urgent, ops), "what the job has"
     assert not await world.refusal("StartRuns", world.start("backup", priority=5), ops)

@@ -12,11 +12,7 @@ import pytest
 from toban_coordinator.app.accounts import NewRule
 from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.credentials import REMEMBERED_SECONDS
-from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.manifests import ManifestText
-from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.start_runs import RunRequest, StartRuns
 from toban_coordinator.server.job_reader import JobReader
 from toban_coordinator.server.person_check import run_rights
 from toban_coordinator.server.person_targets import LISTED, NAMED
@@ -242,7 +238,7 @@ async def test_an_account_without_a_password_is_no_administrator_who_can_sign_in
 
 
 async def test_a_rerun_into_another_scope_needs_the_right_to_both(world: Any) -> None:
-    [run] = await runs_of(world, "backup")
+    [run] = await world.runs_of("backup")
     secret = await world.user("ann", ("allow", "operator", Selector(job="backup", scope="system")))
     method = CONTROL + "RerunRun"
     assert allowed(await world.ask(method, pb.RerunRunRequest(id=run), secret=secret))
@@ -254,12 +250,12 @@ async def test_a_job_is_deleted_by_who_may_edit_all_of_its_scopes(world: Any) ->
     request = pb.DeleteJobRequest(name="backup")
     secret = await world.user("ann", ("allow", "editor", Selector(job="backup", scope="system")))
     assert allowed(await world.ask(CONTROL + "DeleteJob", request, secret=secret))
-    await runs_of(world, "backup", scope="account", scope_id="17")
+    await world.runs_of("backup", scope="account", scope_id="17")
     assert not allowed(await world.ask(CONTROL + "DeleteJob", request, secret=secret))
 
 
 async def test_of_many_runs_each_is_checked(world: Any) -> None:
-    [mine], [theirs] = await runs_of(world, "backup"), await runs_of(world, "mail")
+    [mine], [theirs] = await world.runs_of("backup"), await world.runs_of("mail")
     viewed = ("allow", "viewer", Selector(job="mail"))
     secret = await world.user("ann", ("allow", "operator", Selector(job="backup")), viewed)
     assert allowed(await world.ask(CONTROL + "CancelRuns", pb.CancelRunsRequest(), secret=secret))
@@ -270,7 +266,7 @@ async def test_of_many_runs_each_is_checked(world: Any) -> None:
 
 
 async def test_read_tickets_are_for_the_runs_that_the_person_may_see(world: Any, tls: Path) -> None:
-    [mine], [theirs] = await runs_of(world, "backup"), await runs_of(world, "mail")
+    [mine], [theirs] = await world.runs_of("backup"), await world.runs_of("mail")
     verifier = ReadTicketVerifier(TlsFiles(tls / "log-archiver"), "toban.internal")
     signer = ReadTicketSigner(TlsFiles(tls / "coordinator"))
     deps: Any = SimpleNamespace(signer=signer, clock=world.clock)
@@ -294,7 +290,7 @@ async def test_read_tickets_are_for_the_runs_that_the_person_may_see(world: Any,
     everything = await world.user("bob", ("allow", "viewer", EVERYTHING))
     assert await ticket(everything, theirs, mine) == ([theirs, mine], "user bob")
     scoped = await world.user("carl", ("allow", "viewer", Selector(scope="account", scope_id="17")))
-    [other] = await runs_of(world, "mail", scope="account", scope_id="17")
+    [other] = await world.runs_of("mail", scope="account", scope_id="17")
     assert await ticket(scoped, mine, theirs, other) == ([other], "user carl")
     bounded, number = await world.token("bob", "viewer", OPS)
     assert await ticket(bounded, theirs, mine) == ([mine], f"user bob, token {number}")
@@ -314,10 +310,3 @@ async def test_who_lets_one_job_follow_another_may_edit_it_and_see_the_other(wor
     assert not allowed(await world.ask(apply, world.chain("backup", job="mail"), secret=seeing))
     assert not allowed(await world.ask(apply, world.chain("mail", labels={"team": "ops"}), secret=seeing))
     assert not allowed(await world.ask(apply, world.chain("mail", labels={"team": "ops"}), secret=wide))
-
-
-async def runs_of(world: Any, name: str, **fields: Any) -> list[int]:
-    service = StartRuns(
-        pool=world.pool, definitions=DefinitionCache(), payloads=PayloadValidator(), fast_path=CurrentFastPath()
-    )
-    return [run.run_id for run in await service.start([RunRequest(job=name, **fields)], "user root")]

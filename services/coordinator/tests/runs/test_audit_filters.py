@@ -4,33 +4,22 @@ import json
 from typing import Any
 
 from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.audit_verify import Verified, verify_part
 from toban_coordinator.app.paging import PageRequest
 from toban_coordinator.store import audit
 from toban_coordinator.store.audit import AdminAction, AuditFilter
-from toban_domain.audit_chain import START
 from toban_store.tx import tx
 
 
 async def note(world: Any, count: int, **fields: Any) -> None:
     async with tx(world.pool) as t:
         for number in range(1, count + 1):
-            action = AdminAction(
-                **{
-                    "actor": "user ada",
-                    "action": "drain",
-                    "target": f"executor {number} (夜間)",
-                    "before": {"state": "on", "load": 1.50, "name": "\u00e9\u0001"},
-                    "after": None,
-                    "reason": "disk, full: 7",
-                    **fields,
-                }
-            )
-            await audit.note(t, action)
-
-
-async def verified(world: Any, *, head: str = "") -> Verified:
-    return await verify_part(world.pool, cursor="", known_head=head)
+            given: dict[str, Any] = {
+                "actor": "user ada",
+                "action": "drain",
+                "target": f"executor {number} (夜間)",
+                **fields,
+            }
+            await audit.note(t, AdminAction(**given))
 
 
 async def test_the_log_is_filtered_and_read_from_either_end(world: Any) -> None:
@@ -53,7 +42,6 @@ async def test_the_log_is_filtered_and_read_from_either_end(world: Any) -> None:
     assert await ids(since=rows[2]["at"]) == [4, 3] and await ids(until=rows[2]["at"]) == [2, 1]
     assert await ids(address="192.0.2.1") == []
     assert json.loads((await list_audit(world.pool, PageRequest(), AuditFilter(action="runs.cancel"))).rows[0]["after"])
-    assert (await verified(world)).head == START
 
 
 async def test_the_log_is_filtered_as_people_type(world: Any) -> None:

@@ -28,12 +28,17 @@ Actor = Annotated[
     ),
 ]
 Action = Annotated[
-    str, typer.Option("--action", metavar="ACTION", help="Only this action, such as run.cancel, or a word of it.")
+    str,
+    typer.Option(
+        "--action", metavar="ACTION", help="Only this action, such as run.cancel, or those that contain this term."
+    ),
 ]
 Target = Annotated[
     str,
     typer.Option(
-        "--target", metavar="TARGET", help='Only those on this target, such as "run 7", job:backup or a word of it.'
+        "--target",
+        metavar="TARGET",
+        help='Only those on this target, such as "run 7", job:backup, or those whose name contains this term.',
     ),
 ]
 From = Annotated[str, typer.Option("--from", metavar="ADDRESS", help="Only those from this IP address.")]

@@ -46,7 +46,9 @@ JobLabels = Annotated[
 ]
 DropJobLabels = Annotated[
     list[str] | None,
-    typer.Option("--drop-job-label", metavar="NAME", help="Jobs need this label no more; repeat.", show_default=False),
+    typer.Option(
+        "--drop-job-label", metavar="NAME", help="Jobs no longer need this label; repeat.", show_default=False
+    ),
 ]
 DropLabels = Annotated[
     list[str] | None,

@@ -24,9 +24,9 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a sync does. `diffs` has the lines of each object that is changed, `orphans` are schedules that are declared no more.
+    """What a sync does. `diffs` has the lines of each object that is changed, `orphans` are schedules that are no longer declared.
 
-    `orphan_triggers` are the manifests of triggers that are declared no more. `kept` has the names of jobs whose folder or
+    `orphan_triggers` are the manifests of triggers that are no longer declared. `kept` has the names of jobs whose folder or
     interpreter on the site is another one than here, and stays.
     """
 
@@ -74,7 +74,7 @@ def plan(client: Client, declared: Sequence[Declaration], place: Place, named: C
 
 
 def carry_out(client: Client, found: Plan, *, prune: bool) -> None:
-    """Applies all manifests or none; then ends what is declared no more, with `prune`, and resumes what is declared again."""
+    """Applies all manifests or none; then ends what is no longer declared, with `prune`, and resumes what is declared again."""
     disabled = [{**one, "spec": {**one["spec"], "enabled": False}} for one in found.orphan_triggers if prune]
     if manifests := [*found.manifests, *disabled]:
         client.apply(manifests)

@@ -29,7 +29,7 @@ class Named:
     keys: Sequence[str] = ()
     scopes: Sequence[tuple[str, str]] = ()
     manifests: Sequence[ManifestText] = ()
-    # Of runs to start: the job and the priority of each.
+    # Of runs to start: the key of each, and the priority that is asked for.
     priorities: Sequence[tuple[str, int]] = ()
     # Another scope that each of them gets as well.
     into: tuple[str, str] | None = None
@@ -55,7 +55,8 @@ async def find_targets(pool: Pool, named: Named) -> Targets:
         if named.into is not None:
             found += [replace(one, scope=named.into[0], scope_id=named.into[1]) for one in found]
         if not manifests:
-            return Targets(found, await further_needs.of_starts(t, named.priorities))
+            asked = [(by_key[key].job, priority) for key, priority in named.priorities if key in by_key]
+            return Targets(found, await further_needs.of_starts(t, asked))
         return Targets(found + await _of_manifests(t, manifests), await further_needs.of_manifests(t, manifests))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from toban_coordinator.app.change_runs import Rights, every_right
 from toban_coordinator.app.credentials import Credentials, actor_name
-from toban_coordinator.app.further_needs import Further
+from toban_coordinator.app.further_needs import EVERYTHING, Further
 from toban_coordinator.app.own_account import OwnCall
 from toban_coordinator.app.targets import find_by_key, find_targets
 from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
@@ -33,6 +33,7 @@ from toban_transport.person_rules import CREDENTIAL, PERSON_RULES, About, Person
 from toban_transport.server_middleware import Admission
 
 START_RUNS = "/toban_proto.v1.JobControl/StartRuns"
+RERUN_RUNS = "/toban_proto.v1.JobControl/RerunRuns"
 # Names runs and tenants that share limits and turns with the run.
 EXPLAIN_RUN = "/toban_proto.v1.JobReader/ExplainRun"
 LIST_SECRETS = "/toban_proto.v1.Operations/ListSecrets"
@@ -66,6 +67,10 @@ class PersonAdmission:
             found = await find_targets(self._check.pool, NAMED[self._method](request()))
             self._targets, self._further = found.about, found.further
             self._require(rule)
+        if self._method == RERUN_RUNS and is_restricted(self._person, rule.action) and request().priority > 0:
+            # Which runs and jobs it will be is not known yet.
+            whole = may(self._person, Action.EDIT, EVERYTHING)
+            self._allow(rule, [_with_reason(whole, "a priority above 0 lets runs of others wait")])
         if self._method == START_RUNS and (further := also_needs(request())) is not None:
             self._require(PersonRule(further, About.CLUSTER))
 
@@ -120,7 +125,10 @@ class PersonAdmission:
         self._person = await self._check.credentials.person(self._secret, address=self._address)
 
     def _require(self, rule: PersonRule) -> None:
-        for verdict in self._verdicts(rule):
+        self._allow(rule, self._verdicts(rule))
+
+    def _allow(self, rule: PersonRule, verdicts: Sequence[Verdict]) -> None:
+        for verdict in verdicts:
             if not verdict.allowed:
                 what = "manage the account" if rule.about is About.OWN else f"{rule.action} here"
                 message = f"{self._person.name} may not {what}: {verdict.reason}"

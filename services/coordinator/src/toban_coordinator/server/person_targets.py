@@ -28,7 +28,8 @@ def _starts(request: Any) -> Named:
 
 def _rerun(request: Any) -> Named:
     into = (request.scope, request.scope_id) if request.scope else None
-    return Named(kind="run", keys=[str(request.id)], into=into)
+    key = str(request.id)
+    return Named(kind="run", keys=[key], into=into, priorities=[(key, request.priority)])
 
 
 def _slots(request: Any) -> Named:

@@ -31,7 +31,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Options."""
         parser.add_argument("--dry-run", action="store_true", help="print what would change, and change nothing")
-        parser.add_argument("--prune", action="store_true", help="end schedules and triggers that are declared no more")
+        parser.add_argument(
+            "--prune", action="store_true", help="end schedules and triggers that are no longer declared"
+        )
         parser.add_argument("--interpreter", default="", help="the Python of this project on the executors")
         parser.add_argument("--project-dir", default="", help="the folder of manage.py on the executors")
 
@@ -66,9 +68,9 @@ class Command(BaseCommand):
         orphans += [("EventTrigger", one["metadata"]["name"], "enabled", "disable") for one in found.orphan_triggers]
         for kind, name, state, verb in orphans:
             self.stdout.write(
-                f"{kind} {name}: {would}{verb}d, it is declared no more"
+                f"{kind} {name}: {would}{verb}d, it is no longer declared"
                 if prune
-                else f"{kind} {name}: is declared no more and stays {state}; --prune {verb}s it"
+                else f"{kind} {name}: is no longer declared and stays {state}; --prune {verb}s it"
             )
         if found.is_empty and not orphans:
             self.stdout.write(
