@@ -96,7 +96,7 @@ SELECT to_char(d.first AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, good.runs AS su
 -- Schedules after a name, of one job or of all, the one called `only`, or those with `part` in their names. Last and next run are by slots that have come or not: rows are made
 -- ahead. One that makes no runs has no next one.
 SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timezone,
-       CASE WHEN s.enabled AND s.status = 'active'
+       CASE WHEN s.enabled AND d.enabled AND s.status = 'active'
             THEN COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at)
        END AS next_run_at,
        COALESCE((SELECT max(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot <= now()),

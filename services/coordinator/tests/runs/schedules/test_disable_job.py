@@ -60,6 +60,9 @@ async def test_its_slots_are_skipped_and_the_ledger_says_why(world: Any, make: A
     assert slots.note == f"job hello is disabled{WHY}: its slots pass without runs"
     listed = await world.reader.GetJob(pb.GetJobRequest(name="hello"), None)
     assert (listed.enabled, listed.disabled_by, listed.disabled_reason) == (False, BY, "the source moves")
+    assert not listed.schedules[0].HasField("next_run_at"), "what passes without a run is no next run"
+    await enable(world)
+    assert (await world.reader.GetJob(pb.GetJobRequest(name="hello"), None)).schedules[0].HasField("next_run_at")
 
 
 async def test_slots_after_it_is_enabled_get_their_runs(world: Any, make: Any, desk: Any) -> None:
