@@ -25,6 +25,7 @@ from toban_domain.access import (
     highest_role,
     is_narrowed,
     may,
+    may_every,
     may_somewhere,
     worker_type_of,
 )
@@ -94,6 +95,22 @@ def test_the_reason_names_what_decided() -> None:
 def test_denying_a_role_denies_those_above_it_and_not_those_below() -> None:
     bob = Person(name="bob", rules=(rule(1, "allow", "admin"), rule(2, "deny", "editor", OPS)))
     assert may(bob, Action.RUN, BACKUP).allowed and not may(bob, Action.EDIT, BACKUP).allowed
+
+
+@given(PEOPLE, ACTIONS, st.sampled_from([BACKUP, MAIL]), st.booleans(), st.booleans())
+def test_who_may_do_it_with_every_job_of_a_part_may_with_each(
+    bob: Person, action: Action, target: Target, named: bool, labelled: bool
+) -> None:
+    part = Target(job=target.job if named else "", labels=target.labels if labelled else {})
+    if may_every(bob, action, part).allowed:
+        assert may(bob, action, target).allowed
+
+
+def test_what_denies_one_job_of_a_part_is_the_reason() -> None:
+    bob = Person(name="bob", rules=(rule(1, "allow", "editor"), rule(2, "deny", "viewer", OPS)))
+    for part, allowed in ((Target(), False), (Target(job="mail"), False), (Target(labels={"team": "web"}), True)):
+        verdict = may_every(bob, Action.EDIT, part)
+        assert verdict.allowed is allowed and verdict.rule == bob.rules[0 if allowed else 1]
 
 
 @given(PEOPLE, RULES, ACTIONS, TARGETS)

@@ -102,6 +102,12 @@ class Selector:
             and all(target.labels.get(key) == value for key, value in self.labels.items())
         )
 
+    def can_fit(self, part: Target) -> bool:
+        """Whether it fits some job of the name and labels of `part`, where "" and labels that are not there are any."""
+        return (self.job in ("", part.job) or not part.job) and all(
+            part.labels.get(key, value) == value for key, value in self.labels.items()
+        )
+
     def __str__(self) -> str:
         parts = [f"job {self.job}"] if self.job else []
         parts += [f"label {key}={value}" for key, value in sorted(self.labels.items())]
@@ -179,6 +185,14 @@ def may(person: Person, action: Action, target: Target | None = None) -> Verdict
     if decisive:
         return Verdict(True, str(decisive[0]), decisive[0])
     return Verdict(False, f"no rule gives {person.name} {MINIMUM[action]} for this")
+
+
+def may_every(person: Person, action: Action, part: Target) -> Verdict:
+    """The decision about all jobs of the name and labels of `part` together, whatever else they have: a rule that denies one of them counts."""
+    verdict = may(person, action, part)
+    denying = (r for r in person.rules if r.effect is Effect.DENY and r.reaches(action) and r.selector.can_fit(part))
+    rule = min(denying, key=lambda rule: rule.id, default=None)
+    return Verdict(False, str(rule), rule) if verdict.allowed and rule is not None else verdict
 
 
 def may_somewhere(person: Person, action: Action) -> Verdict:

@@ -11,7 +11,7 @@ from toban_domain.access import Selector
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import autocommit
 
-OPERATIONS = "/toban_proto.v1.Operations/"
+OPERATIONS, CONTROL = "/toban_proto.v1.Operations/", "/toban_proto.v1.JobControl/"
 EVERYTHING = Selector()
 OPS = Selector(labels={"team": "ops"})
 
@@ -25,6 +25,11 @@ async def test_a_trigger_on_events_is_for_who_may_see_all_events(world: Any) -> 
     request = pb.ApplyRequest(manifests=[pb.Manifest(json=text)])
     assert "a trigger shows events, which belong to no job" in await world.refusal("Apply", request, some)
     assert not await world.refusal("Apply", request, every)
+    all_but_one = await world.user(
+        "eve", ("allow", "editor", EVERYTHING), ("deny", "viewer", Selector(labels={"team": "payroll"}))
+    )
+    said = await world.refusal("Apply", request, all_but_one)
+    assert "a trigger shows events, which belong to no job; rule" in said and "deny viewer for label team" in said
 
 
 OPENING = """
@@ -101,14 +106,32 @@ async def test_a_new_job_does_not_get_the_secrets_of_its_name(world: Any) -> Non
     labelled = await world.user("ann", ("allow", "editor", OPS))
     named = await world.user("bob", ("allow", "editor", Selector(job="report")), ("allow", "editor", OPS))
 
-    def using(job_name: str, secret: str) -> pb.ApplyRequest:
-        return world.defined(job_name, {"team": "ops"}, secrets=[{"name": secret}])
+    def using(job_name: str, *secrets: str) -> pb.ApplyRequest:
+        return world.defined(job_name, {"team": "ops"}, secrets=[{"name": one} for one in secrets])
 
-    said = await world.refusal("Apply", using("report", "db"), labelled)
-    assert "the secret db is for a job of this name, which is new" in said
+    # Without the secret too: the second definition of the job would get it.
+    for secrets in (["db"], ["open"], []):
+        said = await world.refusal("Apply", using("report", *secrets), labelled)
+        assert "the secret db is for a job of this name, which is new" in said
     assert not await world.refusal("Apply", using("report", "db"), named)
-    assert not await world.refusal("Apply", using("report", "open"), labelled)
+    assert not await world.refusal("Apply", using("export", "open"), labelled)
     assert not await world.refusal("Apply", using("backup", "db"), labelled), "the job that is there"
+
+
+async def test_a_new_job_does_not_get_the_webhooks_and_triggers_of_its_name(world: Any) -> None:
+    async with autocommit(world.pool) as t:
+        await t.execute(OPENING)
+        await t.execute("UPDATE scheduler.webhook_targets SET jobs = '{report,backup}' WHERE name = 'pager'")
+    ann = await world.user("ann", ("allow", "editor", OPS))
+    said = await world.refusal("Apply", world.defined("report", {"team": "ops"}), ann)
+    assert "the webhook pager is for a job of this name, which is new" in said
+    assert not await world.refusal("Apply", world.defined("backup", {"team": "ops"}), ann)
+    trigger = world.chain("mail", job="backup").manifests[0].json
+    await Apply(pool=world.pool).apply([ManifestText(json=trigger)], actor="user root")
+    async with autocommit(world.pool) as t:
+        await t.execute("UPDATE scheduler.event_triggers SET event_type = '@run-end:export'")
+    said = await world.refusal("Apply", world.defined("export", {"team": "ops"}), ann)
+    assert "the trigger after is for a job of this name, which is new" in said
 
 
 async def test_a_priority_above_those_of_others_is_for_who_may_edit_everything(world: Any) -> None:
@@ -123,6 +146,8 @@ async def test_a_priority_above_those_of_others_is_for_who_may_edit_everything(w
     assert not await world.refusal("RerunRun", pb.RerunRunRequest(id=run), ops)
     assert "a priority above 0" in await world.refusal("RerunRuns", pb.RerunRunsRequest(priority=1000), ops)
     assert not await world.refusal("RerunRuns", pb.RerunRunsRequest(), ops)
+    admission = await world.ask(CONTROL + "RerunRun", pb.RerunRunRequest(id=run), secret=ops)
+    assert not admission.raises_priority, "a run of a higher priority is repeated with that of its job"
     await Apply(pool=world.pool).apply([ManifestText(json=urgent.manifests[0].json)], actor="user root")
     assert not await world.refusal("Apply", urgent, ops), "what the job has"
     assert not await world.refusal("StartRuns", world.start("backup", priority=5), ops)

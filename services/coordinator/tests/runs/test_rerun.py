@@ -46,6 +46,14 @@ async def test_as_it_was_whatever_the_job_has_become(world: Any, make: Any) -> N
     assert again["scheduled_for"] == again["created_at"]
 
 
+@pytest.mark.parametrize(("priority", "repeated"), [(8, 3), (-2, -2)])
+async def test_a_priority_above_that_of_the_job_is_repeated_for_who_may_give_it(
+    world: Any, make: Any, priority: int, repeated: int
+) -> None:
+    run = await ended(world, make, priority=priority)
+    assert (await world.run(await rerun(world, run, raises_priority=False)))["priority"] == repeated
+
+
 async def test_both_runs_name_each_other(world: Any, make: Any) -> None:
     run = await ended(world, make)
     first, second = await rerun(world, run, reason="the disk was full"), await rerun(world, run)

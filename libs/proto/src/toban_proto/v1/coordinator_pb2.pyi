@@ -3529,7 +3529,7 @@ class RerunRunRequest(_message.Message):
     latest_definition: _builtins.bool
     """The definition as it is now, not as it was for that run."""
     priority: _builtins.int
-    """0 = that of the run."""
+    """0 = that of the run; for a person who may not let runs of others wait, at most that of the job."""
     scope: _builtins.str
     """Empty = that of the run."""
     scope_id: _builtins.str

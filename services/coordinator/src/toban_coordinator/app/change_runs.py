@@ -86,6 +86,7 @@ class ChangeRequest:
     dry_run: bool = False
     reason: str = ""
     rights: Rights = every_right
+    raises_priority: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,7 @@ class ChangeRuns:
                 run_id=run,
                 latest_definition=latest_definition,
                 priority=priority,
+                raises_priority=wanted.raises_priority,
                 idempotency_key=f"rerun-{operation}-{run}",
                 reason=wanted.reason,
             )

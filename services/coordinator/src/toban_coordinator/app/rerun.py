@@ -26,7 +26,8 @@ class RerunRequest:
     """A run to repeat. `payload_json` is merged over its payload, or with `replace_payload` over the default payload of its job. A mask in it
     keeps the value of the run's payload.
 
-    `priority` 0 and `scope` "" are those of the run; `idempotency_key` "" = none.
+    `priority` 0 and `scope` "" are those of the run; `idempotency_key` "" = none. Without `raises_priority` a priority of the run above 0 becomes
+    that of its job.
     """
 
     run_id: int
@@ -38,6 +39,7 @@ class RerunRequest:
     scope_id: str = ""
     idempotency_key: str = ""
     reason: str = ""
+    raises_priority: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +93,11 @@ def _request(wanted: RerunRequest, source: Source) -> RunRequest:
         given = unmasked(given, stored, hidden, hidden, "payload")
     payload = given if wanted.replace_payload else merge_payload(stored, given)
     own_scope = not wanted.scope
+    kept_priority = source.priority if wanted.raises_priority else min(source.priority, 0)
     return RunRequest(
         job=source.job,
         payload_json=canonical_json(payload),
-        priority=wanted.priority or source.priority,
+        priority=wanted.priority or kept_priority,
         idempotency_key=wanted.idempotency_key,
         scope=source.scope if own_scope else wanted.scope,
         scope_id=source.scope_id if own_scope else wanted.scope_id,

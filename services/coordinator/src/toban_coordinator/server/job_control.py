@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toban_coordinator.app.apply import Apply
@@ -22,7 +22,7 @@ from toban_coordinator.server.from_proto import (
     rerun_from_pb,
     run_request_from_pb,
 )
-from toban_coordinator.server.person_check import run_rights
+from toban_coordinator.server.person_check import may_raise_priority, run_rights
 from toban_coordinator.server.to_proto import applied_to_pb, changes_to_pb, job_to_pb, run_details_to_pb, schedule_to_pb
 from toban_domain.access import Action
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -89,7 +89,7 @@ class JobControl(JobControlServicer):
         """A part of the runs that a filter names."""
         wanted = change_request_from_pb(request, actor=actor_of(context), rights=run_rights(Action.RUN))
         done = await self._deps.changes.rerun(
-            wanted,
+            replace(wanted, raises_priority=may_raise_priority()),
             operation=request.operation,
             latest_definition=request.latest_definition,
             priority=request.priority,
@@ -98,7 +98,8 @@ class JobControl(JobControlServicer):
 
     async def RerunRun(self, request: pb.RerunRunRequest, context: Context) -> pb.RerunRunResponse:
         """A finished run again."""
-        started = await self._deps.repeats.rerun(rerun_from_pb(request), actor_of(context))
+        wanted = replace(rerun_from_pb(request), raises_priority=may_raise_priority())
+        started = await self._deps.repeats.rerun(wanted, actor_of(context))
         return pb.RerunRunResponse(run_id=started.run_id, created=started.created)
 
     async def NoteRun(self, request: pb.NoteRunRequest, context: Context) -> pb.NoteRunResponse:

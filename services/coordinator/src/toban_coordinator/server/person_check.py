@@ -22,6 +22,7 @@ from toban_domain.access import (
     is_narrowed,
     is_restricted,
     may,
+    may_every,
     may_somewhere,
     worker_type_of,
 )
@@ -69,7 +70,7 @@ class PersonAdmission:
             self._require(rule)
         if self._method == RERUN_RUNS and is_restricted(self._person, rule.action) and request().priority > 0:
             # Which runs and jobs it will be is not known yet.
-            whole = may(self._person, Action.EDIT, EVERYTHING)
+            whole = may_every(self._person, Action.EDIT, EVERYTHING)
             self._allow(rule, [_with_reason(whole, "a priority above 0 lets runs of others wait")])
         if self._method == START_RUNS and (further := also_needs(request())) is not None:
             self._require(PersonRule(further, About.CLUSTER))
@@ -145,7 +146,7 @@ class PersonAdmission:
         if not is_restricted(person, action) or rule.about in (About.ANY, About.LIST, About.EACH):
             return [somewhere]
         if rule.about is About.JOBS:
-            further = (_with_reason(may(person, one.action, one.target), one.why) for one in self._further)
+            further = (_with_reason(_may_further(person, one), one.why) for one in self._further)
             return [somewhere, *(may(person, action, target) for target in self._targets), *further]
         return [may(person, action), Verdict(False, "this concerns every job, and a rule leaves some of them out")]
 
@@ -158,6 +159,11 @@ class PersonAdmission:
         """For methods about the person's account."""
         return OwnCall(person=self._person, secret=self._secret, address=self._address)
 
+    @property
+    def raises_priority(self) -> bool:
+        """Whether the person may let runs of others wait for a run of some job of theirs."""
+        return not is_restricted(self._person, Action.RUN) or may_every(self._person, Action.EDIT, EVERYTHING).allowed
+
     async def rights(self, action: Action, runs: Sequence[int]) -> Mapping[int, bool]:
         """Those of `runs` that the person may see, and whether they may do this with each."""
         if action is Action.VIEW and not is_restricted(self._person, action):
@@ -166,6 +172,10 @@ class PersonAdmission:
         found = await find_by_key(self._check.pool, "run", [str(run) for run in runs])
         seen = {run: target for run in runs if self._may_see(target := found.get(str(run))) and target is not None}
         return {run: may(self._person, action, target).allowed for run, target in seen.items()}
+
+
+def _may_further(person: Person, need: Further) -> Verdict:
+    return (may_every if need.every else may)(person, need.action, need.target)
 
 
 def _with_reason(verdict: Verdict, why: str) -> Verdict:
@@ -185,6 +195,12 @@ def run_rights(action: Action) -> Rights:
         return await admission.rights(action, runs)
 
     return rights
+
+
+def may_raise_priority() -> bool:
+    """Whether the person of the call that the current task serves may let runs of others wait; without a person true."""
+    admission = _admission.get()
+    return admission is None or admission.raises_priority
 
 
 def own_call() -> OwnCall:

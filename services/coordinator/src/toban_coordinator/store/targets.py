@@ -61,7 +61,6 @@ async def closed_webhooks(t: Tx, names: Collection[str], job: str, labels: Mappi
     return [row["name"] for row in await t.fetch_all(_sql.closed_webhooks, params)]
 
 
-async def restricted_secrets(t: Tx, names: Collection[str], job: str) -> list[str]:
-    """Those of these secrets that are for a job of this name and for few others."""
-    rows = await t.fetch_all(_sql.restricted_secrets, {"names": sorted(names), "job": job})
-    return [row["name"] for row in rows]
+async def kept_for(t: Tx, job: str) -> list[str]:
+    """The secrets, webhooks and triggers that name this job, in words."""
+    return [row["what"] for row in await t.fetch_all(_sql.kept_for, {"job": job})]

@@ -73,6 +73,9 @@ SELECT w.name FROM scheduler.webhook_targets w
    AND NOT ((w.jobs <> '{}' OR w.labels <> '{}') AND (w.jobs = '{}' OR %(job)s::text = ANY(w.jobs)) AND %(labels)s::jsonb @> w.labels)
  ORDER BY w.name
 
--- name: restricted_secrets
--- Secrets that name this job among the few that may use them.
-SELECT s.name FROM scheduler.secrets s WHERE s.name = ANY(%(names)s::text[]) AND %(job)s::text = ANY(s.jobs) ORDER BY s.name
+-- name: kept_for
+-- Secrets and webhooks that are for few jobs, this one among them, and triggers at the ends of its runs.
+SELECT 'the secret ' || s.name AS what FROM scheduler.secrets s WHERE %(job)s::text = ANY(s.jobs)
+UNION ALL SELECT 'the webhook ' || w.name FROM scheduler.webhook_targets w WHERE %(job)s::text = ANY(w.jobs)
+UNION ALL SELECT 'the trigger ' || g.name FROM scheduler.event_triggers g WHERE g.run_end AND g.event_type = '@run-end:' || %(job)s::text
+ ORDER BY what LIMIT 10
