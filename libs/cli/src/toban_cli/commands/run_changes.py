@@ -56,7 +56,12 @@ Latest = Annotated[
     bool, typer.Option("--latest-definition", help="With the definition as it is now, not as it was for the run.")
 ]
 Priority = Annotated[
-    int, typer.Option("--priority", metavar="N", help="Runs of higher priority go first (default: that of the run, if you may give it).")
+    int,
+    typer.Option(
+        "--priority",
+        metavar="N",
+        help="Runs of higher priority go first (default: that of the run, if you may give it).",
+    ),
 ]
 NewScope = Annotated[
     str,
