@@ -107,14 +107,18 @@ def connect(address: str) -> rpc.ExternalWorkStub:
 
 
 def main() -> None:
-    """Serves, and goes on with the next coordinator when one does not answer."""
+    """Serves, and goes on with the next coordinator when one does not answer or refuses."""
+    if len(sys.argv) < 2:
+        sys.exit(
+            "usage: worker.py COORDINATOR[,COORDINATOR...] [STEPS]; `make status` shows the addresses of coordinators"
+        )
     stubs = [connect(address) for address in sys.argv[1].split(",")]
     left = int(sys.argv[2]) if len(sys.argv) > 2 else -1
     while left:
         try:
             left -= serve(stubs[0])
         except grpc.RpcError as error:
-            print(f"no answer: {error.code()}; next try in {PAUSE_SECONDS:g} s", flush=True)
+            print(f"{error.code().name}: {error.details()}; next try in {PAUSE_SECONDS:g} s", flush=True)
             stubs.append(stubs.pop(0))
             time.sleep(PAUSE_SECONDS)
 

@@ -105,6 +105,15 @@ def external_worker(stack: Stack) -> Iterator[None]:
         worker.wait()
 
 
+def test_the_worker_says_how_it_is_started() -> None:
+    program = [sys.executable, str(EXAMPLES / "external-worker" / "worker.py")]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr.split()[:2]) == (
+        1,
+        ["usage:", "worker.py"],
+    ) and "Traceback" not in ended.stderr
+
+
 def log_of(admin: AdminClient, run_id: int, words: str) -> str:
     """The output, once it has arrived."""
     return admin.until(

@@ -140,6 +140,29 @@ def test_contexts_are_listed_used_shown_and_deleted_without_their_tokens(file: C
     assert toban("context", "rm", "local")[0] == 0 and file.load() == Contexts()
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "remedy"),
+    [
+        (
+            "TOBAN_HOME",
+            "/srv/clone/.toban",
+            "as scripts/toban does, and counts before the current context; set TOBAN_CONTEXT=local",
+        ),
+        ("SCHEDULER_COORDINATORS", "a:1", "and counts before the current context; set TOBAN_CONTEXT=local"),
+        ("TOBAN_CONTEXT", "prod", "and counts before the current context; set TOBAN_CONTEXT=local"),
+        ("TOBAN_URL", "https://other.example.com", "and counts before the current context; unset it"),
+    ],
+)
+def test_a_choice_without_effect_says_so(
+    file: ContextFile, toban: Toban, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, remedy: str
+) -> None:
+    assert toban("context", "use", "local")[1] == "commands use context local from now on\n"
+    monkeypatch.setenv(variable, value)
+    code, out, err = toban("context", "use", "local")
+    assert code == 0 and out == "context local is the current one\n" and f"{variable} is set" in err and remedy in err
+    assert file.load().current == "local"
+
+
 @pytest.mark.parametrize("argv", [("use", "pord"), ("rm", "pord"), ("show", "pord")])
 def test_a_context_that_is_not_there_names_those_that_are(
     file: ContextFile, toban: Toban, argv: tuple[str, ...]

@@ -84,7 +84,7 @@ def test_what_a_person_names_is_changed() -> None:
 
 def test_the_first_sync_of_a_project_takes_this_place() -> None:
     other = Site(declaration("old"), place=replace(THERE, project="other"))
-    found = planned(other, declaration("old"))
+    found = planned(other, declaration("new"))
     assert places(found) == [(HERE.folder, HERE.interpreter)] and not found.kept
 
 
@@ -98,6 +98,17 @@ def test_a_trigger_that_is_declared_no_more_is_disabled() -> None:
     assert [(one["kind"], one["metadata"], one["spec"]) for one in site.applied[-2:]] == [
         ("EventTrigger", {"name": name}, {"job": name, **trigger, "enabled": False}) for name in ("b", "c")
     ]
+
+
+def test_a_job_of_another_project_is_not_taken_over_by_its_name() -> None:
+    site: Any = Site(declaration("clearsessions"), place=replace(THERE, project="blog"))
+    with pytest.raises(
+        DeclarationError, match=r"job 'clearsessions' is of project 'blog' and this is project 'shop'.*--take-over"
+    ):
+        planned(site, declaration("clearsessions"), declaration("other"))
+    found = plan(site, [declaration("clearsessions")], HERE, (), take_over=True)
+    assert [one["metadata"]["labels"] for one in found.manifests] == [{"toban-django": "shop"}]
+    assert planned(site, declaration("other")).manifests
 
 
 def test_a_refusal_names_the_command() -> None:

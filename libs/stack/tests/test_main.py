@@ -1,5 +1,7 @@
 """The prompt of `python -m toban_stack`: usage, wrong numbers of processes, folders that cannot be made, nothing running."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,17 @@ def test_status_and_down_where_nothing_runs(
     assert prompt.main(["down"]) == 0
     start = f"TOBAN_HOME={tmp_path}/home make up"
     assert capsys.readouterr().out == f"no stack is running here: {start}\nnothing was running\n"
+
+
+def test_a_reader_that_has_left_stops_nothing() -> None:
+    program = (
+        "from toban_stack.console import print_lines\nfor _ in range(9): print_lines('x' * 99999)\nraise SystemExit(3)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as printing:
+        assert printing.stdout and printing.stderr
+        printing.stdout.close()
+        assert printing.stderr.read() == b""
+    assert printing.returncode == 3
 
 
 def test_a_bad_name_of_a_group_is_one_line(

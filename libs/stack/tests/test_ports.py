@@ -23,7 +23,10 @@ def test_a_port_is_remembered_until_another_process_takes_it(tmp_path: Path) -> 
         stranger.bind(("127.0.0.1", port))
         stranger.listen()
         assert book(tmp_path).port("redis", in_use=True) == port
-        assert book(tmp_path).port("redis") != port
+        said: list[str] = []
+        other = PortBook(path=tmp_path / "ports.json", environment={}, on_progress=said.append).port("redis")
+        assert other != port
+        assert said == [f"port {port} of redis is taken by another process: redis has port {other} from now on"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import os
 import random
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from toban_stack.errors import StackError
@@ -70,9 +70,12 @@ class PortBook:
     A port set by the variable `TOBAN_<NAME>_PORT` (TOBAN_PG_PORT, TOBAN_COORDINATOR_1_PORT, ...) wins.
     """
 
-    def __init__(self, *, path: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, *, path: Path, environment: Mapping[str, str], on_progress: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._path = path
         self._environment = environment
+        self._on_progress = on_progress
         self._ports: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
 
     def port(self, name: str, *, in_use: bool = False, companion_offset: int = 0) -> int:
@@ -91,6 +94,8 @@ class PortBook:
         port = free_port(first, last, companion_offset=companion_offset)
         while port in taken:
             port = free_port(first, last, companion_offset=companion_offset)
+        if known is not None:
+            self._on_progress(f"port {known} of {name} is taken by another process: {name} has port {port} from now on")
         return self._remember(name, port)
 
     def _given(self, name: str, wanted: str, in_use: bool) -> int:

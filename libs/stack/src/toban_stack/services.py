@@ -105,7 +105,7 @@ class Services:
         self._on_progress = on_progress
         self._roles = counts.names()
         self._groups = counts.group_of
-        book = PortBook(path=home.root / "ports.json", environment=environment)
+        book = PortBook(path=home.root / "ports.json", environment=environment, on_progress=on_progress)
         in_use = {name: records.running(name) is not None for name in self._roles}
         self._ports = {name: book.port(name, in_use=in_use[name]) for name in self._roles}
         self._admin_ports = {name: book.port(f"{name}-admin", in_use=in_use[name]) for name in self._roles}

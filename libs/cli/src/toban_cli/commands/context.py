@@ -60,10 +60,14 @@ def use(name: ContextName) -> None:
     toban context use prod
     """
     from toban_cli.contexts import ContextFile
+    from toban_cli.rest.site import chosen_context
 
     with ContextFile(os.environ).change() as held:
         held[0] = held[0].with_one(name, held[0].get(name), current=True)
-    report.echo(f"commands use context {name} from now on")
+    used, *notes = chosen_context(os.environ, name)
+    report.echo(used)
+    for note in notes:
+        report.note(note)
 
 
 def remove(name: ContextName) -> None:

@@ -63,7 +63,7 @@ def login(
     toban login --context prod
     """
     from toban_cli.contexts import ContextFile
-    from toban_cli.rest.site import check_url
+    from toban_cli.rest.site import check_url, chosen_context
 
     file = ContextFile(os.environ)
     known = file.load()
@@ -79,10 +79,12 @@ def login(
     )
     with file.change() as held:
         held[0] = held[0].with_one(name, made[0], current=True)
-    report.echo(f"{made[0].user} is signed in to {address} as {made[1]}; commands use context {name} from now on")
+    used, *notes = chosen_context(os.environ, name)
+    report.echo(f"{made[0].user} is signed in to {address} as {made[1]}; {used}")
     if before is not None and before.url == address and before.token_id:
         _revoke(before.token_id, made[0])
-    _warn_of_variables()
+    for note in notes:
+        report.note(note)
 
 
 def logout(context: ContextName = "") -> None:
@@ -212,13 +214,3 @@ def _revoke(token_id: int, context: Context) -> None:
             report.note(f"warning: token {token_id} is not revoked ({error.message}); `toban token own` lists it")
     finally:
         client.close()
-
-
-def _warn_of_variables() -> None:
-    from toban_cli.cluster_config import DIRECT
-    from toban_cli.rest.site import CONTEXT, COORDINATORS, URL
-
-    for name in (DIRECT, URL, CONTEXT, COORDINATORS, "TOBAN_HOME"):
-        if os.environ.get(name):
-            report.note(f"note: {name} is set, and counts before the current context")
-            return

@@ -11,7 +11,7 @@ from toban_cli.contexts import ContextFile
 from toban_domain.errors import ErrorCode, TobanError
 
 URL, CONTEXT, CA_FILE = "TOBAN_URL", "TOBAN_CONTEXT", "TOBAN_CA_FILE"
-COORDINATORS = "SCHEDULER_COORDINATORS"
+COORDINATORS, HOME = "SCHEDULER_COORDINATORS", "TOBAN_HOME"
 LOCAL = "local stack"
 _API = "/api/v1"
 _LOCAL_HINT = "`make status` shows the processes of the stack, and `toban --direct` does without the site"
@@ -57,10 +57,23 @@ def read_site(environ: Mapping[str, str]) -> Site | None:
         return _site_of(environ, name)
     if environ.get(COORDINATORS):
         return None
-    if environ.get("TOBAN_HOME"):
+    if environ.get(HOME):
         return _local_site(environ)
     current = ContextFile(environ).load().current
     return _site_of(environ, current) if current else None
+
+
+def chosen_context(environ: Mapping[str, str], name: str) -> list[str]:
+    """What a person reads who has chosen this context: whether commands use it, or which variable counts before it."""
+    before = next((one for one in (DIRECT, URL, CONTEXT, COORDINATORS, HOME) if environ.get(one)), "")
+    if not before or (before == CONTEXT and environ[CONTEXT] == name):
+        return [f"commands use context {name} from now on"]
+    by_whom = " as scripts/toban does," if before == HOME else ""
+    remedy = f"set {CONTEXT}={name}" if before in (COORDINATORS, HOME, CONTEXT) else "unset it"
+    return [
+        f"context {name} is the current one",
+        f"note: {before} is set,{by_whom} and counts before the current context; {remedy} to use the context",
+    ]
 
 
 def check_url(text: str, source: str = "") -> str:

@@ -44,12 +44,17 @@ class Plan:
         return not self.resumed and all(one.action == "unchanged" for one in self.changes)
 
 
-def plan(client: Client, declared: Sequence[Declaration], place: Place, named: Collection[str]) -> Plan:
+def plan(
+    client: Client, declared: Sequence[Declaration], place: Place, named: Collection[str], *, take_over: bool = False
+) -> Plan:
     """Compares. `named`: the fields of `place` that a person has named; folder and interpreter of a job stay otherwise as the site has them.
 
-    Raises DeclarationError for what the site would refuse.
+    Raises DeclarationError for what the site would refuse, and for a job of another project unless `take_over`.
     """
-    own = {job.name: job for job in client.jobs.list() if job.labels.get(LABEL) == place.project}
+    jobs = list(client.jobs.list())
+    own = {job.name: job for job in jobs if job.labels.get(LABEL) == place.project}
+    if not take_over:
+        _refuse_others(declared, place, {job.name: job.labels[LABEL] for job in jobs if LABEL in job.labels})
     places, kept = _places(declared, place, named, own)
     made = [(one, manifest) for one in declared for manifest in one.manifests(places[one.name])]
     manifests = [manifest for _, manifest in made]
@@ -82,6 +87,18 @@ def carry_out(client: Client, found: Plan, *, prune: bool) -> None:
         client.schedules.resume(name, reason="declared again by the Django project")
     for name in found.orphans if prune else ():
         client.schedules.pause(name, reason=REASON)
+
+
+def _refuse_others(declared: Sequence[Declaration], place: Place, owners: Mapping[str, str]) -> None:
+    """Two projects have commands of one name, such as clearsessions: the later sync must not change the job of the other one."""
+    lines = [
+        f"command {one.command!r}: job {one.name!r} is of project {owner!r} and this is project {place.project!r}; "
+        "give command_job another name, or take the job over with --take-over"
+        for one in declared
+        if (owner := owners.get(one.name, place.project)) != place.project
+    ]
+    if lines:
+        raise DeclarationError("\n".join(lines))
 
 
 def _places(

@@ -78,7 +78,7 @@ class Servers:
         self._postgres = postgres
         self._launch = launch or records.launch
         self._on_progress = on_progress
-        self._ports = PortBook(path=home.root / "ports.json", environment=environment)
+        self._ports = PortBook(path=home.root / "ports.json", environment=environment, on_progress=on_progress)
 
     def start(self, *names: str) -> Endpoints:
         """Starts the named servers (default: all) that are neither given nor running, and waits for all of them.

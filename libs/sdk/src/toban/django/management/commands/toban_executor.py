@@ -24,7 +24,7 @@ class Command(BaseCommand):
         """Return never. Raise CommandError without the package."""
         if importlib.util.find_spec("toban_executor") is None:
             raise CommandError(
-                f"{sys.executable} has no package toban_executor; pip install toban-executor, of the version of your cluster"
+                f"{sys.executable} has no package toban_executor; install its wheel, of the version of your cluster (docs/django.md)"
             )
         # The settings belong to the steps, which name their own.
         environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}

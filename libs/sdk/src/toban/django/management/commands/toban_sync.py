@@ -1,4 +1,4 @@
-"""manage.py toban_sync [--dry-run] [--prune] [--interpreter FILE] [--project-dir FOLDER]"""
+"""manage.py toban_sync [--dry-run] [--prune] [--take-over] [--interpreter FILE] [--project-dir FOLDER]"""
 
 from __future__ import annotations
 
@@ -34,16 +34,23 @@ class Command(BaseCommand):
         parser.add_argument(
             "--prune", action="store_true", help="end schedules and triggers that are no longer declared"
         )
+        parser.add_argument(
+            "--take-over",
+            action="store_true",
+            help="also change jobs of another project, such as this one's former name",
+        )
         parser.add_argument("--interpreter", default="", help="the Python of this project on the executors")
         parser.add_argument("--project-dir", default="", help="the folder of manage.py on the executors")
 
-    def handle(self, *, dry_run: bool, prune: bool, interpreter: str, project_dir: str, **_: Any) -> None:
+    def handle(
+        self, *, dry_run: bool, prune: bool, take_over: bool, interpreter: str, project_dir: str, **_: Any
+    ) -> None:
         """Print each change with its differences."""
         try:
             if wrong := list(checks.mistakes()):
                 raise CommandError("\n".join(wrong))
             place, named = _place(interpreter, project_dir)
-            found = sync.plan(conf.client(), declared(), place, named)
+            found = sync.plan(conf.client(), declared(), place, named, take_over=take_over)
             self._show(found, place, dry_run=dry_run, prune=prune)
             if not dry_run:
                 sync.carry_out(conf.client(), found, prune=prune)
