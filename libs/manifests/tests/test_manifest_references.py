@@ -57,7 +57,7 @@ def django(*args: str, command: str = "migrate", **spec: Any) -> dict[str, Any]:
         (
             job(steps=[{"argv": ["sh", "-c", "echo ${{ payload.x }}"]}], allow_shell=True),
             "spec.steps[0].argv[2]",
-            "is a program or code, where a value could become a command",
+            "is code, where a value could become a command",
         ),
         (
             job(
@@ -72,7 +72,9 @@ def django(*args: str, command: str = "migrate", **spec: Any) -> dict[str, Any]:
         (http(body={"a": ["${{ run.idd }}"]}), "spec.steps[0].http.body.a[0]", "did you mean 'run.id'?"),
         (container(argv=["x", "${{ run.idd }}"]), "spec.steps[0].container.argv[1]", "did you mean 'run.id'?"),
         (container(argv=["${{ run.id }}"]), "spec.steps[0].container.argv[0]", "may be the program"),
-        (container(argv=["sh", "-c", "${{ run.id }}"]), "spec.steps[0].container.argv[2]", "is a program or code"),
+        (container(argv=["sh", "-c", "${{ run.id }}"]), "spec.steps[0].container.argv[2]", "[sh, -c, 'echo"),
+        (job(steps=[{"argv": ["env", "${{ run.id }}"]}]), "spec.steps[0].argv[1]", "name the program"),
+        (job(steps=[{"argv": ["tar", "-cf", "a", "${{ run.id }}"]}]), "spec.steps[0].argv[3]", 'put "--" before it'),
         (container(env={"A": "${{ slot.dat }}"}), "spec.steps[0].container.env.A", "did you mean 'slot.date'?"),
         (django("${{ run.idd }}"), "spec.steps[0].args[0]", "did you mean 'run.id'?"),
         (django("${{ run.id }}", command="shell", allow_shell=True), "spec.steps[0].args[0]", "may be code"),

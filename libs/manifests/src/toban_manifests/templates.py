@@ -69,8 +69,7 @@ def _argv_problems(
         if index == 0:
             yield problem(*first, below=below)
         elif index in code:
-            hint = 'pass the value behind the code: [sh, -c, \'echo "$1"\', sh, "${{ payload.name }}"]'
-            yield problem("is a program or code, where a value could become a command", hint, below=below)
+            yield problem(code[index].problem, code[index].remedy, below=below)
         else:
             yield from _text_problems(word, below, known)
 

@@ -73,9 +73,9 @@ def _refuse_code(step: OrderStep, at: str) -> None:
         "kubernetes.argv": step.kubernetes.get("argv") or (),
     }
     for name, argv in argvs.items():
-        for place in templates_in_code(argv):
-            what = "is a program or code, where a value could become a command; pass the value behind the code"
-            raise TobanError(ErrorCode.MANIFEST_INVALID, f"{at}.{name}[{place}] {what}")
+        for index, place in templates_in_code(argv).items():
+            message = f"{at}.{name}[{index}] {place.problem}; {place.remedy}"
+            raise TobanError(ErrorCode.MANIFEST_INVALID, message)
 
 
 def _step(step: OrderStep, index: int, context: Context, files: Mapping[str, str]) -> OrderStep:
