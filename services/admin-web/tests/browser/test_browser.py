@@ -208,7 +208,7 @@ def test_a_live_log_resumes_after_a_lost_connection(page: Page, address: str, we
     page.open(address + "/runs/1")
     page.until("document.getElementById('log-state').dataset.state === 'live'")
     slots = web.worker.context.stream_slots
-    held = [slots.acquire() for _ in range(slots.size)]
+    held = [slots.acquire(f"person {n}", stream=False) for n in range(slots.size)]
     # Every stream ends, and new ones are refused for a while.
     web.worker.context.stopping.set()
     page.until("document.getElementById('log-state').dataset.state === 'lost'")
