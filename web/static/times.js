@@ -19,8 +19,8 @@ function hideSameZone(root) {
 // Times in forms are of the viewer's zone too. What is sent is in UTC, as it is without scripts.
 export function showInputs(zone) {
   for (const input of document.querySelectorAll("input[type=datetime-local]")) {
-    const length = input.value.length;
-    const given = new Date(`${input.value}Z`);
+    const length = input.defaultValue.length;
+    const given = new Date(`${input.defaultValue}Z`);
     if (!Number.isNaN(given.getTime())) input.value = localTime(given).replace(" ", "T").slice(0, length);
     input.form.addEventListener("formdata", ({ formData }) => {
       const typed = new Date(input.value);

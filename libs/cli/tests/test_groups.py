@@ -76,7 +76,9 @@ def test_a_change_keeps_what_it_does_not_name(groups: Any, toban: Any) -> None:
     assert toban("group", "set", "pci", "--drop-label", "pool")[0] == 0
     assert dict(groups.requests[-1].labels) == {} and dict(groups.requests[-1].job_labels) == {"team": "pay"}
     assert toban("group", "set", "pci", "--job-label", "card=yes", "--drop-job-label", "team")[0] == 0
-    assert dict(groups.requests[-1].job_labels) == {"card": "yes"}
+    assert dict(groups.requests[-1].job_labels) == {"card": "yes"} and not groups.requests[-1].no_job_labels
+    assert toban("group", "set", "pci", "--drop-job-label", "team")[0] == 0
+    assert dict(groups.requests[-1].job_labels) == {} and groups.requests[-1].no_job_labels
 
 
 @pytest.mark.parametrize(

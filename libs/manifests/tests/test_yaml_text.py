@@ -63,6 +63,22 @@ def test_an_escape_that_is_no_character_is_refused(escape: str) -> None:
     assert refused(f'a: "\\U{escape}"\n').startswith("job.yaml: is not YAML in UTF-8 (")
 
 
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("a: {{x}}", 5),
+        ("a: {b: {{x}}}", 9),
+        ("? {x: y}\n: 1", 3),
+        ("? [a]\n: 1", 3),
+        ("payload: {? [a] : yes}", 13),
+        ("<<: {[a]: 1}", 6),
+    ],
+)
+def test_a_key_that_is_a_mapping_or_a_list_is_refused_with_its_place(text: str, column: int) -> None:
+    found = refused(f"name: x\n{text}\n")
+    assert found.startswith(f"job.yaml:2:{column}: the key is a mapping or a list; a text that begins with {{{{, ")
+
+
 CORE = [
     ("true", True), ("True", True), ("FALSE", False), ("null", None), ("~", None), ("", None),
     ("0", 0), ("-12", -12), ("+3", 3), ("0o17", 15), ("0x1F", 31), ("1.5", 1.5), ("-.5e3", -500.0), ("1e3", 1000.0), (".inf", float("inf")),

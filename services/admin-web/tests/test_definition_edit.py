@@ -130,6 +130,54 @@ def test_mistakes_are_listed_with_path_and_remedy(edit: Any) -> None:
     assert "use texts, numbers and lists" in page
 
 
+MISFIT = {
+    "path": "spec.payload_schema",
+    "message": 'schedule \'nightly\' would fail: payload.n: "x" is not of type "integer"',
+    "hint": "change its payload in the same apply, or use --force (`force` in REST)",
+}
+
+
+def test_payloads_that_would_fail_are_shown_and_applied_only_when_that_is_chosen(edit: Any) -> None:
+    def answer(request: Any) -> Any:
+        if not request.force:
+            raise TobanError(ErrorCode.PAYLOAD_INVALID, "1 problem", detail={"errors": [MISFIT]})
+        return applied()
+
+    edit.cluster.reader.responses["Apply"] = answer
+    page = edit.post("/jobs/hello/edit", manifest=EDITED, check="1").get_data(as_text=True)
+    assert (
+        "<li>spec.payload_schema: schedule &#39;nightly&#39; would fail: payload.n:" in page and "--force" not in page
+    )
+    assert "+   timeout_seconds: 90<" in page and 'name="force"' in page and "cannot be applied" not in page
+    given = {"manifest": EDITED, "reason": "x", "seen": digest(page)}
+    refused = edit.post("/jobs/hello/edit", **given)
+    assert refused.status_code == 400 and 'name="force"' in refused.get_data(as_text=True)
+    assert edit.post("/jobs/hello/edit", **given, force="1").status_code == 303
+    [done] = applies(edit)
+    assert done.force and not done.dry_run
+
+
+def test_a_payload_that_is_refused_in_any_case_cannot_be_forced(edit: Any) -> None:
+    edit.refuse("Apply", ErrorCode.PAYLOAD_INVALID)
+    page = edit.post("/jobs/hello/edit", manifest=EDITED, check="1").get_data(as_text=True)
+    assert "This cannot be applied" in page and 'name="force"' not in page and 'name="seen"' not in page
+    edit.cluster.reader.responses["Apply"] = applied()
+    assert 'name="force"' not in edit.post("/jobs/hello/edit", manifest=EDITED, check="1").get_data(as_text=True)
+
+
+def test_a_value_that_may_be_meant_as_a_boolean_is_shown(edit: Any) -> None:
+    text = EDITED + "  default_payload: {country: NO}\n"
+    page = edit.post("/jobs/hello/edit", manifest=text, check="1").get_data(as_text=True)
+    assert "<li>manifest:7:30: NO is text, and not the boolean false;" in page and digest(page)
+    page = edit.post("/jobs/hello/edit", manifest=text.replace("NO", "'NO'"), check="1").get_data(as_text=True)
+    assert "is text, and not" not in page
+
+
+def test_an_unquoted_template_is_a_mistake_with_its_place(edit: Any) -> None:
+    answer = edit.post("/new/job", manifest="kind: Job\nmetadata: {name: {{x}}}\n", version="0", check="1")
+    assert answer.status_code == 200 and "<li>manifest:2:19: the key is a mapping" in answer.get_data(as_text=True)
+
+
 def test_the_script_gets_the_check_alone(edit: Any) -> None:
     page = edit.page("/jobs/hello/edit")
     [csrf] = re.findall(r'name="csrf" value="([^"]*)"', page)
@@ -184,9 +232,9 @@ def test_pages_for_new_definitions_are_for_editors(edit: Any, monkeypatch: pytes
 def test_a_text_is_parsed_once(edit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
-    def parse(source: str, content: bytes) -> list[object]:
+    def parse(source: str, *given: Any) -> list[object]:
         parsed.append(source)
-        return parse_yaml(source, content)
+        return parse_yaml(source, *given)
 
     monkeypatch.setattr(definition_text, "parse_yaml", parse)
     page = edit.post("/jobs/hello/edit", manifest=EDITED, check="1").get_data(as_text=True)

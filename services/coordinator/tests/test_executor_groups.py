@@ -216,6 +216,21 @@ async def test_a_group_runs_only_jobs_with_its_job_labels(register, operate, cal
     assert [one.message for one in why.executors] == ["its group 'pci' runs jobs with the labels team=pay only"]
 
 
+async def test_job_labels_that_a_change_does_not_name_stay(operate):
+    """A script of a release without them must not open the group to every job."""
+    for given, kept in (
+        ({"job_labels": {"team": "pay"}}, {"team": "pay"}),
+        ({}, {"team": "pay"}),
+        ({"job_labels": {"team": "web"}}, {"team": "web"}),
+        ({"no_job_labels": True}, {}),
+        ({}, {}),
+    ):
+        change = pb.SetExecutorGroupRequest(name="pci", labels={"pool": "pci"}, **given)
+        assert dict((await operate("SetExecutorGroup", change)).job_labels) == kept, given
+    made = pb.SetExecutorGroupRequest(name="new", create=True)
+    assert dict((await operate("SetExecutorGroup", made)).job_labels) == {}
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [

@@ -115,9 +115,9 @@ def kind_of(address: Address) -> str:
     return "public" if address.version == 4 or address in _GLOBAL_V6 else "reserved"
 
 
-def is_public(address: Address) -> bool:
-    """Whether packets to it leave for the public network, in whatever form it is written."""
-    return kind_of(_plain(address)) == "public"
+def not_public(addresses: Sequence[str]) -> list[str]:
+    """Those to which packets do not leave for the public network, in whatever form they are written: clear text may go there."""
+    return [one for one in addresses if kind_of(_plain(ip_address(one.partition("%")[0]))) != "public"]
 
 
 def _plain(address: Address) -> Address:

@@ -128,7 +128,10 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
     def _as_text(self, key: yaml.Node) -> yaml.Node:
-        """A plain key stays what was typed, as in JSON: 404, true, null."""
+        """A plain key stays what was typed, as in JSON: 404, true, null. Raises ConstructorError for a mapping or a list."""
+        if isinstance(key, yaml.CollectionNode):
+            text = "the key is a mapping or a list; a text that begins with {{, { or [ needs quotes"
+            raise yaml.constructor.ConstructorError(None, None, text, key.start_mark)
         if not isinstance(key, yaml.ScalarNode) or key.tag.endswith(":merge"):
             return key
         implicit = self.resolve(yaml.ScalarNode, key.value, (key.style is None, False))  # type: ignore[no-untyped-call]
@@ -153,7 +156,7 @@ def _doubtful(node: yaml.Node, seen: set[tuple[int, bool]], *, free: bool = Fals
     seen.add((id(node), free))
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            yield from _doubtful(value, seen, free=free or key.value in _FREE_KEYS)
+            yield from _doubtful(value, seen, free=free or _is_free(key))
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
             yield from _doubtful(item, seen, free=free)
@@ -165,6 +168,10 @@ def _doubtful(node: yaml.Node, seen: set[tuple[int, bool]], *, free: bool = Fals
         and _DOUBTFUL.fullmatch(node.value)
     ):
         yield node
+
+
+def _is_free(key: yaml.Node) -> bool:
+    return isinstance(key, yaml.ScalarNode) and key.value in _FREE_KEYS
 
 
 def _size(node: yaml.Node, known: dict[yaml.Node, _Size]) -> _Size:

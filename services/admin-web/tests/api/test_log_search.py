@@ -98,7 +98,8 @@ def test_a_search_of_a_very_busy_job_does_not_begin_again(api: Any, logs: Any) -
     while True:
         ids = [one for one in job.ids if not searched or one < searched[-1]]
         logs.found = [hits((ids[0], 1), cut="bytes")]
-        part = api.get(f"{PATH}?cursor={cursor}").json
+        with api.get(f"{PATH}?cursor={cursor}") as response:
+            part = response.json
         searched += [one["run_id"] for one in part["lines"]]
         cursor = part["next_cursor"]
         assert logs.requests[-1].run_ids[0] >= searched[-1], "it goes on at its place"

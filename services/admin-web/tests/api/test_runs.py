@@ -176,7 +176,7 @@ def test_output_occupies_a_slot_until_it_ends(api: Any) -> None:
     assert slots.usage()[0] == 1
     response.close()
     assert slots.usage()[0] == 0
-    held = [slots.acquire() for _ in range(slots.size)]
+    held = [slots.acquire(f"person {n}", stream=False) for n in range(slots.size)]
     refused = api.get("/runs/7/logs")
     assert refused.status_code == 429 and refused.headers["Retry-After"] == "5"
     for release in held:

@@ -67,7 +67,7 @@ def test_one_person_occupies_four_streams_and_all_leave_room_for_downloads(api: 
     assert refused.status_code == 429 and "u-viewer has 4 open streams" in refused.json["detail"]
     other = api.get("/runs/7/logs/stream", role="admin")
     assert other.status_code == 200, "another person has places of their own"
-    held = [slots.acquire(f"person {number}") for number in range(slots.size)]
+    held = [slots.acquire(f"person {number}", stream=True) for number in range(slots.size)]
     assert slots.usage()[0] == slots.streams < slots.size
     full = api.get("/runs/7/logs/stream", role="operator")
     assert full.status_code == 429 and "are for downloads and searches" in full.json["detail"]
@@ -77,4 +77,19 @@ def test_one_person_occupies_four_streams_and_all_leave_room_for_downloads(api: 
         response.close()
     for release in filter(None, held):
         release()
+    assert slots.usage()[0] == 0
+
+
+def test_one_person_occupies_four_downloads(api: Any) -> None:
+    slots = api.web.worker.context.stream_slots
+    api.further.answers["GetRun"] = api.web.run(7, "RUNNING")
+    mine = [api.get("/runs/7/logs", role="viewer") for _ in range(4)]
+    assert [one.status_code for one in mine] == [200] * 4
+    refused = api.get("/runs/7/logs", role="viewer")
+    assert refused.status_code == 429 and "u-viewer has 4 open downloads" in refused.json["detail"]
+    for other in (api.get("/runs/7/logs/stream", role="viewer"), api.get("/runs/7/logs", role="admin")):
+        assert other.status_code == 200, "streams are counted apart, and so are others"
+        other.close()
+    for response in mine:
+        response.close()
     assert slots.usage()[0] == 0

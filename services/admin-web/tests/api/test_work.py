@@ -64,7 +64,7 @@ def test_a_claim_occupies_a_slot_until_its_answer(api: Any) -> None:
     assert response.json == {"steps": []}
     response.close()
     assert slots.usage()[0] == 0
-    held = [slots.acquire() for _ in range(slots.size)]
+    held = [slots.acquire(f"person {n}", stream=False) for n in range(slots.size)]
     assert api.post("/external-work/claims", body).status_code == 429
     for release in held:
         release()

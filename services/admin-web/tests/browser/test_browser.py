@@ -111,6 +111,18 @@ def test_times_in_forms_are_those_of_the_viewer_and_sent_in_utc(page: Page, addr
     assert asked.runs[0].scheduled_for.ToDatetime().isoformat() == "2030-01-01T00:00:00"
 
 
+def test_times_that_a_browser_restores_are_not_shifted_again(page: Page, address: str) -> None:
+    """Some give inputs their values back on a reload, before the script runs; these are of the viewer's zone already."""
+    page.open(address + "/runs?since=2026-11-21T00:30")
+    page.until("document.getElementById('f-since').value === '2026-11-21T09:30'")
+    page.run("document.getElementById('f-until').value = '2026-11-21T10:00'")
+    times = "new URL('times.js', document.querySelector('script[src*=\"/site.js\"]').src).href"
+    page.run(f"import({times}).then((it) => {{ it.showInputs('Asia/Tokyo'); window.again = true; }}) && null")
+    page.until("window.again")
+    found = page.run("['f-since', 'f-until'].map((id) => document.getElementById(id).value)")
+    assert found == ["2026-11-21T09:30", "2026-11-21T10:00"]
+
+
 def test_long_names_leave_the_other_columns_on_the_page(page: Page, address: str, web: Any) -> None:
     long = "a-job-" + "x" * 122
     responses = web.cluster.reader.responses
@@ -208,7 +220,7 @@ def test_a_live_log_resumes_after_a_lost_connection(page: Page, address: str, we
     page.open(address + "/runs/1")
     page.until("document.getElementById('log-state').dataset.state === 'live'")
     slots = web.worker.context.stream_slots
-    held = [slots.acquire() for _ in range(slots.size)]
+    held = [slots.acquire(f"person {n}", stream=False) for n in range(slots.size)]
     # Every stream ends, and new ones are refused for a while.
     web.worker.context.stopping.set()
     page.until("document.getElementById('log-state').dataset.state === 'lost'")

@@ -40,6 +40,31 @@ async def test_a_schema_that_breaks_schedules_and_triggers_is_refused_unless_for
     await world.apply(make.job(payload_schema={**SCHEMA, "title": "again"}))
 
 
+async def test_paused_schedules_count_and_disabled_ones_do_not(world: Any, make: Any) -> None:
+    """A schedule is resumed without a check, and enabled by an apply, which checks its payload."""
+    payload = {"n": "x"}
+    spec = {"event_type": "a.b", "job": "hello", "payload": payload, "enabled": False}
+    trigger = {"apiVersion": "toban/v1", "kind": "EventTrigger", "metadata": {"name": "off"}, "spec": spec}
+    await world.apply(
+        make.job(),
+        make.schedule("paused", payload=payload),
+        make.schedule("failed", payload=payload),
+        make.schedule("disabled", payload=payload, enabled=False),
+        trigger,
+    )
+    await world.sql("UPDATE scheduler.schedules SET status = name WHERE name IN ('paused', 'failed')")
+    with pytest.raises(TobanError) as refused:
+        await world.apply(make.job(payload_schema=SCHEMA))
+    messages = [one["message"].partition(" would")[0] for one in refused.value.detail["errors"]]
+    assert messages == ["schedule 'failed'", "schedule 'paused'"]
+    await world.apply(
+        make.job(payload_schema=SCHEMA), *[make.schedule(name, payload={"n": 1}) for name in ("paused", "failed")]
+    )
+    for enabled in (make.schedule("disabled", payload=payload), {**trigger, "spec": {**spec, "enabled": True}}):
+        with pytest.raises(TobanError, match='is not of type "integer"'):
+            await world.apply(enabled)
+
+
 async def test_a_default_that_goes_away_breaks_what_needs_it(world: Any, make: Any) -> None:
     schema = {"required": ["n"]}
     await world.apply(make.job(payload_schema=schema, default_payload={"n": 1}), make.schedule("bare"))

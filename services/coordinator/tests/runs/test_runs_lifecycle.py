@@ -166,6 +166,33 @@ async def test_an_idempotency_key_stands_for_one_payload(world: Any, make: Any) 
         await world.start(idempotency_key="k", payload_json='{"n": 2}')
 
 
+async def test_an_idempotency_key_compares_payloads_as_they_are_stored(world: Any, make: Any) -> None:
+    """PostgreSQL keeps 1e23 as a whole number, which is another one in Python."""
+    await world.apply(make.job(default_payload={"a": 1}))
+    made = {}
+    for key, payload, other in (
+        ("number", '{"x": 1e23, "y": [-0.0]}', '{"x": 1e24, "y": [0]}'),
+        ("boolean", '{"x": true}', '{"x": 1}'),
+        ("null", '{"x": null}', '{"y": null}'),
+        ("part", '{"x": {"y": 1}}', '{"x": {}}'),
+    ):
+        [made[key]] = await world.start(idempotency_key=key, payload_json=payload)
+        for version in range(2):
+            if version:
+                await world.apply(make.job(default_payload={"a": key}))
+            assert await world.start(idempotency_key=key, payload_json=payload) == [made[key]], (key, version)
+            with pytest.raises(TobanError, match=f"idempotency_key '{key}' belongs to run {made[key]}"):
+                await world.start(idempotency_key=key, payload_json=other)
+
+
+async def test_every_request_of_a_call_with_one_key_is_compared(world: Any, make: Any) -> None:
+    await world.apply(make.job())
+    wanted = [RunRequest(job="hello", idempotency_key="k", payload_json=f'{{"n": {n}}}') for n in (1, 2, 1)]
+    with pytest.raises(TobanError, match="which has another payload"):
+        await world.service.start(wanted, "admin-cli")
+    assert await world.sql("SELECT 1 FROM scheduler.runs_live") == []
+
+
 async def test_a_key_is_one_of_its_job(world: Any, make: Any) -> None:
     await world.apply(make.job(), make.job("other"), make.job("third"))
     [first] = await world.start(idempotency_key="k")

@@ -13,7 +13,7 @@ import pytest
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.guard_client import GuardClient
-from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE, FREEZE_LATEST, FREEZE_LOOKS
+from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE, FREEZE_CHECKS, FREEZE_LATEST
 from toban_executor.decide.guard_types import AttemptStart, FreezeTurn, Kill
 from toban_executor.decide.lease_end import LEASE_REASON
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
@@ -147,9 +147,9 @@ async def test_what_is_killed_in_place_of_a_stopped_guard_ends_by_the_lease(
         os.kill(pid, signal.SIGSTOP)
     try:
         monkeypatch.setattr(freezer, "CLEAN_LOOKS", 1_000_000)
-        for _ in range(FREEZE_LOOKS - 1):
+        for _ in range(FREEZE_CHECKS - 1):
             client.enforce_lease(late=FREEZE_ALLOWANCE, frozen=(), over={KEY} if over else (), doubtful=False)
-            assert bool(start_time(main)) or over, "one look in vain says little on a slow machine"
+            assert bool(start_time(main)) or over, "one check in vain says little on a slow machine"
         client.enforce_lease(late=FREEZE_ALLOWANCE, frozen=(), over={KEY} if over else (), doubtful=False)
         # Before the guards go on.
         await until(lambda: not start_time(main))

@@ -78,6 +78,22 @@ def test_a_group_that_its_guard_has_frozen_stays_so(enforcer: Any, tmp_path: Pat
     assert freeze.read_text() == "1"
 
 
+def test_each_check_counts_also_of_a_slot_without_a_supervisor(enforcer: Any, tmp_path: Path) -> None:
+    """It cannot be frozen, and must not be left alone longer than others before it is killed."""
+    it, _supervisor = enforcer
+    for slot in (0, 1):
+        assert it.checks(slot) == 0
+        assert [(it.freeze(slot), it.checks(slot)) for _ in range(2)] == [(slot == 0, 1), (slot == 0, 2)]
+        assert it.thaw(slot) is (slot == 0) and it.checks(slot) == 0
+        it.freeze(slot)
+        it.forget(slot)
+        assert it.checks(slot) == 0
+    frozen = tmp_path / "slot-1"
+    frozen.mkdir()
+    (frozen / "cgroup.events").write_text("populated 1\nfrozen 1\n")
+    assert it.freeze(1) and it.checks(1) == 0, "its guard has frozen it"
+
+
 def test_signals_come_first(enforcer: Any, tmp_path: Path) -> None:
     """The group would take its guard with it."""
     it, supervisor = enforcer

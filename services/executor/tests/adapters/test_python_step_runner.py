@@ -28,6 +28,18 @@ async def later(**payload):
 async def answers(value):
     return value
 
+def sets(value):
+    print('::output {"marker": %d}::' % value)
+    return {"returned": value}
+
+def sets_by_socket(value):
+    import json, os, socket
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.environ["TOBAN_SOCKET"])
+        connection.sendall(json.dumps({"op": "output", "value": value}).encode() + b"\\n")
+        connection.recv(1000)
+    return "returned"
+
 def unwritable():
     return object()
 
@@ -114,6 +126,13 @@ async def test_what_a_function_returns_is_the_result_when_it_can_be(world: Any, 
         assert (outcome.kind, outcome.result_json) == (SUCCEEDED, "")
         assert lines[-1].startswith(f"toban: the return value of 'shop.report:{name}' is not the result of the run: ")
         assert problem in lines[-1]
+
+
+async def test_what_a_function_returns_does_not_replace_what_the_job_has_set(world: Any, folder: Path) -> None:
+    outcome, _ = await run(world, 1, call("shop.report:sets", folder), payload_json='{"value":1}')
+    assert json.loads(outcome.result_json) == {"marker": 1}
+    outcome, _ = await run(world, 2, call("shop.report:sets_by_socket", folder), payload_json='{"value":{"n":2}}')
+    assert json.loads(outcome.result_json) == {"n": 2}
 
 
 async def test_kinds_of_callables(world: Any, folder: Path) -> None:

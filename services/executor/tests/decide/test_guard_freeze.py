@@ -9,7 +9,7 @@ import pytest
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard import CLOCK_CHECK, KILL_AGAIN, decide, next_due
-from toban_executor.decide.guard_freeze import FREEZE_AGAIN, FREEZE_ALLOWANCE, FREEZE_LOOKS, KILL_ALLOWANCE
+from toban_executor.decide.guard_freeze import FREEZE_AGAIN, FREEZE_ALLOWANCE, FREEZE_CHECKS, KILL_ALLOWANCE
 from toban_executor.decide.guard_types import (
     CheckTree,
     CloseLeasePipe,
@@ -130,7 +130,7 @@ def test_it_is_tried_again_until_the_time_is_over() -> None:
 def test_what_cannot_be_frozen_in_time_is_killed() -> None:
     late = LEASE + FREEZE_ALLOWANCE + 0.01
     state, effects = run(
-        running(), (LEASE, Tick()), *[(LEASE, RUNS)] * (FREEZE_LOOKS - 1), (late, Tick()), (late, RUNS)
+        running(), (LEASE, Tick()), *[(LEASE, RUNS)] * (FREEZE_CHECKS - 1), (late, Tick()), (late, RUNS)
     )
     assert effects == [CloseLeasePipe()]
     assert next_due(state, START.plus(late)) == START.boot + late
@@ -143,7 +143,7 @@ def test_what_cannot_be_frozen_in_time_is_killed() -> None:
     end = effects[-1]
     assert isinstance(end, ReportEnd)
     assert (end.end.cause, end.end.signal) == ("lease", 9)
-    assert "could not be frozen in 3 looks" in end.end.reason
+    assert "could not be frozen in 3 checks" in end.end.reason
 
 
 def test_a_guard_that_was_late_keeps_what_the_executor_has_frozen_and_kills_what_runs() -> None:
@@ -378,7 +378,7 @@ def test_a_step_of_the_wall_clock_stops_a_job_and_the_next_grant_lets_it_go_on(o
 
 
 def test_what_does_not_stop_after_a_step_is_killed() -> None:
-    state, _ = stepped(running(on_lease_loss="kill"), (1.0, Tick()), *[(1.1, RUNS)] * (FREEZE_LOOKS - 1))
+    state, _ = stepped(running(on_lease_loss="kill"), (1.0, Tick()), *[(1.1, RUNS)] * (FREEZE_CHECKS - 1))
     state, _ = stepped(state, (1.0 + FREEZE_ALLOWANCE, RUNS))
     state, effects = stepped(state, (1.25, Tick()))
     assert KILL in effects

@@ -15,8 +15,8 @@ from toban_executor.decide.guard import (
 )
 from toban_executor.decide.guard_freeze import (
     FREEZE_ALLOWANCE,
+    FREEZE_CHECKS,
     FREEZE_LATEST,
-    FREEZE_LOOKS,
     KILL_ALLOWANCE,
     is_too_late,
 )
@@ -144,7 +144,7 @@ class World:
             late = self.now.boot - min(attempt.deadline.boot, attempt.frozen_since)
             after = self.state.attempt
             may_look = late < FREEZE_ALLOWANCE + 1e-6 or (
-                late < FREEZE_LATEST + 1e-6 and attempt.freeze_looks + 1 < FREEZE_LOOKS
+                late < FREEZE_LATEST + 1e-6 and attempt.freeze_checks + 1 < FREEZE_CHECKS
             )
             assert may_look or after is None or after.cause, "what runs on is killed"
 
@@ -315,7 +315,7 @@ def test_any_course_of_events(
 def test_a_slow_machine_gets_its_looks_within_the_margins_of_the_lease() -> None:
     """Where a look takes longer than the allowance, one in vain says little; nothing runs on when another execution may begin."""
     late = FREEZE_ALLOWANCE + 0.1
-    assert [is_too_late(late, looks=looks) for looks in range(FREEZE_LOOKS + 1)] == [False] * FREEZE_LOOKS + [True]
-    assert not is_too_late(FREEZE_ALLOWANCE / 2, looks=FREEZE_LOOKS), "an idle machine has the whole allowance"
-    assert is_too_late(FREEZE_LATEST, looks=0), "however few there were"
+    assert [is_too_late(late, checks=checks) for checks in range(FREEZE_CHECKS + 1)] == [False] * FREEZE_CHECKS + [True]
+    assert not is_too_late(FREEZE_ALLOWANCE / 2, checks=FREEZE_CHECKS), "an idle machine has the whole allowance"
+    assert is_too_late(FREEZE_LATEST, checks=0), "however few there were"
     assert FREEZE_LATEST < HOLD_MARGIN + TAKE_MARGIN

@@ -144,11 +144,13 @@ def set_group(
     _check_dropped(
         name, ("label", drop_label, labels), ("claim", drop_claim, claims), ("job label", drop_job_label, job_labels)
     )
+    kept = {key: value for key, value in job_labels.items() if key not in (drop_job_label or [])}
     request = SetExecutorGroupRequest(
         name=name,
         labels={key: value for key, value in labels.items() if key not in (drop_label or [])},
         claims=sorted(claims - set(drop_claim or [])),
-        job_labels={key: value for key, value in job_labels.items() if key not in (drop_job_label or [])},
+        job_labels=kept,
+        no_job_labels=not kept,
         version=before.version,
         instances=instance or [],
         reason=reason,

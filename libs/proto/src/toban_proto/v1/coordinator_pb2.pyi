@@ -4143,12 +4143,15 @@ class SetExecutorGroupRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     INSTANCES_FIELD_NUMBER: _builtins.int
     JOB_LABELS_FIELD_NUMBER: _builtins.int
+    NO_JOB_LABELS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     reason: _builtins.str
     create: _builtins.bool
     """Refuses when the group is there already."""
     version: _builtins.int
     """The version that the caller has seen: another one is answered with CONFLICT. 0 = not checked. Not with create."""
+    no_job_labels: _builtins.bool
+    """Every job may run there; job_labels is empty then."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -4159,7 +4162,7 @@ class SetExecutorGroupRequest(_message.Message):
 
     @_builtins.property
     def job_labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """A job runs on executors of the group only when it has all of these labels; empty = every job."""
+        """A job runs on executors of the group only when it has all of these labels. Empty = those of the group stay, see no_job_labels."""
 
     def __init__(
         self,
@@ -4172,10 +4175,11 @@ class SetExecutorGroupRequest(_message.Message):
         version: _builtins.int = ...,
         instances: _abc.Iterable[_builtins.str] | None = ...,
         job_labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        no_job_labels: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "create", b"create", "instances", b"instances", "job_labels", b"job_labels", "labels", b"labels", "name", b"name", "reason", b"reason", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "create", b"create", "instances", b"instances", "job_labels", b"job_labels", "labels", b"labels", "name", b"name", "no_job_labels", b"no_job_labels", "reason", b"reason", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

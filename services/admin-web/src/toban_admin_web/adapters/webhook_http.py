@@ -5,14 +5,13 @@ from __future__ import annotations
 import http.client
 from collections.abc import Sequence
 from functools import cached_property
-from ipaddress import ip_address
 from pathlib import Path
 
 from toban_admin_web.adapters.time_bound import time_bound
 from toban_admin_web.adapters.webhook_mail import MailSender
 from toban_admin_web.ports.webhooks import Outgoing, PostResult
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.http_access import is_public, parse_access
+from toban_domain.http_access import not_public, parse_access
 from toban_domain.http_call import CallError, Request, Target, parse_url
 from toban_domain.mail_target import is_mail
 from toban_domain.version import VERSION
@@ -75,7 +74,7 @@ class WebhookPoster:
         """Raises AccessDeniedError. What goes to a public address is not readable on its way."""
         addresses = AddressBook(self._entries, setting=_SETTING).addresses(target)
         if target.scheme == "http":
-            addresses = [one for one in addresses if not is_public(ip_address(one.partition("%")[0]))]
+            addresses = not_public(addresses)
             if not addresses:
                 raise AccessDeniedError(f"{target.host!r} is a public address, where webhooks go by https only")
         return addresses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -42,12 +42,13 @@ def example_text(kind: str, job: str = "") -> str:
     return printable_json(dump_yaml(_document(kind, {"name": name}, spec)))
 
 
-def document_of(text: str, kind: str, name: str = "") -> dict[str, Any]:
+def document_of(text: str, kind: str, name: str = "", *, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
     """The one document in a text. With a name it must be of that definition: a page for one does not change another.
 
-    Raises MANIFEST_INVALID, whose message names the line or the key, and the remedy.
+    `warn` is called with a line about each value that may be meant otherwise. Raises MANIFEST_INVALID, whose message names the line or the key,
+    and the remedy.
     """
-    found = parse_yaml(SOURCE, text.encode())
+    found = parse_yaml(SOURCE, text.encode(), warn)
     if len(found) != 1:
         raise _wrong("", f"{len(found)} documents", "write one; `toban apply` takes several")
     body = found[0]

@@ -57,9 +57,11 @@ class _Checked:
     """What a dry run says about a text: its mistakes, or what it would change.
 
     `digest` is that of a text without mistakes whose changes are shown, so that it may be applied. `conflict`: a newer version is stored.
+    `misfits`: payloads of schedules and triggers that would fail, for which the text is refused unless that is wanted.
     """
 
     mistakes: Sequence[str] = ()
+    misfits: Sequence[str] = ()
     lines: Sequence[DiffLine] | None = ()
     applied: Applied | None = None
     slots: NextSlots | None = None
@@ -74,12 +76,14 @@ class _Draft:
         self.subject = subject
         self.text = text
         self.seen = seen
+        # Of `document`: values that may be meant otherwise.
+        self.warnings: list[str] = []
 
     @cached_property
     def document(self) -> dict[str, Any] | TobanError:
         """What the text says, or why it cannot be read."""
         try:
-            return document_of(self.text, self.subject.kind, self.subject.name)
+            return document_of(self.text, self.subject.kind, self.subject.name, warn=self.warnings.append)
         except TobanError as error:
             return error
 
@@ -126,7 +130,12 @@ def _page(subject: _Subject) -> Response:
         return _show(_Draft(subject, text, subject.version), _Checked())
     draft = _Draft(subject, request.form.get("manifest", ""), _seen_version())
     if wants_part(request.args):
-        values = {"checked": draft.checked, "subject": subject, "endpoint": request.endpoint}
+        values = {
+            "checked": draft.checked,
+            "warnings": draft.warnings,
+            "subject": subject,
+            "endpoint": request.endpoint,
+        }
         return Response(render_template("definition_edit_part.html", **values, now=context().clock.wall()))
     if "check" in request.form:
         return _show(draft, draft.checked)
@@ -135,7 +144,7 @@ def _page(subject: _Subject) -> Response:
         # A text whose changes were seen needs no dry run: applying it checks it again.
         if request.form.get("seen") != text_digest(draft.text):
             raise _not_seen(draft.checked)
-        [applied] = _apply(draft, dry_run=False, reason=given_reason()).applied
+        [applied] = _apply(draft, dry_run=False, force="force" in request.form, reason=given_reason()).applied
         page = "jobs" if subject.kind == "Job" else "schedules"
         done = "applied_unchanged" if applied.action == "unchanged" else "applied"
         return url_for(f"{page}.show", name=applied.name, done=done)
@@ -157,6 +166,7 @@ def _show(draft: _Draft, checked: _Checked, status: int = 200, **why: Any) -> Re
         subject=draft.subject,
         text=draft.text,
         checked=checked,
+        warnings=draft.warnings,
         seen=draft.seen,
         endpoint=request.endpoint,
         too_large=request.method == "GET" and _is_too_large(draft.text),
@@ -179,7 +189,7 @@ def _seen_version() -> int:
 def _check(draft: _Draft) -> _Checked:
     subject = draft.subject
     try:
-        [applied] = _apply(draft, dry_run=True).applied
+        applied, misfits = _dry_run(draft)
         document = _document(draft)
         slots = _next_slots(document) if subject.kind == "Schedule" else None
     except TobanError as error:
@@ -188,7 +198,20 @@ def _check(draft: _Draft) -> _Checked:
         return _Checked(mistakes=_mistakes(error), conflict=error.code is ErrorCode.CONFLICT)
     before = shown_text(stored_document(subject.kind, subject.spec_json)) if subject.name else ""
     lines = text_diff(before, shown_text(document)) if applied.action != "unchanged" else ()
-    return _Checked((), lines, applied, slots, text_digest(draft.text) if lines is not None else "")
+    digest = text_digest(draft.text) if lines is not None else ""
+    return _Checked(misfits=misfits, lines=lines, applied=applied, slots=slots, digest=digest)
+
+
+def _dry_run(draft: _Draft) -> tuple[Applied, Sequence[str]]:
+    """What would change, and the payloads that would fail then; raises what is refused whether these fail or not."""
+    try:
+        [applied] = _apply(draft, dry_run=True).applied
+    except TobanError as error:
+        if error.code is not ErrorCode.PAYLOAD_INVALID:
+            raise
+        [applied] = _apply(draft, dry_run=True, force=True).applied
+        return applied, _mistakes(error, hints=False)
+    return applied, ()
 
 
 def _document(draft: _Draft) -> dict[str, Any]:
@@ -197,9 +220,9 @@ def _document(draft: _Draft) -> dict[str, Any]:
     return draft.document
 
 
-def _apply(draft: _Draft, *, dry_run: bool, reason: str = "") -> AppliedManifests:
+def _apply(draft: _Draft, *, dry_run: bool, force: bool = False, reason: str = "") -> AppliedManifests:
     manifest = {**_manifest(_document(draft)), "expect_version": draft.seen}
-    fields = {"manifests": [manifest], "dry_run": dry_run, "reason": reason}
+    fields = {"manifests": [manifest], "dry_run": dry_run, "force": force, "reason": reason}
     return caller().write("JobControl.Apply", AppliedManifests, fields)
 
 
@@ -215,13 +238,14 @@ def _manifest(document: dict[str, Any]) -> dict[str, Any]:
         raise TobanError(ErrorCode.MANIFEST_INVALID, f"{SOURCE}: {error}; use texts, numbers and lists") from None
 
 
-def _mistakes(error: TobanError) -> list[str]:
-    """Each mistake with its place and its remedy."""
+def _mistakes(error: TobanError, *, hints: bool = True) -> list[str]:
+    """Each mistake with its place, and with `hints` its remedy."""
     found = error.detail.get("errors")
     if not isinstance(found, list) or not found:
         return [error.message]
     lines = [
-        f"{one['path'] or SOURCE}: {one['message']}" + (f"; {one['hint']}" if one["hint"] else "") for one in found
+        f"{one['path'] or SOURCE}: {one['message']}" + (f"; {one['hint']}" if hints and one["hint"] else "")
+        for one in found
     ]
     left_out = error.detail.get("left_out")
     return [*lines, f"… +{left_out}"] if left_out else lines

@@ -14,17 +14,17 @@ EVENT_STREAM = "text/event-stream"
 
 def stream_response(body: Callable[[], Iterator[bytes]], content_type: str) -> Response:
     """A long response that occupies a stream slot until it ends. Raises RESOURCE_EXHAUSTED when none is free, and what `body` raises."""
-    slots, watcher = context().stream_slots, g.person.user if content_type == EVENT_STREAM else None
-    release = slots.acquire(watcher)
+    slots, person, stream = context().stream_slots, g.person.user, content_type == EVENT_STREAM
+    release = slots.acquire(person, stream=stream)
     if release is None:
-        raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, slots.refusal(watcher))
+        raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, slots.refusal(person, stream=stream))
     try:
         response = Response(body(), content_type=content_type)
     except BaseException:
         release()
         raise
     response.call_on_close(release)
-    if content_type == EVENT_STREAM:
+    if stream:
         # Disables buffering in proxies, which would delay the events.
         response.headers["X-Accel-Buffering"] = "no"
     return response

@@ -25,6 +25,8 @@ from toban_runtime.clock import Clock
 EXTENSION = "toban"
 # Live logs and streams of runs that a person has open at a time.
 STREAMS_OF_A_PERSON = 4
+# Downloads, searches and claims likewise, or a quarter of all places when that is more.
+OTHERS_OF_A_PERSON = 4
 T = TypeVar("T")
 
 _streams = metrics.gauge("toban_site_streams", "Open log streams and downloads.")
@@ -35,51 +37,61 @@ _refused = metrics.counter(
 
 
 class StreamSlots:
-    """A limit of long responses at a time: each one occupies a thread. Streams leave a quarter of them to downloads and searches."""
+    """A limit of long responses at a time, since each one occupies a thread: of all and of each person, streams and others apart.
+
+    Others are downloads, searches and claims of external work. Streams leave a quarter of the places to them.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.streams = size - size // 4
+        # Of one person, which more threads raise: the claims of all workers with one token are of one person.
+        self.others_of_a_person = max(OTHERS_OF_A_PERSON, size // 4)
         self._lock = threading.Lock()
         self.in_use = 0
-        # Open streams by person.
+        # By person.
         self._watching: Counter[str] = Counter()
+        self._others: Counter[str] = Counter()
 
-    def acquire(self, watcher: str | None = None) -> Callable[[], None] | None:
-        """Occupies a slot and returns its release function, which may be called more than once. `watcher`: it is a stream of this person. None
-        when there is none for it, see `refusal`."""
+    def acquire(self, person: str, *, stream: bool) -> Callable[[], None] | None:
+        """Occupies a slot and returns its release function, which may be called more than once. None when there is none, see `refusal`."""
         with self._lock:
-            if self._why(watcher):
+            if self._why(person, stream=stream):
                 _refused.inc()
                 return None
-            self._count(+1, watcher)
+            self._count(+1, person, stream=stream)
         released = threading.Event()
 
         def release() -> None:
             with self._lock:
                 if not released.is_set():
                     released.set()
-                    self._count(-1, watcher)
+                    self._count(-1, person, stream=stream)
 
         return release
 
-    def refusal(self, watcher: str | None = None) -> str:
+    def refusal(self, person: str, *, stream: bool) -> str:
         """Why `acquire` finds no slot now, with the remedy; a slot may have become free since."""
         with self._lock:
-            return self._why(watcher) or "a stream has just ended; try again"
+            return self._why(person, stream=stream) or "a long response has just ended; try again"
 
-    def _why(self, watcher: str | None) -> str:
-        if watcher is not None and self._watching[watcher] >= STREAMS_OF_A_PERSON:
+    def _why(self, person: str, *, stream: bool) -> str:
+        if stream and self._watching[person] >= STREAMS_OF_A_PERSON:
             return (
-                f"{watcher} has {STREAMS_OF_A_PERSON} open streams at this replica, the most for one person; "
+                f"{person} has {STREAMS_OF_A_PERSON} open streams at this replica, the most for one person; "
                 "close a live log or a stream of a run"
+            )
+        if not stream and self._others[person] >= self.others_of_a_person:
+            return (
+                f"{person} has {self.others_of_a_person} open downloads, searches and claims at this replica, the most for one person; "
+                "wait for the end of one, or raise SCHEDULER_HTTP_THREADS"
             )
         if self.in_use >= self.size:
             return (
                 f"all {self.size} streams and downloads of this replica are in use; "
                 "close a live log or wait for a download to end, or raise SCHEDULER_HTTP_THREADS"
             )
-        if watcher is not None and self._watching.total() >= self.streams:
+        if stream and self._watching.total() >= self.streams:
             return (
                 f"all {self.streams} streams of this replica are in use, the other {self.size - self.streams} places are for downloads and "
                 "searches; close a live log, or raise SCHEDULER_HTTP_THREADS"
@@ -90,12 +102,12 @@ class StreamSlots:
         """(slots in use, all slots)."""
         return self.in_use, self.size
 
-    def _count(self, change: int, watcher: str | None) -> None:
+    def _count(self, change: int, person: str, *, stream: bool) -> None:
         self.in_use += change
-        if watcher is not None:
-            self._watching[watcher] += change
-            if not self._watching[watcher]:
-                del self._watching[watcher]
+        mine = self._watching if stream else self._others
+        mine[person] += change
+        if not mine[person]:
+            del mine[person]
         _streams.set(self.in_use)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toban_coordinator.app.audit_log import clean_reason
@@ -25,12 +25,13 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A whole group. `create`: it must not be there; `version`: that which the caller has seen, 0 = not checked. `instances` pass to it."""
+    """A whole group. `create`: it must not be there; `version`: that which the caller has seen, 0 = not checked. `instances` pass to it.
+    `job_labels` None: those of the group stay, so that callers who do not know them do not open it to every job."""
 
     name: str
     labels: Mapping[str, str]
     claims: Sequence[str]
-    job_labels: Mapping[str, str] = field(default_factory=dict)
+    job_labels: Mapping[str, str] | None = None
     reason: str = ""
     create: bool = False
     version: int = 0
@@ -54,6 +55,8 @@ class GroupOperations:
         async with tx(self.pool) as t:
             await executor_groups.hold_alone(t)
             before = (await executor_groups.groups(t, rules.name)).get(rules.name)
+            if change.job_labels is None and before is not None:
+                rules = replace(rules, job_labels=before.rules.job_labels)
             await _store(t, change, rules, before, actor)
             if change.instances:
                 await _move(t, change.instances, rules.name)
@@ -144,14 +147,14 @@ async def _relabel(t: Tx) -> int:
 
 
 def _checked(change: GroupChange) -> ExecutorGroup:
-    name = check_name(change.name)
-    for what, labels in (("label", change.labels), ("job label", change.job_labels)):
+    name, job_labels = check_name(change.name), change.job_labels or {}
+    for what, labels in (("label", change.labels), ("job label", job_labels)):
         for key, value in labels.items():
             _check_text(f"{what} {key[:60]!r}", key)
             _check_text(f"the value of {what} {key[:60]!r}", value)
     for key in change.claims:
         _check_text(f"claim {key[:60]!r}", key)
-    most = max(len(change.labels), len(change.claims), len(change.job_labels))
+    most = max(len(change.labels), len(change.claims), len(job_labels))
     if most > MAX_LABELS or len(change.instances) > MAX_INSTANCES:
         message = (
             f"group {name!r}: at most {MAX_LABELS} labels, claims and job labels each, and {MAX_INSTANCES} instances"
@@ -167,7 +170,7 @@ def _checked(change: GroupChange) -> ExecutorGroup:
     if ANY in change.labels:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{ANY!r} is no name of a label; claims may have it")
     return ExecutorGroup(
-        name=name, labels=dict(change.labels), claims=frozenset(change.claims), job_labels=dict(change.job_labels)
+        name=name, labels=dict(change.labels), claims=frozenset(change.claims), job_labels=dict(job_labels)
     )
 
 

@@ -24,7 +24,7 @@ from toban_domain.concurrency import DEFAULT_SCOPE, ONCE, SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.nearest import nearest
-from toban_domain.payload import parse_payload
+from toban_domain.payload import canonical_json, parse_payload
 from toban_domain.redacted import unmasked
 from toban_domain.traceparent import TraceContext
 from toban_observability import tracing
@@ -367,31 +367,28 @@ async def _runs_of_keys(
     t: Tx, wanted: Sequence[RunRequest], new: Sequence[runs.NewRun], made: Sequence[runs.Enqueued]
 ) -> dict[tuple[str, str], int]:
     """The runs of keys that were taken, by job and key. Raises _KeyOfOtherJob, and CONFLICT for another payload."""
-    taken = {
-        (run.job, run.key): (asked, run) for asked, run, one in zip(wanted, new, made, strict=True) if not one.created
-    }
+    taken = [(asked, run) for asked, run, one in zip(wanted, new, made, strict=True) if not one.created]
     if not taken:
         return {}
-    found = await runs.by_keys(t, taken)
-    if len(found) < len(taken):
+    keys = {(run.job, run.key) for _, run in taken}
+    found = await runs.by_keys(t, keys)
+    if len(found) < len(keys):
         raise _KeyOfOtherJob
-    for (job, key), run in found.items():
-        if not _same_payload(run, *taken[job, key]):
-            raise TobanError(
-                ErrorCode.CONFLICT,
-                f"idempotency_key {key!r} belongs to run {run.run_id}, which has another payload; "
-                "use another key, or repeat the request with the payload of that run",
-            )
-    return {which: run.run_id for which, run in found.items()}
+    again = [
+        runs.AskedAgain(found[run.job, run.key], run.version, run.payload, _given_part(asked, run))
+        for asked, run in taken
+    ]
+    if (other := await runs.other_payload(t, again)) is not None:
+        key = next(key for (_, key), run_id in found.items() if run_id == other)
+        raise TobanError(
+            ErrorCode.CONFLICT,
+            f"idempotency_key {key!r} belongs to run {other}, which has another payload; "
+            "use another key, or repeat the request with the payload of that run",
+        )
+    return found
 
 
-def _same_payload(stored: runs.KeyedRun, asked: RunRequest, again: runs.NewRun) -> bool:
-    """Of another version of the job, whose default payload may differ, what the caller gives is compared alone."""
-    if stored.version is None:
-        return True
-    payload = json.loads(again.payload)
-    if stored.version == again.version:
-        return bool(stored.payload == payload)
-    return all(
-        name in stored.payload and stored.payload[name] == payload[name] for name in parse_payload(asked.payload_json)
-    )
+def _given_part(asked: RunRequest, run: runs.NewRun) -> str:
+    """What the caller gives, without the default payload."""
+    payload = json.loads(run.payload)
+    return canonical_json({name: payload[name] for name in parse_payload(asked.payload_json)})

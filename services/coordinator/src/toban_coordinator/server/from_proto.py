@@ -25,7 +25,7 @@ def group_change_from_pb(request: pb.SetExecutorGroupRequest) -> GroupChange:
         name=request.name,
         labels=dict(request.labels),
         claims=list(request.claims),
-        job_labels=dict(request.job_labels),
+        job_labels=dict(request.job_labels) or ({} if request.no_job_labels else None),
         reason=request.reason,
         create=request.create,
         version=request.version,

@@ -32,10 +32,15 @@ UNION ALL
 SELECT 'EventTrigger', g.name, g.definition_id, g.spec -> 'payload' FROM scheduler.event_triggers g WHERE g.name = ANY(%(names)s::text[])
 
 -- name: payloads_of
--- The payloads that schedules and triggers of some definitions give.
-SELECT 'Schedule' AS kind, s.name, s.definition_id, s.spec -> 'payload' AS payload FROM scheduler.schedules s WHERE s.definition_id = ANY(%(ids)s::bigint[])
+-- The payloads that schedules and triggers of some definitions give. Disabled ones are checked by the apply that enables them; a schedule that
+-- is paused or has failed is resumed without a check.
+SELECT 'Schedule' AS kind, s.name, s.definition_id, s.spec -> 'payload' AS payload
+  FROM scheduler.schedules s
+ WHERE s.definition_id = ANY(%(ids)s::bigint[]) AND s.enabled
 UNION ALL
-SELECT 'EventTrigger', g.name, g.definition_id, g.spec -> 'payload' FROM scheduler.event_triggers g WHERE g.definition_id = ANY(%(ids)s::bigint[])
+SELECT 'EventTrigger', g.name, g.definition_id, g.spec -> 'payload'
+  FROM scheduler.event_triggers g
+ WHERE g.definition_id = ANY(%(ids)s::bigint[]) AND g.enabled
 ORDER BY 1, 2
 
 -- name: versions

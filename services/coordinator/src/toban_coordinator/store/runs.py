@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha512
-from typing import Any
 
 from toban_coordinator.store.audit import caller_params
 from toban_domain.run import RunState
@@ -52,12 +51,13 @@ class Enqueued:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedRun:
-    """The run that an idempotency key of a job names; `version` is None once the history has dropped it."""
+class AskedAgain:
+    """A request whose idempotency key names a run: its payload is canonical JSON, and `given` the part of it that the caller gives."""
 
     run_id: int
-    version: int | None
-    payload: Mapping[str, Any]
+    version: int
+    payload: str
+    given: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ def own_key(job: str, key: str) -> str:
     return ":".join(sha512(text.encode()).hexdigest() for text in (job, key))
 
 
-async def by_keys(t: Tx, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], KeyedRun]:
+async def by_keys(t: Tx, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
     """Runs by job and idempotency key; the same key of another job is not looked at."""
     params = {
         "jobs": json.dumps([job for job, _ in wanted]),
@@ -145,7 +145,19 @@ async def by_keys(t: Tx, wanted: Collection[tuple[str, str]]) -> dict[tuple[str,
         "own_keys": json.dumps([own_key(job, key) for job, key in wanted]),
     }
     rows = await t.fetch_all(_sql.by_keys, params)
-    return {(row.pop("job"), row.pop("key")): KeyedRun(**row) for row in rows}
+    return {(row["job"], row["key"]): row["run_id"] for row in rows}
+
+
+async def other_payload(t: Tx, asked: Sequence[AskedAgain]) -> int | None:
+    """A run whose payload is not the one that is asked for; None when there is none. One that the history has dropped is not compared."""
+    params = {
+        "runs": array_literals.numbers(one.run_id for one in asked),
+        "versions": array_literals.numbers(one.version for one in asked),
+        "payloads": "[" + ",".join(one.payload for one in asked) + "]",
+        "given": "[" + ",".join(one.given for one in asked) + "]",
+    }
+    row = await t.fetch_one(_sql.other_payload, params)
+    return None if row is None else int(row["run_id"])
 
 
 async def lock_for_cancel(t: Tx, run_id: int) -> CancelView | None:

@@ -71,13 +71,25 @@ SELECT d.run_id AS id
 
 -- name: by_keys
 -- Runs that idempotency keys name for these jobs. One that the history has dropped may be of any job.
-SELECT i.job, i.key, k.run_id, r.definition_version AS version, COALESCE(r.payload, '{}'::jsonb) AS payload
+SELECT i.job, i.key, k.run_id
   FROM ROWS FROM (jsonb_array_elements_text(%(jobs)s::jsonb), jsonb_array_elements_text(%(keys)s::jsonb),
                   jsonb_array_elements_text(%(own_keys)s::jsonb)) AS i(job, key, own_key)
   JOIN scheduler.run_idempotency k ON k.key IN (i.key, i.own_key)
   LEFT JOIN scheduler.job_runs r ON r.id = k.run_id
  WHERE k.key = i.own_key OR COALESCE(r.job_name, i.job) = i.job
  ORDER BY k.key = i.own_key
+
+-- name: other_payload
+-- A run with another payload than a request has that names the run again. A run of another version of the job, whose default payload may
+-- differ, is compared by what the caller gives. jsonb compares numbers by value and types exactly, which a document that was read back does not.
+SELECT i.run_id
+  FROM ROWS FROM (unnest(%(runs)s::bigint[], %(versions)s::bigint[]), jsonb_array_elements(%(payloads)s::jsonb),
+                  jsonb_array_elements(%(given)s::jsonb)) AS i(run_id, version, payload, given)
+  JOIN scheduler.job_runs r ON r.id = i.run_id
+ WHERE CASE WHEN r.definition_version = i.version THEN r.payload <> i.payload
+            ELSE EXISTS (SELECT FROM jsonb_each(i.given) g WHERE r.payload -> g.key IS DISTINCT FROM g.value) END
+ ORDER BY i.run_id
+ LIMIT 1
 
 -- name: lock_for_cancel
 -- Locks one live run, with what a cancel has to know.

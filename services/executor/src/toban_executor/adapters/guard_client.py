@@ -217,7 +217,7 @@ class GuardClient:
         if verified or self._enforcer.has_stopped(slot):
             # Also when only a part of the tree is stopped: the next grant thaws nothing but attempts that heartbeats named as frozen.
             self._turned(key, frozen=True)
-        if not verified and is_too_late(late, looks=self._enforcer.looks(slot)):
+        if not verified and is_too_late(late, checks=self._enforcer.checks(slot)):
             self._kill_at_lease_end(slot, key)
 
     def _kill_at_lease_end(self, slot: int, key: AttemptKey) -> None:

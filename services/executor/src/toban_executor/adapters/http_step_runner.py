@@ -12,12 +12,12 @@ import http.client
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
-from toban_domain.http_access import parse_access
+from toban_domain.http_access import not_public, parse_access
 from toban_domain.http_call import Call, CallError, Request, parse_url, read_call, redirected
 from toban_executor.adapters.job_client import JobClient, RefusedError
 from toban_executor.adapters.step_program import CANCELED, fail
@@ -51,12 +51,20 @@ class Response(NamedTuple):
 
 
 class Runner:
-    """One step. Without `cancelable` no cancel ends its waiting."""
+    """One step. Without `cancelable` no cancel ends its waiting. `secret_headers` have secrets, which no public network may carry in clear text."""
 
     def __init__(
-        self, call: Call, *, book: AddressBook, context: Callable[[], TlsContext], job: JobClient, cancelable: bool
+        self,
+        call: Call,
+        *,
+        secret_headers: Collection[str] = (),
+        book: AddressBook,
+        context: Callable[[], TlsContext],
+        job: JobClient,
+        cancelable: bool,
     ) -> None:
         self._call = call
+        self._secret_headers = secret_headers
         self._book = book
         self._context = context
         self._job = job
@@ -107,7 +115,7 @@ class Runner:
         target, began = request.target, boottime()
         context = self._context() if target.scheme == "https" else None
         try:
-            addresses = self._book.addresses(target)
+            addresses = self._addresses(request)
             connection = PinnedConnection(
                 target, addresses=addresses, timeout=self._call.response_timeout, context=context
             )
@@ -127,6 +135,18 @@ class Runner:
         say(f"{request.method} {target.shown}: {answer.status}, {min(len(body), MAX_BODY)} bytes, {spent:.3f} s")
         response = Response(answer.status, body[:MAX_BODY], len(body) <= MAX_BODY)
         return response, answer.getheader("Location") or ""
+
+    def _addresses(self, request: Request) -> Sequence[str]:
+        """Raises CallError when a secret would go to a public address in clear text: what a name means is known here only."""
+        addresses = self._book.addresses(request.target)
+        carried = [name for name in self._secret_headers if name in request.headers]
+        if request.target.scheme == "http" and carried:
+            addresses = not_public(addresses)
+            if not addresses:
+                raise CallError(
+                    f"{request.target.shown} is at a public address, and header {carried[0]!r} has a secret; use https"
+                )
+        return addresses
 
     def _finish(self, response: Response) -> int:
         if not self._call.expects(response.status):
@@ -170,6 +190,7 @@ def main(given: Mapping[str, Any], environ: Mapping[str, str]) -> int:
         call = read_call(given["http"], given["headers"])
         runner = Runner(
             call,
+            secret_headers=given["secret_headers"],
             book=AddressBook(parse_access(given["allow"]), setting=f"{VARIABLE} of this executor"),
             context=cache(partial(tls_context, given["ca_file"])),
             job=JobClient(environ.get("TOBAN_SOCKET", "")),

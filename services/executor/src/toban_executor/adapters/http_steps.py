@@ -10,7 +10,7 @@ from typing import Any
 
 from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.header_secrets import join_headers
+from toban_domain.header_secrets import SECRET_HEADERS, join_headers
 from toban_domain.http_access import parse_access
 from toban_domain.version import VERSION
 from toban_executor.adapters import http_step_runner
@@ -45,8 +45,10 @@ class HttpSteps:
         if step.type != "http":
             return step
         try:
+            http = json.loads(step.stdin)
             given: dict[str, Any] = {
-                "http": join_headers(json.loads(step.stdin), {one.file: one.value for one in order.secrets}),
+                "http": join_headers(http, {one.file: one.value for one in order.secrets}),
+                "secret_headers": sorted(http.get(SECRET_HEADERS, {})),
                 "headers": _headers(order, step),
                 "cancelable": step.cancelable,
                 **self._settings,

@@ -1,6 +1,7 @@
 """Freezes and kills the trees of slots from the executor's process, in place of guards that are stopped (docs/fencing.md 3.7)."""
 
 import signal
+from collections import Counter
 
 from toban_executor.guard import cgroup
 from toban_executor.guard.cgroup import SlotCgroup
@@ -32,12 +33,14 @@ class LeaseEnforcer:
 
     def __init__(self, guards: GuardSet) -> None:
         self._guards = guards
-        # As the guards found it when they started; it is needed at each look at a slot.
+        # As the guards found it when they started; it is needed at each check of a slot.
         self._cgroup_base = cgroup.find_base(f"toban-{guards.incarnation}", make=False)
         # When `kill_abandoned` stops to repeat itself, on CLOCK_BOOTTIME.
         self._abandoned_end: float | None = None
         # Slots that were frozen from here, each with what was stopped.
         self._freezers: dict[int, TreeFreezer] = {}
+        # How often `freeze` was called for a slot and its guard had not frozen it, since its last thaw.
+        self._checks: Counter[int] = Counter()
         # Slots whose containers were frozen from here.
         self._frozen_containers: set[int] = set()
         # Slots whose attempts were killed from here.
@@ -49,8 +52,10 @@ class LeaseEnforcer:
         """Stop the tree of the slot; True when nothing of it runs, by this or by its guard."""
         if self._group_is_frozen(slot):
             return True
+        self._checks[slot] += 1
         supervisor = self._supervisors().get(slot)
         if supervisor is None:
+            # What it has left cannot be found by its tree: only `kill` does.
             return False
         freezer = self._freezers.setdefault(slot, TreeFreezer(root=supervisor, cgroup=None))
         still = self._freeze_containers(slot)
@@ -60,9 +65,9 @@ class LeaseEnforcer:
         """Whether the tree of the slot was frozen from here, or a freeze was tried."""
         return slot in self._freezers
 
-    def looks(self, slot: int) -> int:
-        """How often the tree of the slot was looked at from here since its last thaw."""
-        return self._freezers[slot].looks if slot in self._freezers else 0
+    def checks(self, slot: int) -> int:
+        """How often the tree of the slot was checked from here since its last thaw, also in vain."""
+        return self._checks[slot]
 
     def has_stopped(self, slot: int) -> bool:
         """Whether a process of the slot was stopped from here and waits for `thaw`."""
@@ -70,6 +75,7 @@ class LeaseEnforcer:
 
     def thaw(self, slot: int) -> bool:
         """Let go on what was stopped from here; False when nothing was."""
+        self._checks.pop(slot, None)
         freezer = self._freezers.pop(slot, None)
         if freezer is not None:
             if slot in self._frozen_containers and (group := self._group(slot)):
@@ -80,6 +86,7 @@ class LeaseEnforcer:
 
     def forget(self, slot: int) -> None:
         """The attempt of the slot has ended."""
+        self._checks.pop(slot, None)
         self._freezers.pop(slot, None)
         self._frozen_containers.discard(slot)
         self._killed.discard(slot)
@@ -113,7 +120,7 @@ class LeaseEnforcer:
     def kill_abandoned(self) -> None:
         """SIGKILL to jobs that have neither a slot supervisor nor a guard supervisor any more, so that nothing else ends them.
 
-        It blocks. All calls together repeat it for ABANDONED_SECONDS at most; each looks at least once.
+        It blocks. All calls together repeat it for ABANDONED_SECONDS at most; each checks at least once.
         """
         if self._abandoned_end is None:
             self._abandoned_end = boottime() + ABANDONED_SECONDS

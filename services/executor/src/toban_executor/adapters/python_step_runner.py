@@ -7,7 +7,7 @@ Usage: python -I -S python_step_runner.py own|any MODULE:FUNCTION [FOLDER ...]  
 
 With `own` the callable must not be one of the standard library that the module only shows (`from os import system`).
 
-The keys of the payload are the keyword arguments, and what it returns is the result of the run.
+The keys of the payload are the keyword arguments, and what it returns is the result of the run, unless the job sets another.
 
 Exit code 0 when it returns, 1 when it raises (its traceback, without the frames of this
 file, is on stderr) or cannot be called (one line with the reason); sys.exit in the job counts as usual.
@@ -139,7 +139,7 @@ def main(whose: str, target: str, *folders: str) -> int:
 
 
 def _send_result(value: object) -> str:
-    """Sets the result of the run, as the job itself can by TOBAN_SOCKET; what is wrong with it, or empty."""
+    """Sets the result of the run unless the job has set it by TOBAN_SOCKET or a marker; what is wrong with it, or empty."""
     import json
     import socket
 
@@ -147,7 +147,7 @@ def _send_result(value: object) -> str:
     if not path:
         return ""
     try:
-        request = json.dumps({"op": "output", "value": value}, allow_nan=False)
+        request = json.dumps({"op": "output", "value": value, "returned": True}, allow_nan=False)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_RESULT_SECONDS)
             connection.connect(path)

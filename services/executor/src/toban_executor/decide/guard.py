@@ -108,7 +108,7 @@ def next_due(state: SlotState, now: Instant) -> float:
     if attempt is None:
         return math.inf
     if attempt.suspended:
-        due = guard_freeze.next_look(attempt, now, every=CLOCK_CHECK)
+        due = guard_freeze.next_check(attempt, now, every=CLOCK_CHECK)
     else:
         left = math.inf if attempt.continues else now.seconds_until(attempt.deadline) - KILL_ALLOWANCE
         if attempt.undecided:
@@ -255,7 +255,7 @@ def _on_freeze_checked(state: SlotState, attempt: Attempt, frozen: bool, now: In
         return state, ()
     attempt, effects = guard_freeze.checked(attempt, frozen, now)
     if not frozen and guard_freeze.cannot_be_frozen(attempt, now):
-        reason = f"could not be frozen in {attempt.freeze_looks} looks; {LEASE_REASON}"
+        reason = f"could not be frozen in {attempt.freeze_checks} checks; {LEASE_REASON}"
         attempt, effects = _end(attempt, "lease", reason, 0.0, now)
     return _with(state, attempt), effects
 

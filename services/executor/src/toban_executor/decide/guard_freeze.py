@@ -1,13 +1,13 @@
 """The decisions of a guard about an attempt whose lease has run out and that is frozen instead of killed (docs/fencing.md 3.7).
 
     running --deadline--> being frozen --no process runs--> frozen --grant that names it--> running
-                               \\-- 0.2 s after the deadline, and after three looks, a process still runs: SIGKILL
+                               \\-- 0.2 s after the deadline, and after three checks, a process still runs: SIGKILL
                                                  frozen --fenced, canceled, or freeze_max seconds--> SIGKILL
 
 One that the end of the lease kills is frozen too when only the wall clock says that the lease has ended: a step of that clock and a virtual
 machine that was paused look the same. A grant lets it go on; without one it is killed when CLOCK_BOOTTIME says so.
 
-Time in which it is frozen counts in no timeout. A tree that is frozen is looked at again with every tick, since others may send SIGCONT.
+Time in which it is frozen counts in no timeout. A tree that is frozen is checked again with every tick, since others may send SIGCONT.
 """
 
 from __future__ import annotations
@@ -29,50 +29,50 @@ from toban_fencing.executor_lease import HOLD_MARGIN, TAKE_MARGIN, Instant
 FREEZE_ALLOWANCE = 0.2
 """Seconds after the lease's deadline within which no process of the tree may run any more; the margin m is longer."""
 
-FREEZE_LOOKS = 3
-"""So many looks a tree gets before it is killed, on a machine that is too slow for them within the allowance."""
+FREEZE_CHECKS = 3
+"""So many checks a tree gets before it is killed, on a machine that is too slow for them within the allowance."""
 
 FREEZE_LATEST = HOLD_MARGIN + TAKE_MARGIN - 0.2
-"""Seconds after the lease's deadline at which looking ends on every machine: SIGKILL has the rest until another execution may begin."""
+"""Seconds after the lease's deadline at which checking ends on every machine: SIGKILL has the rest until another execution may begin."""
 
 KILL_ALLOWANCE = 0.05
 """Seconds before the lease's deadline at which SIGKILL goes out, so that nothing lives at the deadline."""
 
 FREEZE_AGAIN = 0.01
-"""Seconds between looks at a tree that is being frozen."""
+"""Seconds between checks of a tree that is being frozen."""
 
 Freezing = tuple[Attempt, tuple[Effect, ...]]
 
 
 def freeze(attempt: Attempt, now: Instant) -> Freezing:
-    """The deadline has passed, or the next look at a frozen tree is due."""
+    """The deadline has passed, or the next check of a frozen tree is due."""
     if attempt.frozen_since is None:
         # What was stopped late, as this guard may have been itself, gets no more time; after a step of the wall clock the time begins now.
         by = min(attempt.deadline.boot, now.boot) + FREEZE_ALLOWANCE
-        attempt = attempt._replace(frozen_since=now.boot, freeze_by=by, freeze_looks=0, freeze_reported=False)
+        attempt = attempt._replace(frozen_since=now.boot, freeze_by=by, freeze_checks=0, freeze_reported=False)
     return attempt, (FreezeTree(),)
 
 
 def checked(attempt: Attempt, frozen: bool, now: Instant) -> Freezing:
-    """What a look has shown. Afterwards `cannot_be_frozen` says whether there is no more time to try."""
+    """What a check has shown. Afterwards `cannot_be_frozen` says whether there is no more time to try."""
     if not frozen:
         by = now.boot + FREEZE_ALLOWANCE if attempt.freeze_by == math.inf else attempt.freeze_by
-        return attempt._replace(freeze_by=by, freeze_looks=attempt.freeze_looks + 1), ()
-    # One that others let go on has had its looks.
-    attempt = attempt._replace(freeze_by=math.inf, freeze_looks=FREEZE_LOOKS)
+        return attempt._replace(freeze_by=by, freeze_checks=attempt.freeze_checks + 1), ()
+    # One that others let go on has had its checks.
+    attempt = attempt._replace(freeze_by=math.inf, freeze_checks=FREEZE_CHECKS)
     if attempt.freeze_reported:
         return attempt, ()
     return attempt._replace(freeze_reported=True), (_report(attempt, True, attempt.frozen_seconds, now),)
 
 
 def cannot_be_frozen(attempt: Attempt, now: Instant) -> bool:
-    """True when the last look has shown a process that runs, and the time to stop it is over."""
-    return is_too_late(now.boot - (attempt.freeze_by - FREEZE_ALLOWANCE), looks=attempt.freeze_looks)
+    """True when the last check has shown a process that runs, and the time to stop it is over."""
+    return is_too_late(now.boot - (attempt.freeze_by - FREEZE_ALLOWANCE), checks=attempt.freeze_checks)
 
 
-def is_too_late(late: float, *, looks: int) -> bool:
-    """Whether a tree that runs on `late` seconds after the deadline, after so many looks, is to be killed: a slow machine has time for few."""
-    return late >= FREEZE_LATEST or (late >= FREEZE_ALLOWANCE and looks >= FREEZE_LOOKS)
+def is_too_late(late: float, *, checks: int) -> bool:
+    """Whether a tree that runs on `late` seconds after the deadline, after so many checks, is to be killed: a slow machine has time for few."""
+    return late >= FREEZE_LATEST or (late >= FREEZE_ALLOWANCE and checks >= FREEZE_CHECKS)
 
 
 def is_doubtful(attempt: Attempt, now: Instant) -> bool:
@@ -96,8 +96,8 @@ def is_over(attempt: Attempt, now: Instant) -> bool:
     return attempt.frozen_since is not None and now.boot >= _ends_at(attempt)
 
 
-def next_look(attempt: Attempt, now: Instant, *, every: float) -> float:
-    """When the next tick is needed at the latest, CLOCK_BOOTTIME; a frozen tree is looked at `every` so many seconds."""
+def next_check(attempt: Attempt, now: Instant, *, every: float) -> float:
+    """When the next tick is needed at the latest, CLOCK_BOOTTIME; a frozen tree is checked `every` so many seconds."""
     assert attempt.frozen_since is not None
     if attempt.freeze_by < math.inf:
         return now.boot + FREEZE_AGAIN

@@ -3,6 +3,7 @@
     {"op": "progress", "percentage": 40, "summary": "half way", "done": 4, "total": 10, "eta_seconds": 90}
     {"op": "heartbeat"}   {"op": "cancelled"}   {"op": "lease"}   {"op": "checkpoint"}
     {"op": "checkpoint", "value": …}   {"op": "output", "value": …}   {"op": "log_ref", "value": "s3://bucket/key"}
+    {"op": "output", "value": …, "returned": true}
 
 Values are JSON of at most 32 KiB. Markers on stdout are the short form: ``::heartbeat::``, ``::output {…}::``, ``::log_ref URI::``.
 """
@@ -32,11 +33,13 @@ class ProtocolError(Exception):
 
 
 class Request(NamedTuple):
-    """One request. `value` is canonical JSON (or the URI of a log_ref), None when the request has none."""
+    """One request. `value` is canonical JSON (or the URI of a log_ref), None when the request has none. `returned`: an output that the program of
+    a step sends for a function, and that counts only when the job sets none itself."""
 
     op: str
     progress: Progress | None = None
     value: str | None = None
+    returned: bool = False
 
 
 def parse(line: bytes, now: datetime) -> Request:
@@ -56,7 +59,8 @@ def parse(line: bytes, now: datetime) -> Request:
         raise ProtocolError(f"{op} needs a value")
     if op == "log_ref":
         return Request(op, value=_log_ref(body["value"]))
-    return Request(op, value=_json(body["value"]) if "value" in body else None)
+    value = _json(body["value"]) if "value" in body else None
+    return Request(op, value=value, returned=op == "output" and body.get("returned") is True)
 
 
 def parse_marker(line: bytes, now: datetime) -> Request | None:

@@ -47,8 +47,8 @@ class Attempt(NamedTuple):
     freeze_reported: bool = False
     # Until when the tree must be verified frozen; infinite since the last check has found it so.
     freeze_by: float = math.inf
-    # How often it has been looked at in vain.
-    freeze_looks: int = 0
+    # How often it has been checked in vain.
+    freeze_checks: int = 0
 
     @property
     def token(self) -> int:

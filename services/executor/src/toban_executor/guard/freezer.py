@@ -30,12 +30,9 @@ class TreeFreezer:
         self._cgroup = cgroup
         # Those that were running: a job may have stopped others itself, which stay as they are.
         self._stopped: set[int] = set()
-        # How often `freeze` was called.
-        self.looks = 0
 
     def freeze(self) -> bool:
         """Stop what runs; True when no process of the tree runs any more. Call it again for processes that have come since."""
-        self.looks += 1
         end = boottime() + LOOK_SECONDS
         clean = looks = 0
         ended_before: set[int] = set()

@@ -48,7 +48,8 @@ class JobSession:
         self._now_ns = now_ns
         self._lease_left = lease_left
         self._cancelled = False
-        self.result_json = ""
+        # What the job has set, and what a function of it has returned.
+        self._output = self._returned = ""
         self.log_ref = ""
         # Set by every request; the reader resets it.
         self.spoke = False
@@ -57,6 +58,11 @@ class JobSession:
         self._sent = 0
         self._next: tuple[int, str] | None = None
         self._waiting: list[tuple[int, Connection]] = []
+
+    @property
+    def result_json(self) -> str:
+        """The result of the attempt, "" = none."""
+        return self._output or self._returned
 
     def serve(self, connection: Connection, line: bytes) -> None:
         """Carry out one request and answer it."""
@@ -119,7 +125,11 @@ class JobSession:
             fields["summary"] = self._redact(fields["summary"])
             self._send(JobNote(key=self._key, kind="progress", text=json.dumps(fields, separators=(",", ":"))))
         elif request.op == "output" and request.value is not None:
-            self.result_json = _json_or_mask(self._redact(request.value))
+            text = _json_or_mask(self._redact(request.value))
+            if request.returned:
+                self._returned = text
+            else:
+                self._output = text
         elif request.op == "log_ref" and request.value is not None:
             self.log_ref = self._redact(request.value)
 

@@ -118,18 +118,23 @@ class Signal(Reason):
 
 
 class GroupRules(Reason):
-    """A whole group of executors."""
+    """A whole group of executors; of one that is there, job labels that are not given stay."""
 
     labels: dict[str, str] = Field(default_factory=dict, description="Labels that each of its executors has.")
     claims: list[str] = Field(
         default_factory=list, description="Labels whose values an executor may choose; `*` = all."
     )
-    job_labels: dict[str, str] = Field(
-        default_factory=dict, description="Labels that a job must have to run there; empty = every job."
+    job_labels: dict[str, str] | None = Field(
+        None,
+        description="Labels that a job must have to run there; {} = every job, without it those of the group stay.",
     )
     instances: list[str] = Field(
         default_factory=list, description="Instances that pass to the group; their executors must be off."
     )
+
+    def fields(self) -> dict[str, Any]:
+        """A map of a message cannot tell an empty one from none."""
+        return {**self.model_dump(exclude_none=True), "no_job_labels": self.job_labels == {}}
 
 
 class SecretValue(Reason):
