@@ -25,7 +25,7 @@ from toban_runtime.clock import Clock
 EXTENSION = "toban"
 # Live logs and streams of runs that a person has open at a time.
 STREAMS_OF_A_PERSON = 4
-# Downloads, searches and claims likewise, or a quarter of all places when that is more.
+# Downloads, searches and claims likewise, or half of all places when that is more.
 OTHERS_OF_A_PERSON = 4
 T = TypeVar("T")
 
@@ -45,8 +45,8 @@ class StreamSlots:
     def __init__(self, size: int) -> None:
         self.size = size
         self.streams = size - size // 4
-        # Of one person, which more threads raise: the claims of all workers with one token are of one person.
-        self.others_of_a_person = max(OTHERS_OF_A_PERSON, size // 4)
+        # All workers with one token are one person.
+        self.others_of_a_person = max(OTHERS_OF_A_PERSON, size // 2)
         self._lock = threading.Lock()
         self.in_use = 0
         # By person.
