@@ -25,8 +25,6 @@ from toban_runtime.clock import Clock
 EXTENSION = "toban"
 # Live logs and streams of runs that a person has open at a time.
 STREAMS_OF_A_PERSON = 4
-# Downloads, searches and claims likewise, or half of all places when that is more.
-OTHERS_OF_A_PERSON = 4
 T = TypeVar("T")
 
 _streams = metrics.gauge("toban_site_streams", "Open log streams and downloads.")
@@ -46,7 +44,7 @@ class StreamSlots:
         self.size = size
         self.streams = size - size // 4
         # All workers with one token are one person.
-        self.others_of_a_person = max(OTHERS_OF_A_PERSON, size // 2)
+        self.others_of_a_person = max(1, size // 2)
         self._lock = threading.Lock()
         self.in_use = 0
         # By person.
