@@ -46,6 +46,8 @@ def main() -> None:
             "first_mb": first,
             "last_mb": last,
             "mb_per_hour": round(found, 2),
+            # Caches that still fill grow more slowly by then, a leak does not.
+            "mb_per_hour_last_half": round(slope(taken[name][len(taken[name]) // 2 :]), 2),
         }
         print(json.dumps({**line, "seconds": SECONDS, "runs": runs}))
     if steep := [name for name, found in slopes.items() if found > GOAL]:
