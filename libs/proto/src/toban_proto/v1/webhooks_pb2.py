@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from toban_proto.v1 import common_pb2 as toban__proto_dot_v1_dot_common__pb2
+from toban_proto.v1 import options_pb2 as toban__proto_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtoban_proto/v1/webhooks.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1btoban_proto/v1/common.proto\"\xfe\x03\n\x07Webhook\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06origin\x18\x02 \x01(\t\x12\x0e\n\x06states\x18\x03 \x03(\t\x12\x0c\n\x04jobs\x18\x04 \x03(\t\x12\x33\n\x06labels\x18\x05 \x03(\x0b\x32#.toban_proto.v1.Webhook.LabelsEntry\x12\x0f\n\x07\x65nabled\x18\x06 \x01(\x08\x12\x0e\n\x06status\x18\x07 \x01(\t\x12\x10\n\x08\x66\x61ilures\x18\x08 \x01(\x05\x12\x31\n\rfailing_since\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nlast_error\x18\n \x01(\t\x12.\n\nopen_until\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07pending\x18\x0c \x01(\x03\x12\x35\n\x11oldest_pending_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x0e \x01(\x03\x12.\n\nupdated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nupdated_by\x18\x10 \x01(\t\x12\x0c\n\x04\x66orm\x18\x11 \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd1\x01\n\x11SetWebhookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x32\n\x06\x66ilter\x18\x03 \x01(\x0b\x32\x1d.toban_proto.v1.WebhookFilterH\x00\x88\x01\x01\x12\x14\n\x07\x65nabled\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x0e\n\x06secret\x18\x05 \x01(\t\x12\x12\n\nnew_secret\x18\x06 \x01(\x08\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x0c\n\x04\x66orm\x18\x08 \x01(\tB\t\n\x07_filterB\n\n\x08_enabled\"\x97\x01\n\rWebhookFilter\x12\x0e\n\x06states\x18\x01 \x03(\t\x12\x0c\n\x04jobs\x18\x02 \x03(\t\x12\x39\n\x06labels\x18\x03 \x03(\x0b\x32).toban_proto.v1.WebhookFilter.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"N\n\x12SetWebhookResponse\x12(\n\x07webhook\x18\x01 \x01(\x0b\x32\x17.toban_proto.v1.Webhook\x12\x0e\n\x06secret\x18\x02 \x01(\t\"\x15\n\x13ListWebhooksRequest\"A\n\x14ListWebhooksResponse\x12)\n\x08webhooks\x18\x01 \x03(\x0b\x32\x17.toban_proto.v1.Webhook\"4\n\x14RemoveWebhookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x17\n\x15RemoveWebhookResponse\"2\n\x12TestWebhookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xa9\x02\n\x0fWebhookDelivery\x12\n\n\x02id\x18\x01 \x01(\x03\x12\x0f\n\x07webhook\x18\x02 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\x12\x0c\n\x04type\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\x03\x12\r\n\x05state\x18\x06 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07next_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06status\x18\x0b \x01(\x05\x12\r\n\x05\x65rror\x18\x0c \x01(\t\"w\n\x15ListDeliveriesRequest\x12\"\n\x04page\x18\x01 \x01(\x0b\x32\x14.toban_proto.v1.Page\x12\x0f\n\x07webhook\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\x03\x12\n\n\x02id\x18\x05 \x01(\x03\"b\n\x16ListDeliveriesResponse\x12\x33\n\ndeliveries\x18\x01 \x03(\x0b\x32\x1f.toban_proto.v1.WebhookDelivery\x12\x13\n\x0bnext_cursor\x18\x02 \x01(\t\"@\n\x10RedeliverRequest\x12\x0f\n\x07webhook\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\"(\n\x11RedeliverResponse\x12\x13\n\x0bredelivered\x18\x01 \x01(\x03\"\'\n\x16\x43laimDeliveriesRequest\x12\r\n\x05limit\x18\x01 \x01(\x05\"b\n\x17\x43laimDeliveriesResponse\x12\x31\n\x08requests\x18\x01 \x03(\x0b\x32\x1f.toban_proto.v1.OutgoingRequest\x12\x14\n\x0cnext_poll_ms\x18\x02 \x01(\x03\"\xe2\x01\n\x0fOutgoingRequest\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\x03\x12\r\n\x05lease\x18\x02 \x01(\t\x12\x0f\n\x07webhook\x18\x03 \x01(\t\x12\x0b\n\x03url\x18\x04 \x01(\t\x12=\n\x07headers\x18\x05 \x03(\x0b\x32,.toban_proto.v1.OutgoingRequest.HeadersEntry\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\x12\x10\n\x08lease_ms\x18\x07 \x01(\x03\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x8b\x01\n\x16\x43onfirmDeliveryRequest\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\x03\x12\r\n\x05lease\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\x05\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x1b\n\x13retry_after_seconds\x18\x05 \x01(\x05\x12\x11\n\tpermanent\x18\x06 \x01(\x08\"+\n\x17\x43onfirmDeliveryResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x32\x9f\x04\n\x08Webhooks\x12S\n\nSetWebhook\x12!.toban_proto.v1.SetWebhookRequest\x1a\".toban_proto.v1.SetWebhookResponse\x12Y\n\x0cListWebhooks\x12#.toban_proto.v1.ListWebhooksRequest\x1a$.toban_proto.v1.ListWebhooksResponse\x12\\\n\rRemoveWebhook\x12$.toban_proto.v1.RemoveWebhookRequest\x1a%.toban_proto.v1.RemoveWebhookResponse\x12R\n\x0bTestWebhook\x12\".toban_proto.v1.TestWebhookRequest\x1a\x1f.toban_proto.v1.WebhookDelivery\x12_\n\x0eListDeliveries\x12%.toban_proto.v1.ListDeliveriesRequest\x1a&.toban_proto.v1.ListDeliveriesResponse\x12P\n\tRedeliver\x12 .toban_proto.v1.RedeliverRequest\x1a!.toban_proto.v1.RedeliverResponse2\xd7\x01\n\rWebhookOutbox\x12\x62\n\x0f\x43laimDeliveries\x12&.toban_proto.v1.ClaimDeliveriesRequest\x1a\'.toban_proto.v1.ClaimDeliveriesResponse\x12\x62\n\x0f\x43onfirmDelivery\x12&.toban_proto.v1.ConfirmDeliveryRequest\x1a\'.toban_proto.v1.ConfirmDeliveryResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtoban_proto/v1/webhooks.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1btoban_proto/v1/common.proto\x1a\x1ctoban_proto/v1/options.proto\"\xfe\x03\n\x07Webhook\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06origin\x18\x02 \x01(\t\x12\x0e\n\x06states\x18\x03 \x03(\t\x12\x0c\n\x04jobs\x18\x04 \x03(\t\x12\x33\n\x06labels\x18\x05 \x03(\x0b\x32#.toban_proto.v1.Webhook.LabelsEntry\x12\x0f\n\x07\x65nabled\x18\x06 \x01(\x08\x12\x0e\n\x06status\x18\x07 \x01(\t\x12\x10\n\x08\x66\x61ilures\x18\x08 \x01(\x05\x12\x31\n\rfailing_since\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nlast_error\x18\n \x01(\t\x12.\n\nopen_until\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07pending\x18\x0c \x01(\x03\x12\x35\n\x11oldest_pending_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x0e \x01(\x03\x12.\n\nupdated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nupdated_by\x18\x10 \x01(\t\x12\x0c\n\x04\x66orm\x18\x11 \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd1\x01\n\x11SetWebhookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x32\n\x06\x66ilter\x18\x03 \x01(\x0b\x32\x1d.toban_proto.v1.WebhookFilterH\x00\x88\x01\x01\x12\x14\n\x07\x65nabled\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x0e\n\x06secret\x18\x05 \x01(\t\x12\x12\n\nnew_secret\x18\x06 \x01(\x08\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x0c\n\x04\x66orm\x18\x08 \x01(\tB\t\n\x07_filterB\n\n\x08_enabled\"\x97\x01\n\rWebhookFilter\x12\x0e\n\x06states\x18\x01 \x03(\t\x12\x0c\n\x04jobs\x18\x02 \x03(\t\x12\x39\n\x06labels\x18\x03 \x03(\x0b\x32).toban_proto.v1.WebhookFilter.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"N\n\x12SetWebhookResponse\x12(\n\x07webhook\x18\x01 \x01(\x0b\x32\x17.toban_proto.v1.Webhook\x12\x0e\n\x06secret\x18\x02 \x01(\t\"\x15\n\x13ListWebhooksRequest\"A\n\x14ListWebhooksResponse\x12)\n\x08webhooks\x18\x01 \x03(\x0b\x32\x17.toban_proto.v1.Webhook\"4\n\x14RemoveWebhookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x17\n\x15RemoveWebhookResponse\"2\n\x12TestWebhookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xa9\x02\n\x0fWebhookDelivery\x12\n\n\x02id\x18\x01 \x01(\x03\x12\x0f\n\x07webhook\x18\x02 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x03 \x01(\t\x12\x0c\n\x04type\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\x03\x12\r\n\x05state\x18\x06 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x12.\n\ncreated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x07next_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06status\x18\x0b \x01(\x05\x12\r\n\x05\x65rror\x18\x0c \x01(\t\"w\n\x15ListDeliveriesRequest\x12\"\n\x04page\x18\x01 \x01(\x0b\x32\x14.toban_proto.v1.Page\x12\x0f\n\x07webhook\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\x03\x12\n\n\x02id\x18\x05 \x01(\x03\"b\n\x16ListDeliveriesResponse\x12\x33\n\ndeliveries\x18\x01 \x03(\x0b\x32\x1f.toban_proto.v1.WebhookDelivery\x12\x13\n\x0bnext_cursor\x18\x02 \x01(\t\"@\n\x10RedeliverRequest\x12\x0f\n\x07webhook\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\"(\n\x11RedeliverResponse\x12\x13\n\x0bredelivered\x18\x01 \x01(\x03\"\'\n\x16\x43laimDeliveriesRequest\x12\r\n\x05limit\x18\x01 \x01(\x05\"b\n\x17\x43laimDeliveriesResponse\x12\x31\n\x08requests\x18\x01 \x03(\x0b\x32\x1f.toban_proto.v1.OutgoingRequest\x12\x14\n\x0cnext_poll_ms\x18\x02 \x01(\x03\"\xe2\x01\n\x0fOutgoingRequest\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\x03\x12\r\n\x05lease\x18\x02 \x01(\t\x12\x0f\n\x07webhook\x18\x03 \x01(\t\x12\x0b\n\x03url\x18\x04 \x01(\t\x12=\n\x07headers\x18\x05 \x03(\x0b\x32,.toban_proto.v1.OutgoingRequest.HeadersEntry\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\x12\x10\n\x08lease_ms\x18\x07 \x01(\x03\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x8b\x01\n\x16\x43onfirmDeliveryRequest\x12\x13\n\x0b\x64\x65livery_id\x18\x01 \x01(\x03\x12\r\n\x05lease\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\x05\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x1b\n\x13retry_after_seconds\x18\x05 \x01(\x05\x12\x11\n\tpermanent\x18\x06 \x01(\x08\"+\n\x17\x43onfirmDeliveryResponse\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x32\x9a\x06\n\x08Webhooks\x12v\n\nSetWebhook\x12!.toban_proto.v1.SetWebhookRequest\x1a\".toban_proto.v1.SetWebhookResponse\"!\x8a\xb5\x18\x1d\n\x01\x07\x18\x05 \x01:\x14PUT /webhooks/{name}\x12\x8b\x01\n\x0cListWebhooks\x12#.toban_proto.v1.ListWebhooksRequest\x1a$.toban_proto.v1.ListWebhooksResponse\"0\x8a\xb5\x18,\n\x01\x07\x18\x01 \x01:\rGET /webhooks:\x14GET /webhooks/{name}\x12\x82\x01\n\rRemoveWebhook\x12$.toban_proto.v1.RemoveWebhookRequest\x1a%.toban_proto.v1.RemoveWebhookResponse\"$\x8a\xb5\x18 \n\x01\x07\x18\x05 \x01:\x17\x44\x45LETE /webhooks/{name}\x12{\n\x0bTestWebhook\x12\".toban_proto.v1.TestWebhookRequest\x1a\x1f.toban_proto.v1.WebhookDelivery\"\'\x8a\xb5\x18#\n\x01\x07\x18\x05 \x01:\x1aPOST /webhooks/{name}/test\x12}\n\x0eListDeliveries\x12%.toban_proto.v1.ListDeliveriesRequest\x1a&.toban_proto.v1.ListDeliveriesResponse\"\x1c\x8a\xb5\x18\x18\n\x01\x07\x18\x01 \x01:\x0fGET /deliveries\x12\x86\x01\n\tRedeliver\x12 .toban_proto.v1.RedeliverRequest\x1a!.toban_proto.v1.RedeliverResponse\"4\x8a\xb5\x18\x30\n\x01\x07\x18\x05 \x01:\'POST /webhooks/{name=webhook}/redeliver2\xed\x01\n\rWebhookOutbox\x12m\n\x0f\x43laimDeliveries\x12&.toban_proto.v1.ClaimDeliveriesRequest\x1a\'.toban_proto.v1.ClaimDeliveriesResponse\"\t\x8a\xb5\x18\x05\n\x01\x04\x10\x01\x12m\n\x0f\x43onfirmDelivery\x12&.toban_proto.v1.ConfirmDeliveryRequest\x1a\'.toban_proto.v1.ConfirmDeliveryResponse\"\t\x8a\xb5\x18\x05\n\x01\x04\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,52 +40,68 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WEBHOOKFILTER_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_OUTGOINGREQUEST_HEADERSENTRY']._loaded_options = None
   _globals['_OUTGOINGREQUEST_HEADERSENTRY']._serialized_options = b'8\001'
-  _globals['_WEBHOOK']._serialized_start=112
-  _globals['_WEBHOOK']._serialized_end=622
-  _globals['_WEBHOOK_LABELSENTRY']._serialized_start=577
-  _globals['_WEBHOOK_LABELSENTRY']._serialized_end=622
-  _globals['_SETWEBHOOKREQUEST']._serialized_start=625
-  _globals['_SETWEBHOOKREQUEST']._serialized_end=834
-  _globals['_WEBHOOKFILTER']._serialized_start=837
-  _globals['_WEBHOOKFILTER']._serialized_end=988
-  _globals['_WEBHOOKFILTER_LABELSENTRY']._serialized_start=577
-  _globals['_WEBHOOKFILTER_LABELSENTRY']._serialized_end=622
-  _globals['_SETWEBHOOKRESPONSE']._serialized_start=990
-  _globals['_SETWEBHOOKRESPONSE']._serialized_end=1068
-  _globals['_LISTWEBHOOKSREQUEST']._serialized_start=1070
-  _globals['_LISTWEBHOOKSREQUEST']._serialized_end=1091
-  _globals['_LISTWEBHOOKSRESPONSE']._serialized_start=1093
-  _globals['_LISTWEBHOOKSRESPONSE']._serialized_end=1158
-  _globals['_REMOVEWEBHOOKREQUEST']._serialized_start=1160
-  _globals['_REMOVEWEBHOOKREQUEST']._serialized_end=1212
-  _globals['_REMOVEWEBHOOKRESPONSE']._serialized_start=1214
-  _globals['_REMOVEWEBHOOKRESPONSE']._serialized_end=1237
-  _globals['_TESTWEBHOOKREQUEST']._serialized_start=1239
-  _globals['_TESTWEBHOOKREQUEST']._serialized_end=1289
-  _globals['_WEBHOOKDELIVERY']._serialized_start=1292
-  _globals['_WEBHOOKDELIVERY']._serialized_end=1589
-  _globals['_LISTDELIVERIESREQUEST']._serialized_start=1591
-  _globals['_LISTDELIVERIESREQUEST']._serialized_end=1710
-  _globals['_LISTDELIVERIESRESPONSE']._serialized_start=1712
-  _globals['_LISTDELIVERIESRESPONSE']._serialized_end=1810
-  _globals['_REDELIVERREQUEST']._serialized_start=1812
-  _globals['_REDELIVERREQUEST']._serialized_end=1876
-  _globals['_REDELIVERRESPONSE']._serialized_start=1878
-  _globals['_REDELIVERRESPONSE']._serialized_end=1918
-  _globals['_CLAIMDELIVERIESREQUEST']._serialized_start=1920
-  _globals['_CLAIMDELIVERIESREQUEST']._serialized_end=1959
-  _globals['_CLAIMDELIVERIESRESPONSE']._serialized_start=1961
-  _globals['_CLAIMDELIVERIESRESPONSE']._serialized_end=2059
-  _globals['_OUTGOINGREQUEST']._serialized_start=2062
-  _globals['_OUTGOINGREQUEST']._serialized_end=2288
-  _globals['_OUTGOINGREQUEST_HEADERSENTRY']._serialized_start=2242
-  _globals['_OUTGOINGREQUEST_HEADERSENTRY']._serialized_end=2288
-  _globals['_CONFIRMDELIVERYREQUEST']._serialized_start=2291
-  _globals['_CONFIRMDELIVERYREQUEST']._serialized_end=2430
-  _globals['_CONFIRMDELIVERYRESPONSE']._serialized_start=2432
-  _globals['_CONFIRMDELIVERYRESPONSE']._serialized_end=2475
-  _globals['_WEBHOOKS']._serialized_start=2478
-  _globals['_WEBHOOKS']._serialized_end=3021
-  _globals['_WEBHOOKOUTBOX']._serialized_start=3024
-  _globals['_WEBHOOKOUTBOX']._serialized_end=3239
+  _globals['_WEBHOOKS'].methods_by_name['SetWebhook']._loaded_options = None
+  _globals['_WEBHOOKS'].methods_by_name['SetWebhook']._serialized_options = b'\212\265\030\035\n\001\007\030\005 \001:\024PUT /webhooks/{name}'
+  _globals['_WEBHOOKS'].methods_by_name['ListWebhooks']._loaded_options = None
+  _globals['_WEBHOOKS'].methods_by_name['ListWebhooks']._serialized_options = b'\212\265\030,\n\001\007\030\001 \001:\rGET /webhooks:\024GET /webhooks/{name}'
+  _globals['_WEBHOOKS'].methods_by_name['RemoveWebhook']._loaded_options = None
+  _globals['_WEBHOOKS'].methods_by_name['RemoveWebhook']._serialized_options = b'\212\265\030 \n\001\007\030\005 \001:\027DELETE /webhooks/{name}'
+  _globals['_WEBHOOKS'].methods_by_name['TestWebhook']._loaded_options = None
+  _globals['_WEBHOOKS'].methods_by_name['TestWebhook']._serialized_options = b'\212\265\030#\n\001\007\030\005 \001:\032POST /webhooks/{name}/test'
+  _globals['_WEBHOOKS'].methods_by_name['ListDeliveries']._loaded_options = None
+  _globals['_WEBHOOKS'].methods_by_name['ListDeliveries']._serialized_options = b'\212\265\030\030\n\001\007\030\001 \001:\017GET /deliveries'
+  _globals['_WEBHOOKS'].methods_by_name['Redeliver']._loaded_options = None
+  _globals['_WEBHOOKS'].methods_by_name['Redeliver']._serialized_options = b'\212\265\0300\n\001\007\030\005 \001:\'POST /webhooks/{name=webhook}/redeliver'
+  _globals['_WEBHOOKOUTBOX'].methods_by_name['ClaimDeliveries']._loaded_options = None
+  _globals['_WEBHOOKOUTBOX'].methods_by_name['ClaimDeliveries']._serialized_options = b'\212\265\030\005\n\001\004\020\001'
+  _globals['_WEBHOOKOUTBOX'].methods_by_name['ConfirmDelivery']._loaded_options = None
+  _globals['_WEBHOOKOUTBOX'].methods_by_name['ConfirmDelivery']._serialized_options = b'\212\265\030\005\n\001\004\020\001'
+  _globals['_WEBHOOK']._serialized_start=142
+  _globals['_WEBHOOK']._serialized_end=652
+  _globals['_WEBHOOK_LABELSENTRY']._serialized_start=607
+  _globals['_WEBHOOK_LABELSENTRY']._serialized_end=652
+  _globals['_SETWEBHOOKREQUEST']._serialized_start=655
+  _globals['_SETWEBHOOKREQUEST']._serialized_end=864
+  _globals['_WEBHOOKFILTER']._serialized_start=867
+  _globals['_WEBHOOKFILTER']._serialized_end=1018
+  _globals['_WEBHOOKFILTER_LABELSENTRY']._serialized_start=607
+  _globals['_WEBHOOKFILTER_LABELSENTRY']._serialized_end=652
+  _globals['_SETWEBHOOKRESPONSE']._serialized_start=1020
+  _globals['_SETWEBHOOKRESPONSE']._serialized_end=1098
+  _globals['_LISTWEBHOOKSREQUEST']._serialized_start=1100
+  _globals['_LISTWEBHOOKSREQUEST']._serialized_end=1121
+  _globals['_LISTWEBHOOKSRESPONSE']._serialized_start=1123
+  _globals['_LISTWEBHOOKSRESPONSE']._serialized_end=1188
+  _globals['_REMOVEWEBHOOKREQUEST']._serialized_start=1190
+  _globals['_REMOVEWEBHOOKREQUEST']._serialized_end=1242
+  _globals['_REMOVEWEBHOOKRESPONSE']._serialized_start=1244
+  _globals['_REMOVEWEBHOOKRESPONSE']._serialized_end=1267
+  _globals['_TESTWEBHOOKREQUEST']._serialized_start=1269
+  _globals['_TESTWEBHOOKREQUEST']._serialized_end=1319
+  _globals['_WEBHOOKDELIVERY']._serialized_start=1322
+  _globals['_WEBHOOKDELIVERY']._serialized_end=1619
+  _globals['_LISTDELIVERIESREQUEST']._serialized_start=1621
+  _globals['_LISTDELIVERIESREQUEST']._serialized_end=1740
+  _globals['_LISTDELIVERIESRESPONSE']._serialized_start=1742
+  _globals['_LISTDELIVERIESRESPONSE']._serialized_end=1840
+  _globals['_REDELIVERREQUEST']._serialized_start=1842
+  _globals['_REDELIVERREQUEST']._serialized_end=1906
+  _globals['_REDELIVERRESPONSE']._serialized_start=1908
+  _globals['_REDELIVERRESPONSE']._serialized_end=1948
+  _globals['_CLAIMDELIVERIESREQUEST']._serialized_start=1950
+  _globals['_CLAIMDELIVERIESREQUEST']._serialized_end=1989
+  _globals['_CLAIMDELIVERIESRESPONSE']._serialized_start=1991
+  _globals['_CLAIMDELIVERIESRESPONSE']._serialized_end=2089
+  _globals['_OUTGOINGREQUEST']._serialized_start=2092
+  _globals['_OUTGOINGREQUEST']._serialized_end=2318
+  _globals['_OUTGOINGREQUEST_HEADERSENTRY']._serialized_start=2272
+  _globals['_OUTGOINGREQUEST_HEADERSENTRY']._serialized_end=2318
+  _globals['_CONFIRMDELIVERYREQUEST']._serialized_start=2321
+  _globals['_CONFIRMDELIVERYREQUEST']._serialized_end=2460
+  _globals['_CONFIRMDELIVERYRESPONSE']._serialized_start=2462
+  _globals['_CONFIRMDELIVERYRESPONSE']._serialized_end=2505
+  _globals['_WEBHOOKS']._serialized_start=2508
+  _globals['_WEBHOOKS']._serialized_end=3302
+  _globals['_WEBHOOKOUTBOX']._serialized_start=3305
+  _globals['_WEBHOOKOUTBOX']._serialized_end=3542
 # @@protoc_insertion_point(module_scope)

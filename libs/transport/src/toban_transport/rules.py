@@ -1,0 +1,96 @@
+"""The rule of each gRPC method: callers, the right of a person, what its request names, its routes of REST. Pure.
+
+The protos have them (`option (rule)`, proto/toban_proto/v1/options.proto); docs/architecture.md shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from toban_domain.access import Action
+from toban_proto.v1 import coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, options_pb2, webhooks_pb2
+
+PACKAGE = "toban_proto.v1"
+_Names = options_pb2.MethodRule
+_PEOPLE = frozenset({"admin-web", "admin-cli"})
+
+
+class About(StrEnum):
+    """What a call of a person is about, and so which of the person's rules decide. options.proto explains each."""
+
+    CLUSTER = "cluster"
+    ANY = "any"
+    JOBS = "jobs"
+    LIST = "list"
+    EACH = "each"
+    WORK = "work"
+    OWN = "own"
+
+
+class Authority(StrEnum):
+    """What admits a call of admin-web or admin-cli. options.proto explains each."""
+
+    PERSON = "person"
+    REQUEST = "request"
+    TICKET = "ticket"
+    CERTIFICATE = "certificate"
+
+
+@dataclass(frozen=True, slots=True)
+class PersonRule:
+    """The action that a method is; MINIMUM has the role for it."""
+
+    action: Action
+    about: About
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodRule:
+    """One method, denied to all without `callers`."""
+
+    callers: frozenset[str] = frozenset()
+    person: PersonRule | None = None
+    """None where `authority` is something else, and for methods that no person reaches."""
+    authority: Authority = Authority.PERSON
+    names: tuple[str, str] | None = None
+    """Kind and field of the object that the request names."""
+    items: Sequence[tuple[str, str, str]] = ()
+    """Each list in the answer: its field, the kind of its items, and their field with the key."""
+    rest: Sequence[str] = ()
+    """Its routes of REST, as options.proto writes them; the first one is the whole method."""
+
+
+def _word(value: str) -> str:
+    return value.lower().replace("_", "-")
+
+
+def _person(given: options_pb2.MethodRule) -> PersonRule | None:
+    if not given.action:
+        return None
+    action, about = _Names.Action.Name(given.action), _Names.About.Name(given.about)
+    return PersonRule(Action(_word(action)), About(_word(about)))
+
+
+def _rule(given: options_pb2.MethodRule) -> MethodRule:
+    callers = {_word(_Names.Caller.Name(caller)) for caller in given.callers}
+    kind, _, name = given.names.partition(":")
+    items = [one.split(":") for one in given.items]
+    return MethodRule(
+        callers=frozenset(callers - {"people"} | _PEOPLE if "people" in callers else callers),
+        person=_person(given),
+        authority=Authority(_word(_Names.Authority.Name(given.authority))) if given.authority else Authority.PERSON,
+        names=(kind, name) if name else None,
+        items=tuple((field, of, key) for field, of, key in items),
+        rest=tuple(given.rest),
+    )
+
+
+RULES: Mapping[str, MethodRule] = {
+    f"/{service.full_name}/{method.name}": _rule(method.GetOptions().Extensions[options_pb2.rule])
+    for module in (coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, webhooks_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+}
+"""Full method name → rule, for each method of the protos."""
