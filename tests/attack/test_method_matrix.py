@@ -16,7 +16,8 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_transport.authz import METHOD_RULES, SERVICES, service_of
-from toban_transport.person_rules import CREDENTIAL, PERSON_RULES, About
+from toban_transport.person_rules import CREDENTIAL, PERSON_RULES
+from toban_transport.rules import About
 
 SERVED = {
     "WorkerService": "executor",

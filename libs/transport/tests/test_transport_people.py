@@ -183,7 +183,7 @@ async def test_a_method_for_people_without_a_rule_stops_the_start_also_without_a
     rules = dict(METHOD_RULES) | {"/toban_proto.v1.Peer/Ping": frozenset({ADMIN_WEB})}
     server = build_server(tls=TlsFiles(tls / "coordinator"), trust_domain=DOMAIN, clock=SystemClock(), rules=rules)
     server.add(rpc.add_PeerServicer_to_server, rpc.PeerServicer())
-    with pytest.raises(TobanError, match=r"no rule in PERSON_RULES for /toban_proto\.v1\.Peer/Ping; add one"):
+    with pytest.raises(TobanError, match=r"no action in the rule of /toban_proto\.v1\.Peer/Ping; add it"):
         await server.start("127.0.0.1", 0)
 
 

@@ -1,4 +1,4 @@
-"""Who may call what: one table of callers per method, denied by default. Pure.
+"""Who may call what, by the rules in the protos (rules.py), denied by default. Pure.
 
 Callers are service names out of the SPIFFE id of a certificate: `spiffe://<trust domain>/<service>`, of executors also
 `spiffe://<trust domain>/executor/<group>` (docs/executor-groups.md). An
@@ -8,10 +8,11 @@ external worker may be restricted to one type of steps: `spiffe://<trust domain>
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.executor_group import DEFAULT_GROUP, GROUP_NAME, check_name
+from toban_transport.rules import RULES
 
 COORDINATOR = "coordinator"
 EXECUTOR = "executor"
@@ -32,81 +33,9 @@ Rules = Mapping[str, frozenset[str]]
 # As `worker_type` of a step (toban_manifests.values.NAME).
 _WORKER_TYPE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
-# admin-web calls for a person only: without one coordinators refuse it (person_rules.py), whatever this table has.
-_FOR_PEOPLE = frozenset({ADMIN_WEB, ADMIN_CLI})
-
-
-def _rules(service: str, callers: Iterable[str], methods: str) -> dict[str, frozenset[str]]:
-    return {f"/{service}/{method}": frozenset(callers) for method in methods.split()}
-
-
 METHOD_RULES: Rules = {
-    **_rules("toban_proto.v1.WorkerService", [COORDINATOR], "Ping StartJob CancelJob Revoke"),
-    **_rules(
-        "toban_proto.v1.ExecutorGateway",
-        [EXECUTOR],
-        "Register Heartbeat Report ConfirmContinuation WatchSettings RenewLogTickets",
-    ),
-    **_rules("toban_proto.v1.ArchiveGateway", [LOG_ARCHIVER], "ListSealed WatchSettings"),
-    **_rules(
-        "toban_proto.v1.JobReader",
-        _FOR_PEOPLE,
-        "ListJobs GetJob ListJobVersions GetJobDays ListSchedules ListRuns GetRun WatchRun ListExecutors GetCluster GetOverview ExplainRun "
-        "GetSchedule NextSlots ListFires ListTriggers ListEvents GetReadTicket",
-    ),
-    **_rules(
-        "toban_proto.v1.JobControl",
-        _FOR_PEOPLE,
-        "Apply StartRuns CancelRun RerunRun DeclareRunLost DeleteJob DisableJob EnableJob PauseSchedule ResumeSchedule EmitEvent "
-        "DeleteSchedule DeleteTrigger "
-        "CancelRuns RerunRuns NoteRun",
-    ),
-    **_rules(
-        "toban_proto.v1.Operations",
-        _FOR_PEOPLE,
-        "ListSettings UpdateSetting ListAudit DetachExecutor DrainExecutor UndrainExecutor DemoteLeader SetLimit ListLimits "
-        "GetLimit SetBreaker SignalLimit Diagnose SetSecret ListSecrets RemoveSecret RotateSecrets VerifyAudit "
-        "ListExecutorGroups SetExecutorGroup RemoveExecutorGroup",
-    ),
-    # For emergencies, with a certificate at hand: they decide about epochs and about the first administrator.
-    **_rules("toban_proto.v1.Operations", [ADMIN_CLI], "AdoptEpoch"),
-    **_rules("toban_proto.v1.Accounts", [ADMIN_CLI], "CreateBootstrapLink"),
-    # What a person can do before they have signed in; the secrets in these calls are the authority.
-    **_rules("toban_proto.v1.Accounts", _FOR_PEOPLE, "Authenticate SignOut GetAccountsState RedeemBootstrapLink"),
-    # For browsers only. The ID token is the authority.
-    **_rules("toban_proto.v1.Accounts", [ADMIN_WEB], "StartOidcSignIn SignInWithOidc"),
-    # The own account of a person.
-    **_rules(
-        "toban_proto.v1.Accounts",
-        _FOR_PEOPLE,
-        "ChangeOwnPassword ListOwnSessions EndOwnSession CreateOwnToken ListOwnTokens RevokeOwnToken",
-    ),
-    **_rules(
-        "toban_proto.v1.Accounts",
-        _FOR_PEOPLE,
-        "ListUsers AddUser UpdateUser DeleteUser EndSessions LinkUser UnlinkUser ListGroups UpdateGroup ListRules AddRule RemoveRule May "
-        "CreateToken ListTokens RevokeToken",
-    ),
-    **_rules(
-        "toban_proto.v1.ExternalWork",
-        [EXTERNAL_WORKER, ADMIN_WEB],
-        "Claim Heartbeat UpdateProgress Complete Fail AcknowledgeCancel",
-    ),
-    **_rules(
-        "toban_proto.v1.Webhooks",
-        _FOR_PEOPLE,
-        "SetWebhook ListWebhooks RemoveWebhook TestWebhook ListDeliveries Redeliver",
-    ),
-    # The site alone may reach addresses outside, so it sends what coordinators have made ready.
-    **_rules("toban_proto.v1.WebhookOutbox", [ADMIN_WEB], "ClaimDeliveries ConfirmDelivery"),
-    **_rules("toban_proto.v1.Hooks", _FOR_PEOPLE, "SetHook ListHooks RemoveHook TestHook"),
-    # The signature of the message is the authority.
-    **_rules("toban_proto.v1.HookReceiver", [ADMIN_WEB], "ReceiveHook"),
-    **_rules("toban_proto.v1.Peer", [COORDINATOR], "Ping GetStatus Watch"),
-    **_rules("toban_proto.v1.LogIngest", [EXECUTOR], "Append"),
-    **_rules("toban_proto.v1.LogReader", _FOR_PEOPLE, "Read Describe Search"),
-    **_rules("toban_proto.v1.LogArchive", [ADMIN_CLI], "Status RunArchive Verify Diagnose"),
-    **_rules("grpc.health.v1.Health", SERVICES, "Check List Watch"),
+    **{method: rule.callers for method, rule in RULES.items()},
+    **{f"/grpc.health.v1.Health/{method}": SERVICES for method in ("Check", "List", "Watch")},
 }
 """Full method name → callers. A server refuses to start on a method without a rule, and on a rule without a method."""
 
@@ -212,7 +141,9 @@ def check_rules(registered: Collection[str], known: Collection[str], rules: Rule
     """Raise CONFIG_INVALID when a registered method has no callers, or a rule names a method that is not among `known`."""
     open_methods = sorted(method for method in registered if not rules.get(method))
     if open_methods:
-        raise TobanError(ErrorCode.CONFIG_INVALID, f"no rule in METHOD_RULES for {', '.join(open_methods)}; add one")
+        raise TobanError(
+            ErrorCode.CONFIG_INVALID, f"no callers in the rule of {', '.join(open_methods)}; add them to its proto"
+        )
     stale = sorted(set(rules) - set(known) - set(registered))
     if stale:
         raise TobanError(ErrorCode.CONFIG_INVALID, f"METHOD_RULES names no method: {', '.join(stale)}; remove it")

@@ -30,9 +30,8 @@ class About(StrEnum):
 
 
 class Authority(StrEnum):
-    """What admits a call of admin-web or admin-cli. options.proto explains each."""
+    """What admits a call of admin-web or admin-cli in place of a person's rights. options.proto explains each."""
 
-    PERSON = "person"
     REQUEST = "request"
     TICKET = "ticket"
     CERTIFICATE = "certificate"
@@ -52,8 +51,8 @@ class MethodRule:
 
     callers: frozenset[str] = frozenset()
     person: PersonRule | None = None
-    """None where `authority` is something else, and for methods that no person reaches."""
-    authority: Authority = Authority.PERSON
+    authority: Authority | None = None
+    """Both are None for methods that only services call."""
     names: tuple[str, str] | None = None
     """Kind and field of the object that the request names."""
     items: Sequence[tuple[str, str, str]] = ()
@@ -80,7 +79,7 @@ def _rule(given: options_pb2.MethodRule) -> MethodRule:
     return MethodRule(
         callers=frozenset(callers - {"people"} | _PEOPLE if "people" in callers else callers),
         person=_person(given),
-        authority=Authority(_word(_Names.Authority.Name(given.authority))) if given.authority else Authority.PERSON,
+        authority=Authority(_word(_Names.Authority.Name(given.authority))) if given.authority else None,
         names=(kind, name) if name else None,
         items=tuple((field, of, key) for field, of, key in items),
         rest=tuple(given.rest),

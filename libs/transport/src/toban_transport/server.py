@@ -11,12 +11,12 @@ from grpc_health.v1._async import HealthServicer
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
-from toban_proto.v1 import coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, webhooks_pb2
 from toban_runtime.clock import Clock
 from toban_runtime.ids import IdSource
 from toban_transport.authz import METHOD_RULES, Rules, check_rules
 from toban_transport.call_context import actor_of, metadata, peer_group, peer_service
 from toban_transport.person_rules import check_person_rules
+from toban_transport.rules import RULES
 from toban_transport.server_middleware import PersonCheck, Policy, wrap
 from toban_transport.shared_identity import accept
 from toban_transport.tls import TlsFiles, Triple
@@ -41,12 +41,7 @@ def status(serving: bool) -> int:
     return int(kinds.SERVING if serving else kinds.NOT_SERVING)
 
 
-PROTO_METHODS = frozenset(
-    f"/{service.full_name}/{method.name}"
-    for module in (coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, webhooks_pb2)
-    for service in module.DESCRIPTOR.services_by_name.values()
-    for method in service.methods
-)
+PROTO_METHODS = frozenset(RULES)
 KNOWN_METHODS = PROTO_METHODS | frozenset(METHODS)
 """Full names of all methods of the protos and of gRPC health checking: METHOD_RULES must have exactly these."""
 

@@ -21,8 +21,9 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import autocommit
 from toban_transport.call_context import set_actor
-from toban_transport.person_rules import PERSON_RULES, WITHOUT_PERSON, About
+from toban_transport.person_rules import PERSON_RULES, WITHOUT_PERSON
 from toban_transport.read_ticket import ReadTicketSigner, ReadTicketVerifier
+from toban_transport.rules import About
 from toban_transport.tls import TlsFiles
 
 READER, CONTROL, OPERATIONS = "/toban_proto.v1.JobReader/", "/toban_proto.v1.JobControl/", "/toban_proto.v1.Operations/"

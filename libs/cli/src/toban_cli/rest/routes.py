@@ -1,4 +1,4 @@
-"""Which route of REST each method is, and how its request is written there. A test holds both against docs/openapi.json."""
+"""How the request of each method is written on its route of REST, which the rule of the method names. A test holds both against docs/openapi.json."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from urllib.parse import quote
 from toban_cli.options import MAX_REASON
 from toban_cli.rest.http import Pairs
 from toban_domain.errors import ErrorCode, TobanError
+from toban_transport.rules import PACKAGE, RULES
 
 Fields = dict[str, Any]
 _PARAMETER = re.compile(r"{(\w+)}")
@@ -139,116 +140,56 @@ def _without(*names: str) -> Callable[[Fields], Fields]:
     return lambda fields: {name: value for name, value in fields.items() if name not in names}
 
 
-def _get(path: str, **given: Any) -> Route:
-    return Route(verb="GET", path=path, repeatable=True, **{"adapt": _paged, **given})
+def _route(rest: str, **given: Any) -> Route:
+    """A route as the rule of its method has it, with the fields of the request in its path."""
+    verb, path = re.sub(r"{\w+=(\w+)}", r"{\1}", rest).split()
+    reads: dict[str, Any] = {"repeatable": True, "adapt": _paged} if verb == "GET" else {}
+    return Route(verb=verb, path=path, **{**reads, **given})
 
 
-def _post(path: str, **given: Any) -> Route:
-    return Route(verb="POST", path=path, **given)
-
-
-def _put(path: str, **given: Any) -> Route:
-    return Route(verb="PUT", path=path, **given)
-
-
-def _delete(path: str, **given: Any) -> Route:
-    return Route(verb="DELETE", path=path, **given)
-
+_FORMS: Mapping[str, Mapping[str, Any]] = {
+    "JobReader.ListRuns": {"adapt": _run_filter},
+    "JobControl.Apply": {"adapt": _manifests},
+    "JobControl.StartRuns": {"repeatable": True},
+    "JobControl.RerunRun": {"repeatable": True},
+    "JobControl.RerunRuns": {"repeatable": True, "adapt": _many_runs},
+    "JobControl.CancelRuns": {"adapt": _many_runs},
+    "JobControl.EmitEvent": {"repeatable": True},
+    "Operations.UpdateSetting": {"version": "version"},
+    "Operations.SetLimit": {"always": ("limit",)},
+    "Operations.SetBreaker": {"adapt": lambda given: {**given, "open": "open" in given}},
+    "Operations.SetSecret": {"adapt": _secret},
+    "Operations.SetExecutorGroup": {"version": "version", "adapt": _group},
+    # The token is in the header.
+    "Accounts.Authenticate": {"adapt": lambda _: {}},
+    "Accounts.AddRule": {"adapt": _rule},
+}
+"""What requests of a method have beside verb and path."""
+_VARIANTS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "JobReader.ListTriggers named": (1, {"inside": "triggers"}),
+    "Hooks.ListHooks named": (1, {"inside": "hooks"}),
+    "Operations.SetLimit reset": (1, {"adapt": _without("reset", "limit")}),
+    "Accounts.UpdateGroup add": (0, {"in_query": True, "adapt": _without("change")}),
+    "Accounts.UpdateGroup delete": (1, {"adapt": _without("change")}),
+    "Accounts.UpdateGroup join": (2, {"in_query": True, "adapt": _without("change")}),
+    "Accounts.UpdateGroup leave": (3, {"adapt": _without("change")}),
+}
+"""Method and a word, where the request decides the route → which of the routes in the rule of the method."""
+_NOT_OF_COMMANDS = ("ExternalWork.", "JobReader.WatchRun", "JobReader.GetReadTicket")
+"""External workers, and streams, which `attend` and `logs` read."""
+_REST = {
+    short: rule.rest
+    for method, rule in RULES.items()
+    if rule.rest and not (short := method.removeprefix(f"/{PACKAGE}.").replace("/", ".")).startswith(_NOT_OF_COMMANDS)
+}
 
 ROUTES: Mapping[str, Route] = {
-    "JobReader.ListJobs": _get("/jobs"),
-    "JobReader.GetJob": _get("/jobs/{name}"),
-    "JobReader.ListJobVersions": _get("/jobs/{name}/versions"),
-    "JobReader.GetJobDays": _get("/jobs/{name}/days"),
-    "JobReader.ListSchedules": _get("/schedules"),
-    "JobReader.GetSchedule": _get("/schedules/{name}"),
-    "JobReader.NextSlots": _get("/schedules/{name}/next"),
-    "JobReader.ListFires": _get("/schedules/{schedule}/fires"),
-    "JobReader.ListTriggers": _get("/triggers"),
-    "JobReader.ListTriggers named": _get("/triggers/{name}", inside="triggers"),
-    "JobReader.ListEvents": _get("/events"),
-    "JobReader.ListRuns": _get("/runs", adapt=_run_filter),
-    "JobReader.GetRun": _get("/runs/{id}"),
-    "JobReader.ExplainRun": _get("/runs/{id}/why"),
-    "JobReader.ListExecutors": _get("/executors"),
-    "JobReader.GetCluster": _get("/cluster"),
-    "JobReader.GetOverview": _get("/overview"),
-    "JobControl.Apply": _post("/apply", adapt=_manifests),
-    "JobControl.DeleteJob": _delete("/jobs/{name}"),
-    "JobControl.DeleteSchedule": _delete("/schedules/{name}"),
-    "JobControl.DeleteTrigger": _delete("/triggers/{name}"),
-    "JobControl.DisableJob": _post("/jobs/{name}/disable"),
-    "JobControl.EnableJob": _post("/jobs/{name}/enable"),
-    "JobControl.PauseSchedule": _post("/schedules/{name}/pause"),
-    "JobControl.ResumeSchedule": _post("/schedules/{name}/resume"),
-    "JobControl.StartRuns": _post("/runs", repeatable=True),
-    "JobControl.RerunRun": _post("/runs/{id}/rerun", repeatable=True),
-    "JobControl.RerunRuns": _post("/runs/rerun", repeatable=True, adapt=_many_runs),
-    "JobControl.CancelRun": _post("/runs/{id}/cancel"),
-    "JobControl.CancelRuns": _post("/runs/cancel", adapt=_many_runs),
-    "JobControl.DeclareRunLost": _post("/runs/{id}/declare-lost"),
-    "JobControl.NoteRun": _post("/runs/{id}/notes"),
-    "JobControl.EmitEvent": _post("/events", repeatable=True),
-    "Operations.ListSettings": _get("/settings"),
-    "Operations.UpdateSetting": _put("/settings/{name}", version="version"),
-    "Operations.ListLimits": _get("/limits"),
-    "Operations.GetLimit": _get("/limits/{name}"),
-    "Operations.SetLimit": _put("/limits/{name}", always=("limit",)),
-    "Operations.SetLimit reset": _delete("/limits/{name}", adapt=_without("reset", "limit")),
-    "Operations.SetBreaker": _post("/limits/{name}/breaker", adapt=lambda given: {**given, "open": "open" in given}),
-    "Operations.SignalLimit": _post("/limits/{name}/signal"),
-    "Operations.ListSecrets": _get("/secrets"),
-    "Operations.SetSecret": _put("/secrets/{name}", adapt=_secret),
-    "Operations.RemoveSecret": _delete("/secrets/{name}"),
-    "Operations.RotateSecrets": _post("/secrets/rotate"),
-    "Operations.ListExecutorGroups": _get("/executor-groups"),
-    "Operations.SetExecutorGroup": _put("/executor-groups/{name}", version="version", adapt=_group),
-    "Operations.RemoveExecutorGroup": _delete("/executor-groups/{name}"),
-    "Operations.ListAudit": _get("/audit"),
-    "Operations.VerifyAudit": _get("/audit/verify"),
-    "Operations.Diagnose": _get("/cluster/diagnosis"),
-    "Operations.DemoteLeader": _post("/cluster/demote"),
-    "Operations.DrainExecutor": _post("/executors/{worker_id}/drain"),
-    "Operations.UndrainExecutor": _post("/executors/{worker_id}/undrain"),
-    "Operations.DetachExecutor": _post("/executors/{worker_id}/detach"),
-    # The token is in the header.
-    "Accounts.Authenticate": _get("/session", adapt=lambda _: {}),
-    "Accounts.ChangeOwnPassword": _post("/account/password"),
-    "Accounts.ListOwnSessions": _get("/account/sessions"),
-    "Accounts.EndOwnSession": _delete("/account/sessions/{id}"),
-    "Accounts.ListOwnTokens": _get("/account/tokens"),
-    "Accounts.CreateOwnToken": _post("/account/tokens"),
-    "Accounts.RevokeOwnToken": _delete("/account/tokens/{id}"),
-    "Accounts.ListUsers": _get("/users"),
-    "Accounts.AddUser": _post("/users"),
-    "Accounts.UpdateUser": Route(verb="PATCH", path="/users/{name}"),
-    "Accounts.DeleteUser": _delete("/users/{name}"),
-    "Accounts.LinkUser": _put("/users/{name}/identity"),
-    "Accounts.UnlinkUser": _delete("/users/{name}/identity"),
-    "Accounts.EndSessions": _post("/users/{user}/end-sessions"),
-    "Accounts.May": _get("/users/{user}/may"),
-    "Accounts.ListGroups": _get("/groups"),
-    "Accounts.UpdateGroup add": _put("/groups/{name}", in_query=True, adapt=_without("change")),
-    "Accounts.UpdateGroup delete": _delete("/groups/{name}", adapt=_without("change")),
-    "Accounts.UpdateGroup join": _put("/groups/{name}/members/{user}", in_query=True, adapt=_without("change")),
-    "Accounts.UpdateGroup leave": _delete("/groups/{name}/members/{user}", adapt=_without("change")),
-    "Accounts.ListRules": _get("/rules"),
-    "Accounts.AddRule": _post("/rules", adapt=_rule),
-    "Accounts.RemoveRule": _delete("/rules/{id}"),
-    "Accounts.ListTokens": _get("/tokens"),
-    "Accounts.CreateToken": _post("/tokens"),
-    "Accounts.RevokeToken": _delete("/tokens/{id}"),
-    "Hooks.ListHooks": _get("/hooks"),
-    "Hooks.ListHooks named": _get("/hooks/{name}", inside="hooks"),
-    "Hooks.SetHook": _put("/hooks/{name}"),
-    "Hooks.RemoveHook": _delete("/hooks/{name}"),
-    "Hooks.TestHook": _post("/hooks/{name}/test"),
-    "Webhooks.ListWebhooks": _get("/webhooks"),
-    "Webhooks.SetWebhook": _put("/webhooks/{name}"),
-    "Webhooks.RemoveWebhook": _delete("/webhooks/{name}"),
-    "Webhooks.TestWebhook": _post("/webhooks/{name}/test"),
-    "Webhooks.ListDeliveries": _get("/deliveries"),
-    "Webhooks.Redeliver": _post("/webhooks/{webhook}/redeliver"),
+    **{
+        method: _route(rest[0], **_FORMS.get(method, {}))
+        for method, rest in _REST.items()
+        if method not in {key.partition(" ")[0] for key, (place, _) in _VARIANTS.items() if place == 0}
+    },
+    **{key: _route(_REST[key.partition(" ")[0]][place], **given) for key, (place, given) in _VARIANTS.items()},
 }
 """Service.Method, with a word behind it where the request decides the route."""
 

@@ -30,7 +30,8 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.context import Caller
 from toban_store.pool import Pool
 from toban_transport.authz import ADMIN_CLI, EXTERNAL_WORKER, service_of
-from toban_transport.person_rules import CREDENTIAL, PERSON_RULES, About, PersonRule
+from toban_transport.person_rules import CREDENTIAL, PERSON_RULES
+from toban_transport.rules import About, PersonRule
 from toban_transport.server_middleware import Admission
 
 START_RUNS = "/toban_proto.v1.JobControl/StartRuns"

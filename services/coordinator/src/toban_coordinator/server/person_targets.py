@@ -8,16 +8,13 @@ from typing import Any
 from toban_coordinator.app.targets import Named
 from toban_coordinator.server.from_proto import manifest_from_pb
 from toban_domain.access import Action
+from toban_transport.rules import PACKAGE, RULES
 
 NameOf = Callable[[Any], Named]
 
 
-def _by_name(kind: str, field: str = "name") -> NameOf:
-    return lambda request: Named(kind=kind, keys=[getattr(request, field)])
-
-
-def _run(request: Any) -> Named:
-    return Named(kind="run", keys=[str(request.id)])
+def _by_field(kind: str, field: str) -> NameOf:
+    return lambda request: Named(kind=kind, keys=[str(getattr(request, field))])
 
 
 def _starts(request: Any) -> Named:
@@ -38,49 +35,21 @@ def _slots(request: Any) -> Named:
     return Named(kind="schedule", keys=[request.name])
 
 
-_READ: Mapping[str, NameOf] = {
-    "GetJob": _by_name("job"),
-    "ListJobVersions": _by_name("job"),
-    "GetJobDays": _by_name("job"),
-    "GetSchedule": _by_name("schedule"),
-    "NextSlots": _slots,
-    "ListFires": _by_name("ledger", "schedule"),
-    "GetRun": _run,
-    "WatchRun": _run,
-    "ExplainRun": _run,
-}
-_WRITE: Mapping[str, NameOf] = {
-    "Apply": lambda request: Named(manifests=[manifest_from_pb(one) for one in request.manifests]),
-    "StartRuns": _starts,
-    "RerunRun": _rerun,
-    "NoteRun": _run,
-    "CancelRun": _run,
-    "DeclareRunLost": _run,
-    "DeleteJob": _by_name("job_uses"),
-    "DisableJob": _by_name("job"),
-    "EnableJob": _by_name("job"),
-    "PauseSchedule": _by_name("schedule"),
-    "ResumeSchedule": _by_name("schedule"),
-    "DeleteSchedule": _by_name("schedule"),
-    "DeleteTrigger": _by_name("trigger"),
+_READER, _CONTROL = f"/{PACKAGE}.JobReader/", f"/{PACKAGE}.JobControl/"
+_SEVERAL: Mapping[str, NameOf] = {
+    _READER + "NextSlots": _slots,
+    _CONTROL + "Apply": lambda request: Named(manifests=[manifest_from_pb(one) for one in request.manifests]),
+    _CONTROL + "StartRuns": _starts,
+    _CONTROL + "RerunRun": _rerun,
 }
 NAMED: Mapping[str, NameOf] = {
-    **{f"/toban_proto.v1.JobReader/{method}": name_of for method, name_of in _READ.items()},
-    **{f"/toban_proto.v1.JobControl/{method}": name_of for method, name_of in _WRITE.items()},
+    **{method: _by_field(*rule.names) for method, rule in RULES.items() if rule.names is not None},
+    **_SEVERAL,
 }
-"""For every method about jobs (About.JOBS)."""
+"""For every method about jobs (About.JOBS): its rule names one object, or a function here finds several."""
 
 LISTED: Mapping[str, Sequence[tuple[str, str, str]]] = {
-    "/toban_proto.v1.JobReader/ListJobs": [("jobs", "job", "name")],
-    "/toban_proto.v1.JobReader/ListSchedules": [("schedules", "schedule", "name")],
-    "/toban_proto.v1.JobReader/ListRuns": [("runs", "run", "id")],
-    "/toban_proto.v1.JobReader/ListTriggers": [("triggers", "trigger", "name")],
-    # Failures are of one job and scope, as the newest of them.
-    "/toban_proto.v1.JobReader/GetOverview": [
-        ("failures", "run", "last_run_id"),
-        ("missed", "schedule", "schedule"),
-        ("coming", "schedule", "schedule"),
-    ],
+    method: rule.items for method, rule in RULES.items() if rule.items
 }
 """For every list (About.LIST): each field of items, their kind, and the field with the key of each."""
 
@@ -90,5 +59,5 @@ def also_needs(request: Any) -> Action | None:
     return Action.OPERATE if any(run.ignore_limits for run in getattr(request, "runs", ())) else None
 
 
-WITH_RUNS = frozenset({"/toban_proto.v1.JobReader/ListJobs", "/toban_proto.v1.JobReader/GetJob"})
+WITH_RUNS = frozenset({_READER + "ListJobs", _READER + "GetJob"})
 """Their jobs carry schedules and a run of any scope."""
