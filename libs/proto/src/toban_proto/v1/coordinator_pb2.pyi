@@ -1082,6 +1082,8 @@ Global___NextSlotsRequest: _TypeAlias = NextSlotsRequest  # noqa: Y015
 
 @_typing.final
 class NextSlotsResponse(_message.Message):
+    """The next slots of a schedule."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SLOTS_FIELD_NUMBER: _builtins.int
@@ -1094,7 +1096,7 @@ class NextSlotsResponse(_message.Message):
     note: _builtins.str
     """Why there are none, or why they will not fire: paused, disabled, ended, failed."""
     clock_change: _builtins.str
-    """As of AppliedManifest."""
+    """The next change of the clocks that touches it, and what its rule does; empty = none within a year."""
     @_builtins.property
     def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___NextSlot]: ...
     def __init__(
@@ -1116,6 +1118,8 @@ Global___NextSlotsResponse: _TypeAlias = NextSlotsResponse  # noqa: Y015
 
 @_typing.final
 class NextSlot(_message.Message):
+    """A future slot."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     AT_FIELD_NUMBER: _builtins.int
@@ -1167,6 +1171,8 @@ Global___ListFiresRequest: _TypeAlias = ListFiresRequest  # noqa: Y015
 
 @_typing.final
 class ListFiresResponse(_message.Message):
+    """Fires, newest first."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     FIRES_FIELD_NUMBER: _builtins.int
@@ -1190,6 +1196,8 @@ Global___ListFiresResponse: _TypeAlias = ListFiresResponse  # noqa: Y015
 
 @_typing.final
 class Fire(_message.Message):
+    """The outcome of a due slot, or of consecutive slots."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     FIRST_SLOT_FIELD_NUMBER: _builtins.int
@@ -1257,6 +1265,8 @@ Global___ListTriggersRequest: _TypeAlias = ListTriggersRequest  # noqa: Y015
 
 @_typing.final
 class ListTriggersResponse(_message.Message):
+    """Triggers by name."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TRIGGERS_FIELD_NUMBER: _builtins.int
@@ -1280,6 +1290,8 @@ Global___ListTriggersResponse: _TypeAlias = ListTriggersResponse  # noqa: Y015
 
 @_typing.final
 class Trigger(_message.Message):
+    """A trigger that starts runs of a job for events."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -1348,6 +1360,8 @@ Global___ListEventsRequest: _TypeAlias = ListEventsRequest  # noqa: Y015
 
 @_typing.final
 class ListEventsResponse(_message.Message):
+    """Events, newest first."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENTS_FIELD_NUMBER: _builtins.int
@@ -1371,6 +1385,8 @@ Global___ListEventsResponse: _TypeAlias = ListEventsResponse  # noqa: Y015
 
 @_typing.final
 class Event(_message.Message):
+    """An event of the inbox."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -1445,6 +1461,8 @@ Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
 
 @_typing.final
 class ListJobsResponse(_message.Message):
+    """Jobs by name."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOBS_FIELD_NUMBER: _builtins.int
@@ -1487,6 +1505,8 @@ Global___GetJobRequest: _TypeAlias = GetJobRequest  # noqa: Y015
 
 @_typing.final
 class Job(_message.Message):
+    """A job with its definition."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -1516,7 +1536,7 @@ class Job(_message.Message):
     def last_run(self) -> Global___Run: ...
     @_builtins.property
     def disabled_at(self) -> _timestamp_pb2.Timestamp:
-        """Of a job that a person disabled: it starts nothing until a person enables it, whatever is applied. `enabled` is false then."""
+        """When a person disabled it: it starts nothing until a person enables it, whatever is applied. `enabled` is false then."""
 
     def __init__(
         self,
@@ -1566,6 +1586,8 @@ Global___ListJobVersionsRequest: _TypeAlias = ListJobVersionsRequest  # noqa: Y0
 
 @_typing.final
 class ListJobVersionsResponse(_message.Message):
+    """Definitions of a job, newest first."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSIONS_FIELD_NUMBER: _builtins.int
@@ -1589,6 +1611,8 @@ Global___ListJobVersionsResponse: _TypeAlias = ListJobVersionsResponse  # noqa: 
 
 @_typing.final
 class JobVersion(_message.Message):
+    """The definition of a job as it was at a version."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     VERSION_FIELD_NUMBER: _builtins.int
@@ -1664,7 +1688,7 @@ Global___JobDays: _TypeAlias = JobDays  # noqa: Y015
 
 @_typing.final
 class JobDay(_message.Message):
-    """More than 100 runs of a kind are counted as 100."""
+    """How the runs that ended on a day ended. More than 100 of a kind are counted as 100."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1673,7 +1697,7 @@ class JobDay(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     OTHER_FIELD_NUMBER: _builtins.int
     day: _builtins.str
-    """2026-11-23"""
+    """Of UTC: 2026-11-23."""
     succeeded: _builtins.int
     failed: _builtins.int
     """FAILED, TIMED_OUT and EXPIRED."""
@@ -1724,6 +1748,8 @@ Global___ListSchedulesRequest: _TypeAlias = ListSchedulesRequest  # noqa: Y015
 
 @_typing.final
 class ListSchedulesResponse(_message.Message):
+    """Schedules by name."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SCHEDULES_FIELD_NUMBER: _builtins.int
@@ -1747,6 +1773,8 @@ Global___ListSchedulesResponse: _TypeAlias = ListSchedulesResponse  # noqa: Y015
 
 @_typing.final
 class Schedule(_message.Message):
+    """A schedule of a job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -1906,6 +1934,8 @@ Global___ListRunsRequest: _TypeAlias = ListRunsRequest  # noqa: Y015
 
 @_typing.final
 class ListRunsResponse(_message.Message):
+    """Runs, newest first."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RUNS_FIELD_NUMBER: _builtins.int
@@ -1948,6 +1978,8 @@ Global___GetRunRequest: _TypeAlias = GetRunRequest  # noqa: Y015
 
 @_typing.final
 class Run(_message.Message):
+    """One run. Lists leave attempts, events and what is marked "only in GetRun" empty."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -2166,6 +2198,8 @@ Global___Run: _TypeAlias = Run  # noqa: Y015
 
 @_typing.final
 class ExternalClaim(_message.Message):
+    """The offer of a step to external workers, and who has claimed it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_TYPE_FIELD_NUMBER: _builtins.int
@@ -2197,6 +2231,8 @@ Global___ExternalClaim: _TypeAlias = ExternalClaim  # noqa: Y015
 
 @_typing.final
 class RunStep(_message.Message):
+    """One step of a run or of an attempt."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -2255,6 +2291,8 @@ Global___RunStep: _TypeAlias = RunStep  # noqa: Y015
 
 @_typing.final
 class Attempt(_message.Message):
+    """One dispatch of a run."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_FIELD_NUMBER: _builtins.int
@@ -2323,6 +2361,8 @@ Global___Attempt: _TypeAlias = Attempt  # noqa: Y015
 
 @_typing.final
 class RunEvent(_message.Message):
+    """One change of a run's state, or a note."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     AT_FIELD_NUMBER: _builtins.int
@@ -2358,6 +2398,8 @@ Global___RunEvent: _TypeAlias = RunEvent  # noqa: Y015
 
 @_typing.final
 class RunExplanation(_message.Message):
+    """Why a run waits, or what became of it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     STATE_FIELD_NUMBER: _builtins.int
@@ -2417,6 +2459,8 @@ Global___RunExplanation: _TypeAlias = RunExplanation  # noqa: Y015
 
 @_typing.final
 class RunCheck(_message.Message):
+    """One condition of the start."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -2444,6 +2488,8 @@ Global___RunCheck: _TypeAlias = RunCheck  # noqa: Y015
 
 @_typing.final
 class RunLimit(_message.Message):
+    """A limit that the run needs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -2486,6 +2532,8 @@ Global___RunLimit: _TypeAlias = RunLimit  # noqa: Y015
 
 @_typing.final
 class RunCandidate(_message.Message):
+    """An executor that might take the run."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
@@ -2554,6 +2602,8 @@ Global___RunTurn: _TypeAlias = RunTurn  # noqa: Y015
 
 @_typing.final
 class RunScope(_message.Message):
+    """A scope in the queue of the run."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SCOPE_FIELD_NUMBER: _builtins.int
@@ -2602,6 +2652,8 @@ Global___ListExecutorsRequest: _TypeAlias = ListExecutorsRequest  # noqa: Y015
 
 @_typing.final
 class ListExecutorsResponse(_message.Message):
+    """Executors by number."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     EXECUTORS_FIELD_NUMBER: _builtins.int
@@ -2622,6 +2674,8 @@ Global___ListExecutorsResponse: _TypeAlias = ListExecutorsResponse  # noqa: Y015
 
 @_typing.final
 class Executor(_message.Message):
+    """One incarnation of an executor."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -2748,7 +2802,7 @@ Global___GetOverviewRequest: _TypeAlias = GetOverviewRequest  # noqa: Y015
 
 @_typing.final
 class Overview(_message.Message):
-    """Each list leaves out what the person may not see; the counts are those of the whole cluster."""
+    """What needs attention. Each list leaves out what the person may not see; the counts are those of the whole cluster."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2766,7 +2820,7 @@ class Overview(_message.Message):
     """How many schedules fire in the next 24 hours; counted up to 10000."""
     @_builtins.property
     def server_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was read."""
+        """When it was read: up to two seconds ago."""
 
     @_builtins.property
     def alerts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActiveAlert]:
@@ -2810,6 +2864,8 @@ Global___Overview: _TypeAlias = Overview  # noqa: Y015
 
 @_typing.final
 class ActiveAlert(_message.Message):
+    """An alert rule whose condition holds."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -2842,6 +2898,8 @@ Global___ActiveAlert: _TypeAlias = ActiveAlert  # noqa: Y015
 
 @_typing.final
 class FailedRuns(_message.Message):
+    """Runs of one job and scope that failed, timed out or expired."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     JOB_FIELD_NUMBER: _builtins.int
@@ -2891,6 +2949,8 @@ Global___FailedRuns: _TypeAlias = FailedRuns  # noqa: Y015
 
 @_typing.final
 class WaitingRuns(_message.Message):
+    """Due runs that no executor holds."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KIND_FIELD_NUMBER: _builtins.int
@@ -2918,6 +2978,8 @@ Global___WaitingRuns: _TypeAlias = WaitingRuns  # noqa: Y015
 
 @_typing.final
 class MissedSlots(_message.Message):
+    """Slots of a schedule without a run of their time."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SCHEDULE_FIELD_NUMBER: _builtins.int
@@ -2955,6 +3017,8 @@ Global___MissedSlots: _TypeAlias = MissedSlots  # noqa: Y015
 
 @_typing.final
 class ComingFire(_message.Message):
+    """The next slot of a schedule."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SCHEDULE_FIELD_NUMBER: _builtins.int
@@ -2999,6 +3063,8 @@ Global___GetClusterRequest: _TypeAlias = GetClusterRequest  # noqa: Y015
 
 @_typing.final
 class Cluster(_message.Message):
+    """Leader, members and counts."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     EPOCH_FIELD_NUMBER: _builtins.int
@@ -3059,6 +3125,8 @@ Global___Cluster: _TypeAlias = Cluster  # noqa: Y015
 
 @_typing.final
 class Member(_message.Message):
+    """One coordinator."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
@@ -3133,6 +3201,8 @@ Global___DeleteScheduleRequest: _TypeAlias = DeleteScheduleRequest  # noqa: Y015
 
 @_typing.final
 class DeleteScheduleResponse(_message.Message):
+    """What was deleted with a schedule."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WITHDRAWN_RUNS_FIELD_NUMBER: _builtins.int
@@ -3248,6 +3318,8 @@ Global___ApplyRequest: _TypeAlias = ApplyRequest  # noqa: Y015
 
 @_typing.final
 class ApplyResponse(_message.Message):
+    """One item for each manifest."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     APPLIED_FIELD_NUMBER: _builtins.int
@@ -3268,6 +3340,8 @@ Global___ApplyResponse: _TypeAlias = ApplyResponse  # noqa: Y015
 
 @_typing.final
 class Applied(_message.Message):
+    """What applying one manifest did."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KIND_FIELD_NUMBER: _builtins.int
@@ -3378,6 +3452,8 @@ Global___StartRunsRequest: _TypeAlias = StartRunsRequest  # noqa: Y015
 
 @_typing.final
 class StartRunsResponse(_message.Message):
+    """The runs in the order of the request."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RUNS_FIELD_NUMBER: _builtins.int
@@ -3398,6 +3474,8 @@ Global___StartRunsResponse: _TypeAlias = StartRunsResponse  # noqa: Y015
 
 @_typing.final
 class StartedRun(_message.Message):
+    """A run that was asked for."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
@@ -3447,6 +3525,8 @@ Global___CancelRunRequest: _TypeAlias = CancelRunRequest  # noqa: Y015
 
 @_typing.final
 class CancelRunResponse(_message.Message):
+    """A run after its change."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_FIELD_NUMBER: _builtins.int
@@ -3654,6 +3734,8 @@ Global___RerunRunsRequest: _TypeAlias = RerunRunsRequest  # noqa: Y015
 
 @_typing.final
 class ChangeRunsResponse(_message.Message):
+    """One part of a change of many runs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MATCHED_FIELD_NUMBER: _builtins.int
@@ -3691,6 +3773,8 @@ Global___ChangeRunsResponse: _TypeAlias = ChangeRunsResponse  # noqa: Y015
 
 @_typing.final
 class SkippedRuns(_message.Message):
+    """Runs that were left as they are, by reason."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CODE_FIELD_NUMBER: _builtins.int
@@ -3796,6 +3880,8 @@ Global___DeleteJobRequest: _TypeAlias = DeleteJobRequest  # noqa: Y015
 
 @_typing.final
 class DeleteJobResponse(_message.Message):
+    """What was deleted with a job."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SCHEDULES_FIELD_NUMBER: _builtins.int
@@ -3942,12 +4028,15 @@ Global___EmitEventRequest: _TypeAlias = EmitEventRequest  # noqa: Y015
 
 @_typing.final
 class EmitEventResponse(_message.Message):
+    """An event that is stored."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENT_ID_FIELD_NUMBER: _builtins.int
     DUPLICATE_FIELD_NUMBER: _builtins.int
     event_id: _builtins.int
     duplicate: _builtins.bool
+    """An event of this type with the same key exists; it is the one named here."""
     def __init__(
         self,
         *,
@@ -3979,6 +4068,8 @@ Global___ListExecutorGroupsRequest: _TypeAlias = ListExecutorGroupsRequest  # no
 
 @_typing.final
 class ListExecutorGroupsResponse(_message.Message):
+    """Groups of executors by name."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUPS_FIELD_NUMBER: _builtins.int
@@ -3999,6 +4090,8 @@ Global___ListExecutorGroupsResponse: _TypeAlias = ListExecutorGroupsResponse  # 
 
 @_typing.final
 class ExecutorGroup(_message.Message):
+    """A group of executors."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -4052,8 +4145,9 @@ class ExecutorGroup(_message.Message):
     JOB_LABELS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     executors: _builtins.int
-    """Executors that are not off, and instances that belong to the group."""
+    """Executors that are not off."""
     instances: _builtins.int
+    """Instances that belong to the group."""
     version: _builtins.int
     updated_by: _builtins.str
     @_builtins.property
@@ -4239,6 +4333,8 @@ Global___DiagnoseRequest: _TypeAlias = DiagnoseRequest  # noqa: Y015
 
 @_typing.final
 class Diagnosis(_message.Message):
+    """The health of the installation."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CHECKS_FIELD_NUMBER: _builtins.int
@@ -4266,6 +4362,8 @@ Global___Diagnosis: _TypeAlias = Diagnosis  # noqa: Y015
 
 @_typing.final
 class DiagnosisCheck(_message.Message):
+    """One check."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -4409,6 +4507,8 @@ Global___ListSecretsRequest: _TypeAlias = ListSecretsRequest  # noqa: Y015
 
 @_typing.final
 class ListSecretsResponse(_message.Message):
+    """All secrets, without their values."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SECRETS_FIELD_NUMBER: _builtins.int
@@ -4489,6 +4589,8 @@ Global___RotateSecretsRequest: _TypeAlias = RotateSecretsRequest  # noqa: Y015
 
 @_typing.final
 class RotateSecretsResponse(_message.Message):
+    """What the rotation did."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ROTATED_FIELD_NUMBER: _builtins.int
@@ -4533,6 +4635,8 @@ Global___ListSettingsRequest: _TypeAlias = ListSettingsRequest  # noqa: Y015
 
 @_typing.final
 class ListSettingsResponse(_message.Message):
+    """All settings."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SETTINGS_FIELD_NUMBER: _builtins.int
@@ -4553,6 +4657,8 @@ Global___ListSettingsResponse: _TypeAlias = ListSettingsResponse  # noqa: Y015
 
 @_typing.final
 class Setting(_message.Message):
+    """A cluster-wide setting."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -4684,6 +4790,8 @@ Global___ListAuditRequest: _TypeAlias = ListAuditRequest  # noqa: Y015
 
 @_typing.final
 class ListAuditResponse(_message.Message):
+    """Audit entries."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ENTRIES_FIELD_NUMBER: _builtins.int
@@ -4707,6 +4815,8 @@ Global___ListAuditResponse: _TypeAlias = ListAuditResponse  # noqa: Y015
 
 @_typing.final
 class AuditEntry(_message.Message):
+    """One change by a person or program."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -4733,8 +4843,9 @@ class AuditEntry(_message.Message):
     service: _builtins.str
     """The service whose certificate made the call."""
     seq: _builtins.int
-    """Place in the hash chain, and its hash as hexadecimal digits; 0 and empty = not chained yet."""
+    """Place in the hash chain; 0 = not chained yet."""
     hash: _builtins.str
+    """Hexadecimal digits; empty = not chained yet."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -4787,6 +4898,8 @@ Global___VerifyAuditRequest: _TypeAlias = VerifyAuditRequest  # noqa: Y015
 
 @_typing.final
 class VerifyAuditResponse(_message.Message):
+    """What one part of the check has found."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PROBLEMS_FIELD_NUMBER: _builtins.int
@@ -4801,11 +4914,13 @@ class VerifyAuditResponse(_message.Message):
     next_cursor: _builtins.str
     """Empty: this was the last part."""
     anchor: _builtins.str
-    """"SEQ:HASH" of the row before the oldest one that is kept, and of the newest one of the chain."""
+    """SEQ:HASH of the row before the oldest one that is kept."""
     head: _builtins.str
+    """SEQ:HASH of the newest row of the chain: note it outside, and give it as known_head."""
     unchained: _builtins.int
-    """Rows that are not chained yet, and the age of the oldest one in seconds."""
+    """Rows that are not chained yet."""
     unchained_seconds: _builtins.float
+    """Age of the oldest of them, seconds."""
     @_builtins.property
     def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditProblem]: ...
     def __init__(
@@ -4829,6 +4944,8 @@ Global___VerifyAuditResponse: _TypeAlias = VerifyAuditResponse  # noqa: Y015
 
 @_typing.final
 class AuditProblem(_message.Message):
+    """What is wrong with the hash chain."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KIND_FIELD_NUMBER: _builtins.int
@@ -4963,6 +5080,8 @@ Global___DemoteLeaderRequest: _TypeAlias = DemoteLeaderRequest  # noqa: Y015
 
 @_typing.final
 class DemoteLeaderResponse(_message.Message):
+    """The leader after the change."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NEW_EPOCH_FIELD_NUMBER: _builtins.int
@@ -5073,6 +5192,8 @@ Global___SetLimitRequest: _TypeAlias = SetLimitRequest  # noqa: Y015
 
 @_typing.final
 class SetLimitResponse(_message.Message):
+    """A limit after its change."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LIMIT_FIELD_NUMBER: _builtins.int
@@ -5108,6 +5229,8 @@ Global___ListLimitsRequest: _TypeAlias = ListLimitsRequest  # noqa: Y015
 
 @_typing.final
 class ListLimitsResponse(_message.Message):
+    """All limits."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LIMITS_FIELD_NUMBER: _builtins.int
@@ -5147,6 +5270,8 @@ Global___GetLimitRequest: _TypeAlias = GetLimitRequest  # noqa: Y015
 
 @_typing.final
 class GetLimitResponse(_message.Message):
+    """One limit with its runs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LIMIT_FIELD_NUMBER: _builtins.int
@@ -5179,6 +5304,8 @@ Global___GetLimitResponse: _TypeAlias = GetLimitResponse  # noqa: Y015
 
 @_typing.final
 class Limit(_message.Message):
+    """A limit of a job, pool or start rate, or the weight of a scope."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -5359,6 +5486,8 @@ Global___SignalLimitResponse: _TypeAlias = SignalLimitResponse  # noqa: Y015
 
 @_typing.final
 class LimitRun(_message.Message):
+    """A run that holds a limit or waits for it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_ID_FIELD_NUMBER: _builtins.int
@@ -5634,6 +5763,8 @@ Global___ListOwnSessionsResponse: _TypeAlias = ListOwnSessionsResponse  # noqa: 
 
 @_typing.final
 class UserSession(_message.Message):
+    """A sign-in that is good."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -5828,6 +5959,8 @@ Global___ListUsersRequest: _TypeAlias = ListUsersRequest  # noqa: Y015
 
 @_typing.final
 class ListUsersResponse(_message.Message):
+    """Accounts by name."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     USERS_FIELD_NUMBER: _builtins.int
@@ -5851,6 +5984,8 @@ Global___ListUsersResponse: _TypeAlias = ListUsersResponse  # noqa: Y015
 
 @_typing.final
 class User(_message.Message):
+    """An account."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -6192,6 +6327,8 @@ Global___EndSessionsRequest: _TypeAlias = EndSessionsRequest  # noqa: Y015
 
 @_typing.final
 class Group(_message.Message):
+    """Users with common rules."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -6230,6 +6367,8 @@ Global___ListGroupsRequest: _TypeAlias = ListGroupsRequest  # noqa: Y015
 
 @_typing.final
 class ListGroupsResponse(_message.Message):
+    """Groups by name."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUPS_FIELD_NUMBER: _builtins.int
@@ -6331,6 +6470,8 @@ Global___AccessSelector: _TypeAlias = AccessSelector  # noqa: Y015
 
 @_typing.final
 class AccessRule(_message.Message):
+    """What a user or group may or may not do."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -6398,6 +6539,8 @@ Global___ListRulesRequest: _TypeAlias = ListRulesRequest  # noqa: Y015
 
 @_typing.final
 class ListRulesResponse(_message.Message):
+    """Rules by number."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RULES_FIELD_NUMBER: _builtins.int
@@ -6514,6 +6657,8 @@ Global___MayRequest: _TypeAlias = MayRequest  # noqa: Y015
 
 @_typing.final
 class MayResponse(_message.Message):
+    """Whether a user may do something."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ALLOWED_FIELD_NUMBER: _builtins.int
@@ -6569,6 +6714,8 @@ Global___CreateTokenRequest: _TypeAlias = CreateTokenRequest  # noqa: Y015
 
 @_typing.final
 class CreateTokenResponse(_message.Message):
+    """A new API token."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -6596,6 +6743,8 @@ Global___CreateTokenResponse: _TypeAlias = CreateTokenResponse  # noqa: Y015
 
 @_typing.final
 class ApiToken(_message.Message):
+    """An API token without its secret."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -6668,6 +6817,8 @@ Global___ListTokensRequest: _TypeAlias = ListTokensRequest  # noqa: Y015
 
 @_typing.final
 class ListTokensResponse(_message.Message):
+    """API tokens, newest first."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKENS_FIELD_NUMBER: _builtins.int
@@ -6741,6 +6892,8 @@ Global___ClaimRequest: _TypeAlias = ClaimRequest  # noqa: Y015
 
 @_typing.final
 class ClaimResponse(_message.Message):
+    """None when nothing was offered in time."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     STEPS_FIELD_NUMBER: _builtins.int
@@ -6761,6 +6914,8 @@ Global___ClaimResponse: _TypeAlias = ClaimResponse  # noqa: Y015
 
 @_typing.final
 class ClaimedStep(_message.Message):
+    """A step for the worker alone."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
@@ -6777,6 +6932,7 @@ class ClaimedStep(_message.Message):
     SCHEDULED_FOR_FIELD_NUMBER: _builtins.int
     step_id: _builtins.str
     payload_json: _builtins.str
+    """That of the run."""
     lock_ttl_ms: _builtins.int
     """The claim is valid until the send time of the call that made or extended it + lock_ttl_ms - lock_margin_ms, by the worker's own clock."""
     lock_margin_ms: _builtins.int
@@ -6846,6 +7002,8 @@ Global___ExternalHeartbeatRequest: _TypeAlias = ExternalHeartbeatRequest  # noqa
 
 @_typing.final
 class ExternalHeartbeatResponse(_message.Message):
+    """Claims that are not as they were; all others are extended."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LOST_FIELD_NUMBER: _builtins.int
@@ -6904,6 +7062,8 @@ Global___UpdateProgressRequest: _TypeAlias = UpdateProgressRequest  # noqa: Y015
 
 @_typing.final
 class UpdateProgressResponse(_message.Message):
+    """Whether a cancel was asked for."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CANCEL_REQUESTED_FIELD_NUMBER: _builtins.int
@@ -7005,6 +7165,8 @@ Global___StepAnswer: _TypeAlias = StepAnswer  # noqa: Y015
 
 @_typing.final
 class CompleteResponse(_message.Message):
+    """One for each step, in their order."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ANSWERS_FIELD_NUMBER: _builtins.int
@@ -7057,6 +7219,8 @@ Global___FailRequest: _TypeAlias = FailRequest  # noqa: Y015
 
 @_typing.final
 class FailResponse(_message.Message):
+    """The end is stored."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULT_FIELD_NUMBER: _builtins.int

@@ -26,15 +26,29 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toban_proto.v1 import options_pb2 as toban__proto_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atoban_proto/v1/hooks.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ctoban_proto/v1/options.proto\"\x93\x02\n\x04Hook\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12,\n\x07mapping\x18\x03 \x01(\x0b\x32\x1b.toban_proto.v1.HookMapping\x12\x0f\n\x07\x65nabled\x18\x04 \x01(\x08\x12\x17\n\x0frate_per_minute\x18\x05 \x01(\x05\x12\x0f\n\x07secrets\x18\x06 \x01(\x05\x12\x31\n\rlast_event_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x08 \x01(\x03\x12.\n\nupdated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nupdated_by\x18\n \x01(\t\"\xac\x01\n\x0bHookMapping\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\x11\n\ttype_from\x18\x02 \x01(\t\x12\x37\n\x06\x65vents\x18\x03 \x03(\x0b\x32\'.toban_proto.v1.HookMapping.EventsEntry\x12\x0e\n\x06\x66ields\x18\x04 \x03(\t\x1a-\n\x0b\x45ventsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xf3\x01\n\x0eSetHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x31\n\x07mapping\x18\x03 \x01(\x0b\x32\x1b.toban_proto.v1.HookMappingH\x00\x88\x01\x01\x12\x14\n\x07\x65nabled\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x17\n\x0frate_per_minute\x18\x05 \x01(\x05\x12\x0e\n\x06secret\x18\x06 \x01(\t\x12\x12\n\nnew_secret\x18\x07 \x01(\x08\x12\x17\n\x0f\x64rop_old_secret\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\tB\n\n\x08_mappingB\n\n\x08_enabled\"E\n\x0fSetHookResponse\x12\"\n\x04hook\x18\x01 \x01(\x0b\x32\x14.toban_proto.v1.Hook\x12\x0e\n\x06secret\x18\x02 \x01(\t\" \n\x10ListHooksRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"8\n\x11ListHooksResponse\x12#\n\x05hooks\x18\x01 \x03(\x0b\x32\x14.toban_proto.v1.Hook\"1\n\x11RemoveHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x14\n\x12RemoveHookResponse\"D\n\x0fTestHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cpayload_json\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"L\n\x10TestHookResponse\x12\x0e\n\x06result\x18\x01 \x01(\t\x12\x12\n\nevent_type\x18\x02 \x01(\t\x12\x14\n\x0cpayload_json\x18\x03 \x01(\t\"\xb3\x01\n\x12ReceiveHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12@\n\x07headers\x18\x02 \x03(\x0b\x32/.toban_proto.v1.ReceiveHookRequest.HeadersEntry\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"K\n\x13ReceiveHookResponse\x12\x0e\n\x06result\x18\x01 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x02 \x01(\x03\x12\x12\n\nevent_type\x18\x03 \x01(\t2\xde\x03\n\x05Hooks\x12j\n\x07SetHook\x12\x1e.toban_proto.v1.SetHookRequest\x1a\x1f.toban_proto.v1.SetHookResponse\"\x1e\x8a\xb5\x18\x1a\n\x01\x07\x18\x05 \x01:\x11PUT /hooks/{name}\x12|\n\tListHooks\x12 .toban_proto.v1.ListHooksRequest\x1a!.toban_proto.v1.ListHooksResponse\"*\x8a\xb5\x18&\n\x01\x07\x18\x01 \x01:\nGET /hooks:\x11GET /hooks/{name}\x12v\n\nRemoveHook\x12!.toban_proto.v1.RemoveHookRequest\x1a\".toban_proto.v1.RemoveHookResponse\"!\x8a\xb5\x18\x1d\n\x01\x07\x18\x05 \x01:\x14\x44\x45LETE /hooks/{name}\x12s\n\x08TestHook\x12\x1f.toban_proto.v1.TestHookRequest\x1a .toban_proto.v1.TestHookResponse\"$\x8a\xb5\x18 \n\x01\x07\x18\x05 \x01:\x17POST /hooks/{name}/test2q\n\x0cHookReceiver\x12\x61\n\x0bReceiveHook\x12\".toban_proto.v1.ReceiveHookRequest\x1a#.toban_proto.v1.ReceiveHookResponse\"\t\x8a\xb5\x18\x05\n\x01\x04\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atoban_proto/v1/hooks.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ctoban_proto/v1/options.proto\"\xa3\x02\n\x04Hook\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x32\n\x07mapping\x18\x03 \x01(\x0b\x32\x1b.toban_proto.v1.HookMappingB\x04\xa0\xb5\x18\x01\x12\x0f\n\x07\x65nabled\x18\x04 \x01(\x08\x12\x17\n\x0frate_per_minute\x18\x05 \x01(\x05\x12\x0f\n\x07secrets\x18\x06 \x01(\x05\x12\x31\n\rlast_event_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x08 \x01(\x03\x12.\n\nupdated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\nupdated_by\x18\n \x01(\t:\x08\x92\xb5\x18\x04Hook\"\xbd\x01\n\x0bHookMapping\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12\x11\n\ttype_from\x18\x02 \x01(\t\x12\x37\n\x06\x65vents\x18\x03 \x03(\x0b\x32\'.toban_proto.v1.HookMapping.EventsEntry\x12\x0e\n\x06\x66ields\x18\x04 \x03(\t\x1a-\n\x0b\x45ventsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01:\x0f\x92\xb5\x18\x0bHookMapping\"\xf3\x01\n\x0eSetHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x31\n\x07mapping\x18\x03 \x01(\x0b\x32\x1b.toban_proto.v1.HookMappingH\x00\x88\x01\x01\x12\x14\n\x07\x65nabled\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x17\n\x0frate_per_minute\x18\x05 \x01(\x05\x12\x0e\n\x06secret\x18\x06 \x01(\t\x12\x12\n\nnew_secret\x18\x07 \x01(\x08\x12\x17\n\x0f\x64rop_old_secret\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\tB\n\n\x08_mappingB\n\n\x08_enabled\"\\\n\x0fSetHookResponse\x12(\n\x04hook\x18\x01 \x01(\x0b\x32\x14.toban_proto.v1.HookB\x04\xa0\xb5\x18\x01\x12\x0e\n\x06secret\x18\x02 \x01(\t:\x0f\x92\xb5\x18\x0b\x43hangedHook\" \n\x10ListHooksRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"C\n\x11ListHooksResponse\x12#\n\x05hooks\x18\x01 \x03(\x0b\x32\x14.toban_proto.v1.Hook:\t\x92\xb5\x18\x05Hooks\"1\n\x11RemoveHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x14\n\x12RemoveHookResponse\"D\n\x0fTestHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x14\n\x0cpayload_json\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"Z\n\x10TestHookResponse\x12\x0e\n\x06result\x18\x01 \x01(\t\x12\x12\n\nevent_type\x18\x02 \x01(\t\x12\x14\n\x0cpayload_json\x18\x03 \x01(\t:\x0c\x92\xb5\x18\x08HookTest\"\xb3\x01\n\x12ReceiveHookRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12@\n\x07headers\x18\x02 \x03(\x0b\x32/.toban_proto.v1.ReceiveHookRequest.HeadersEntry\x12\x0c\n\x04\x62ody\x18\x03 \x01(\x0c\x12\x0f\n\x07\x61\x64\x64ress\x18\x04 \x01(\t\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"K\n\x13ReceiveHookResponse\x12\x0e\n\x06result\x18\x01 \x01(\t\x12\x10\n\x08\x65vent_id\x18\x02 \x01(\x03\x12\x12\n\nevent_type\x18\x03 \x01(\t2\xde\x03\n\x05Hooks\x12j\n\x07SetHook\x12\x1e.toban_proto.v1.SetHookRequest\x1a\x1f.toban_proto.v1.SetHookResponse\"\x1e\x8a\xb5\x18\x1a\n\x01\x07\x18\x05 \x01:\x11PUT /hooks/{name}\x12|\n\tListHooks\x12 .toban_proto.v1.ListHooksRequest\x1a!.toban_proto.v1.ListHooksResponse\"*\x8a\xb5\x18&\n\x01\x07\x18\x01 \x01:\nGET /hooks:\x11GET /hooks/{name}\x12v\n\nRemoveHook\x12!.toban_proto.v1.RemoveHookRequest\x1a\".toban_proto.v1.RemoveHookResponse\"!\x8a\xb5\x18\x1d\n\x01\x07\x18\x05 \x01:\x14\x44\x45LETE /hooks/{name}\x12s\n\x08TestHook\x12\x1f.toban_proto.v1.TestHookRequest\x1a .toban_proto.v1.TestHookResponse\"$\x8a\xb5\x18 \n\x01\x07\x18\x05 \x01:\x17POST /hooks/{name}/test2q\n\x0cHookReceiver\x12\x61\n\x0bReceiveHook\x12\".toban_proto.v1.ReceiveHookRequest\x1a#.toban_proto.v1.ReceiveHookResponse\"\t\x8a\xb5\x18\x05\n\x01\x04\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'toban_proto.v1.hooks_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_HOOK'].fields_by_name['mapping']._loaded_options = None
+  _globals['_HOOK'].fields_by_name['mapping']._serialized_options = b'\240\265\030\001'
+  _globals['_HOOK']._loaded_options = None
+  _globals['_HOOK']._serialized_options = b'\222\265\030\004Hook'
   _globals['_HOOKMAPPING_EVENTSENTRY']._loaded_options = None
   _globals['_HOOKMAPPING_EVENTSENTRY']._serialized_options = b'8\001'
+  _globals['_HOOKMAPPING']._loaded_options = None
+  _globals['_HOOKMAPPING']._serialized_options = b'\222\265\030\013HookMapping'
+  _globals['_SETHOOKRESPONSE'].fields_by_name['hook']._loaded_options = None
+  _globals['_SETHOOKRESPONSE'].fields_by_name['hook']._serialized_options = b'\240\265\030\001'
+  _globals['_SETHOOKRESPONSE']._loaded_options = None
+  _globals['_SETHOOKRESPONSE']._serialized_options = b'\222\265\030\013ChangedHook'
+  _globals['_LISTHOOKSRESPONSE']._loaded_options = None
+  _globals['_LISTHOOKSRESPONSE']._serialized_options = b'\222\265\030\005Hooks'
+  _globals['_TESTHOOKRESPONSE']._loaded_options = None
+  _globals['_TESTHOOKRESPONSE']._serialized_options = b'\222\265\030\010HookTest'
   _globals['_RECEIVEHOOKREQUEST_HEADERSENTRY']._loaded_options = None
   _globals['_RECEIVEHOOKREQUEST_HEADERSENTRY']._serialized_options = b'8\001'
   _globals['_HOOKS'].methods_by_name['SetHook']._loaded_options = None
@@ -48,35 +62,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HOOKRECEIVER'].methods_by_name['ReceiveHook']._loaded_options = None
   _globals['_HOOKRECEIVER'].methods_by_name['ReceiveHook']._serialized_options = b'\212\265\030\005\n\001\004\020\001'
   _globals['_HOOK']._serialized_start=110
-  _globals['_HOOK']._serialized_end=385
-  _globals['_HOOKMAPPING']._serialized_start=388
-  _globals['_HOOKMAPPING']._serialized_end=560
-  _globals['_HOOKMAPPING_EVENTSENTRY']._serialized_start=515
-  _globals['_HOOKMAPPING_EVENTSENTRY']._serialized_end=560
-  _globals['_SETHOOKREQUEST']._serialized_start=563
-  _globals['_SETHOOKREQUEST']._serialized_end=806
-  _globals['_SETHOOKRESPONSE']._serialized_start=808
-  _globals['_SETHOOKRESPONSE']._serialized_end=877
-  _globals['_LISTHOOKSREQUEST']._serialized_start=879
-  _globals['_LISTHOOKSREQUEST']._serialized_end=911
-  _globals['_LISTHOOKSRESPONSE']._serialized_start=913
-  _globals['_LISTHOOKSRESPONSE']._serialized_end=969
-  _globals['_REMOVEHOOKREQUEST']._serialized_start=971
-  _globals['_REMOVEHOOKREQUEST']._serialized_end=1020
-  _globals['_REMOVEHOOKRESPONSE']._serialized_start=1022
-  _globals['_REMOVEHOOKRESPONSE']._serialized_end=1042
-  _globals['_TESTHOOKREQUEST']._serialized_start=1044
-  _globals['_TESTHOOKREQUEST']._serialized_end=1112
-  _globals['_TESTHOOKRESPONSE']._serialized_start=1114
-  _globals['_TESTHOOKRESPONSE']._serialized_end=1190
-  _globals['_RECEIVEHOOKREQUEST']._serialized_start=1193
-  _globals['_RECEIVEHOOKREQUEST']._serialized_end=1372
-  _globals['_RECEIVEHOOKREQUEST_HEADERSENTRY']._serialized_start=1326
-  _globals['_RECEIVEHOOKREQUEST_HEADERSENTRY']._serialized_end=1372
-  _globals['_RECEIVEHOOKRESPONSE']._serialized_start=1374
-  _globals['_RECEIVEHOOKRESPONSE']._serialized_end=1449
-  _globals['_HOOKS']._serialized_start=1452
-  _globals['_HOOKS']._serialized_end=1930
-  _globals['_HOOKRECEIVER']._serialized_start=1932
-  _globals['_HOOKRECEIVER']._serialized_end=2045
+  _globals['_HOOK']._serialized_end=401
+  _globals['_HOOKMAPPING']._serialized_start=404
+  _globals['_HOOKMAPPING']._serialized_end=593
+  _globals['_HOOKMAPPING_EVENTSENTRY']._serialized_start=531
+  _globals['_HOOKMAPPING_EVENTSENTRY']._serialized_end=576
+  _globals['_SETHOOKREQUEST']._serialized_start=596
+  _globals['_SETHOOKREQUEST']._serialized_end=839
+  _globals['_SETHOOKRESPONSE']._serialized_start=841
+  _globals['_SETHOOKRESPONSE']._serialized_end=933
+  _globals['_LISTHOOKSREQUEST']._serialized_start=935
+  _globals['_LISTHOOKSREQUEST']._serialized_end=967
+  _globals['_LISTHOOKSRESPONSE']._serialized_start=969
+  _globals['_LISTHOOKSRESPONSE']._serialized_end=1036
+  _globals['_REMOVEHOOKREQUEST']._serialized_start=1038
+  _globals['_REMOVEHOOKREQUEST']._serialized_end=1087
+  _globals['_REMOVEHOOKRESPONSE']._serialized_start=1089
+  _globals['_REMOVEHOOKRESPONSE']._serialized_end=1109
+  _globals['_TESTHOOKREQUEST']._serialized_start=1111
+  _globals['_TESTHOOKREQUEST']._serialized_end=1179
+  _globals['_TESTHOOKRESPONSE']._serialized_start=1181
+  _globals['_TESTHOOKRESPONSE']._serialized_end=1271
+  _globals['_RECEIVEHOOKREQUEST']._serialized_start=1274
+  _globals['_RECEIVEHOOKREQUEST']._serialized_end=1453
+  _globals['_RECEIVEHOOKREQUEST_HEADERSENTRY']._serialized_start=1407
+  _globals['_RECEIVEHOOKREQUEST_HEADERSENTRY']._serialized_end=1453
+  _globals['_RECEIVEHOOKRESPONSE']._serialized_start=1455
+  _globals['_RECEIVEHOOKRESPONSE']._serialized_end=1530
+  _globals['_HOOKS']._serialized_start=1533
+  _globals['_HOOKS']._serialized_end=2011
+  _globals['_HOOKRECEIVER']._serialized_start=2013
+  _globals['_HOOKRECEIVER']._serialized_end=2126
 # @@protoc_insertion_point(module_scope)

@@ -191,6 +191,8 @@ Global___SetHookRequest: _TypeAlias = SetHookRequest  # noqa: Y015
 
 @_typing.final
 class SetHookResponse(_message.Message):
+    """A hook that was made or changed."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOOK_FIELD_NUMBER: _builtins.int
@@ -235,6 +237,8 @@ Global___ListHooksRequest: _TypeAlias = ListHooksRequest  # noqa: Y015
 
 @_typing.final
 class ListHooksResponse(_message.Message):
+    """All hooks."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HOOKS_FIELD_NUMBER: _builtins.int
@@ -319,13 +323,15 @@ Global___TestHookRequest: _TypeAlias = TestHookRequest  # noqa: Y015
 
 @_typing.final
 class TestHookResponse(_message.Message):
+    """What a message would become."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULT_FIELD_NUMBER: _builtins.int
     EVENT_TYPE_FIELD_NUMBER: _builtins.int
     PAYLOAD_JSON_FIELD_NUMBER: _builtins.int
     result: _builtins.str
-    """accepted or ignored."""
+    """accepted, ignored or ping."""
     event_type: _builtins.str
     payload_json: _builtins.str
     """What the event would have."""

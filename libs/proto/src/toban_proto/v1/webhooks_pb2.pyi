@@ -70,10 +70,10 @@ class Webhook(_message.Message):
     status: _builtins.str
     """active, failing (tries fail), down (the breaker is open), disabled."""
     failures: _builtins.int
-    """Tries in a row that failed, the first of them, and the last error."""
+    """Tries in a row that failed."""
     last_error: _builtins.str
     pending: _builtins.int
-    """Deliveries that wait, and the oldest of them."""
+    """Deliveries that wait."""
     version: _builtins.int
     updated_by: _builtins.str
     form: _builtins.str
@@ -83,11 +83,15 @@ class Webhook(_message.Message):
         """Which ends of runs it gets. Empty jobs and labels = of every job."""
 
     @_builtins.property
-    def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Empty = of every job."""
+
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
-    def failing_since(self) -> _timestamp_pb2.Timestamp: ...
+    def failing_since(self) -> _timestamp_pb2.Timestamp:
+        """The first of them."""
+
     @_builtins.property
     def open_until(self) -> _timestamp_pb2.Timestamp:
         """Until when the breaker lets nothing through."""
@@ -231,6 +235,8 @@ Global___WebhookFilter: _TypeAlias = WebhookFilter  # noqa: Y015
 
 @_typing.final
 class SetWebhookResponse(_message.Message):
+    """A webhook that was made or changed."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WEBHOOK_FIELD_NUMBER: _builtins.int
@@ -270,6 +276,8 @@ Global___ListWebhooksRequest: _TypeAlias = ListWebhooksRequest  # noqa: Y015
 
 @_typing.final
 class ListWebhooksResponse(_message.Message):
+    """All webhooks."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WEBHOOKS_FIELD_NUMBER: _builtins.int
@@ -349,6 +357,8 @@ Global___TestWebhookRequest: _TypeAlias = TestWebhookRequest  # noqa: Y015
 
 @_typing.final
 class WebhookDelivery(_message.Message):
+    """One event for one webhook."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -447,6 +457,8 @@ Global___ListDeliveriesRequest: _TypeAlias = ListDeliveriesRequest  # noqa: Y015
 
 @_typing.final
 class ListDeliveriesResponse(_message.Message):
+    """A page of deliveries."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     DELIVERIES_FIELD_NUMBER: _builtins.int
@@ -498,6 +510,8 @@ Global___RedeliverRequest: _TypeAlias = RedeliverRequest  # noqa: Y015
 
 @_typing.final
 class RedeliverResponse(_message.Message):
+    """How many deliveries are sent again."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     REDELIVERED_FIELD_NUMBER: _builtins.int

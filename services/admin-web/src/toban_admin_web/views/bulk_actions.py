@@ -7,12 +7,12 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
+from toban_admin_web.decide.api_models import ChangedRuns
 from toban_admin_web.decide.bulk import Progress, filter_fields, parse_progress
 from toban_admin_web.decide.filters import RunFilter, parse_filter
 from toban_admin_web.decide.problems import status_of
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.views.actions import Refused, caller, form, given_key, given_reason, new_key, require
-from toban_admin_web.views.api.answers_runs import ChangedRuns
 from toban_admin_web.views.view_context import context
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError

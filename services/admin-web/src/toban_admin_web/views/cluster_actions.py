@@ -6,10 +6,10 @@ from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 
+from toban_admin_web.decide.api_models import Executor as ChangedExecutor
+from toban_admin_web.decide.api_models import NewLeader
 from toban_admin_web.decide.view_models import Executor
 from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_reason, require
-from toban_admin_web.views.api.answers_cluster import Executor as ChangedExecutor
-from toban_admin_web.views.api.answers_cluster import NewLeader
 from toban_admin_web.views.view_context import reader
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError

@@ -10,6 +10,7 @@ from typing import Any
 
 from flask import Blueprint, Response, current_app, render_template, request, url_for
 
+from toban_admin_web.decide.api_models import Applied, AppliedManifests, NextSlots
 from toban_admin_web.decide.definition_text import (
     SOURCE,
     document_of,
@@ -23,7 +24,6 @@ from toban_admin_web.decide.definition_text import (
 from toban_admin_web.decide.filters import wants_part
 from toban_admin_web.decide.spec_diff import DiffLine, text_diff
 from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_reason, require
-from toban_admin_web.views.api.answers_definitions import Applied, AppliedManifests, NextSlots
 from toban_admin_web.views.view_context import context, reader
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError

@@ -7,12 +7,11 @@ from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 
+from toban_admin_web.decide.api_models import DeletedJob, Job, Schedule, StartedRuns
 from toban_admin_web.decide.filters import moment
 from toban_admin_web.decide.json_fields import parse_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
 from toban_admin_web.views.actions import Refused, caller, confirmed, form, form_key, given_key, given_reason, require
-from toban_admin_web.views.api.answers_definitions import DeletedJob, Job, Schedule
-from toban_admin_web.views.api.answers_runs import StartedRuns
 from toban_admin_web.views.view_context import reader
 from toban_domain.access import Action
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from flask import Blueprint, Response, abort, request, url_for
 
+from toban_admin_web.decide.api_models import ChangedLimit, Limit, LimitDetails, Limits
 from toban_admin_web.decide.limit_state import LEVELS, actions, kind_of, why_waits
 from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_reason, require
-from toban_admin_web.views.api.answers_limits import ChangedLimit, Limit, LimitDetails, Limits
 from toban_admin_web.views.view_context import page
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError

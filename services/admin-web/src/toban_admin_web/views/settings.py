@@ -8,8 +8,8 @@ from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 
+from toban_admin_web.decide.api_models import Setting, Settings
 from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_reason, require
-from toban_admin_web.views.api.answers_cluster import Setting, Settings
 from toban_admin_web.views.view_context import page
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError

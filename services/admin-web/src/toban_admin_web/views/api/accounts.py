@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from toban_admin_web.views.api.answers import Answer, Created, Done, Ended
-from toban_admin_web.views.api.answers_accounts import Groups, NewToken, Rules, Tokens, UserPage, UserSessions, Verdict
+from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_models import Groups, NewToken, Rules, Tokens, UserPage, UserSessions, Verdict
+from toban_admin_web.views.api.answers import Created, Done, Ended
 from toban_admin_web.views.api.endpoint import MAX_NAME, Call, Endpoint, Input, Paged, Reason
 from toban_domain.access import Action, Effect, Role
 

@@ -1,26 +1,12 @@
-"""What answers of the API have in common. Field names are those of proto/toban_proto/v1; JSON texts are opened, unset times are null."""
+"""Answers of the API that no message has."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
-BigNumber = Annotated[
-    str, BeforeValidator(str), Field(description="A number above 2^53, as text.", pattern=r"^-?[0-9]+$")
-]
-
-
-class Answer(BaseModel):
-    """An answer: every field is always there. Later versions may add fields."""
-
-    model_config = ConfigDict(frozen=True)
-
-
-class Page(Answer):
-    """A page of a list."""
-
-    next_cursor: str = Field(description="Give it as `cursor` to read on; empty on the last page.")
+from toban_admin_web.decide.answer import Answer
 
 
 class Done(Answer):

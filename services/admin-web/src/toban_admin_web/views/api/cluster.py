@@ -6,16 +6,19 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from toban_admin_web.views.api.answers import Answer, Done
-from toban_admin_web.views.api.answers_cluster import (
+from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_models import (
     AuditCheck,
     AuditPage,
+    ChangedLimit,
     Cluster,
     Diagnosis,
     Executor,
     ExecutorGroup,
     ExecutorGroups,
     Executors,
+    LimitDetails,
+    Limits,
     NewLeader,
     Overview,
     RotatedSecrets,
@@ -24,7 +27,7 @@ from toban_admin_web.views.api.answers_cluster import (
     Setting,
     Settings,
 )
-from toban_admin_web.views.api.answers_limits import ChangedLimit, LimitDetails, Limits
+from toban_admin_web.views.api.answers import Done
 from toban_admin_web.views.api.endpoint import MAX_CURSOR, MAX_INT32, MAX_NAME, Call, Endpoint, Input, Paged, Reason
 from toban_domain.errors import ErrorCode, TobanError
 

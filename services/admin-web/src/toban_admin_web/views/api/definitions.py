@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field
 
-from toban_admin_web.views.api.answers import Answer, Done
-from toban_admin_web.views.api.answers_definitions import (
+from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_models import (
     Applied,
     AppliedManifests,
     DeletedJob,
@@ -24,6 +24,7 @@ from toban_admin_web.views.api.answers_definitions import (
     Trigger,
     TriggerPage,
 )
+from toban_admin_web.views.api.answers import Done
 from toban_admin_web.views.api.endpoint import MAX_ID, MAX_NAME, Call, Endpoint, Input, Paged, Reason
 from toban_admin_web.views.api.inputs import invalid
 from toban_domain.errors import ErrorCode, TobanError

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from flask import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from toban_admin_web.decide.answer import Answer
 from toban_admin_web.decide.api_rules import ROUTE_RULES
 from toban_admin_web.ports.api import Caller
 from toban_admin_web.ports.people import SignedIn
-from toban_admin_web.views.api.answers import Answer
 from toban_domain.errors import ErrorCode, TobanError
 
 MAX_ID = (1 << 63) - 1

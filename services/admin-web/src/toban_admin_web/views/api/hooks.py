@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from toban_admin_web.views.api.answers import Answer, Done
-from toban_admin_web.views.api.answers_hooks import (
+from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_models import (
     ChangedHook,
     ChangedWebhook,
     DeliveryPage,
@@ -19,6 +19,7 @@ from toban_admin_web.views.api.answers_hooks import (
     WebhookDelivery,
     Webhooks,
 )
+from toban_admin_web.views.api.answers import Done
 from toban_admin_web.views.api.endpoint import MAX_ID, MAX_NAME, Call, Endpoint, Input, Paged, Reason
 from toban_domain.errors import ErrorCode, TobanError
 

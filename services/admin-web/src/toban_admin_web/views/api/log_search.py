@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 from flask import Response
 from pydantic import AwareDatetime, Field
 
+from toban_admin_web.decide.answer import Answer, BigNumber, Page
+from toban_admin_web.decide.api_models import RunPage
 from toban_admin_web.decide.view_models import LogPlace
-from toban_admin_web.views.api.answers import Answer, BigNumber, Page
-from toban_admin_web.views.api.answers_runs import RunPage
 from toban_admin_web.views.api.endpoint import MAX_CURSOR, Call, Endpoint, Input
 from toban_admin_web.views.api.inputs import invalid
 from toban_admin_web.views.stream_response import stream_response

@@ -6,10 +6,19 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field, field_validator
 
-from toban_admin_web.views.api.answers import Answer, Done
-from toban_admin_web.views.api.answers_definitions import EmittedEvent, EventPage
-from toban_admin_web.views.api.answers_limits import RunExplanation
-from toban_admin_web.views.api.answers_runs import ChangedRun, ChangedRuns, Run, RunPage, StartedRun, StartedRuns
+from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_models import (
+    ChangedRun,
+    ChangedRuns,
+    EmittedEvent,
+    EventPage,
+    Run,
+    RunExplanation,
+    RunPage,
+    StartedRun,
+    StartedRuns,
+)
+from toban_admin_web.views.api.answers import Done
 from toban_admin_web.views.api.endpoint import (
     MAX_CURSOR,
     MAX_INT32,

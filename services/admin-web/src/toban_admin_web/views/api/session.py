@@ -7,8 +7,8 @@ from functools import cache
 from flask import Response
 from pydantic import Field
 
+from toban_admin_web.decide.answer import Answer
 from toban_admin_web.views.api import gate
-from toban_admin_web.views.api.answers import Answer
 from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_admin_web.views.api.openapi import as_text
 

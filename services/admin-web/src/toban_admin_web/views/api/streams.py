@@ -8,9 +8,9 @@ from itertools import chain
 from flask import Response
 from pydantic import Field
 
+from toban_admin_web.decide.api_models import Run
 from toban_admin_web.decide.api_rules import ROUTE_RULES
 from toban_admin_web.decide.status_styles import is_terminal
-from toban_admin_web.views.api.answers_runs import Run
 from toban_admin_web.views.api.endpoint import Call, Endpoint, Input
 from toban_admin_web.views.log import log_events
 from toban_admin_web.views.stream_response import EVENT_STREAM, stream_response

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Response
 from pydantic import BaseModel, Field
 
-from toban_admin_web.views.api.answers_work import (
+from toban_admin_web.decide.api_models import (
     ClaimedSteps,
     EndedStep,
     ExtendedClaims,
