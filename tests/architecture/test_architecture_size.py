@@ -37,13 +37,25 @@ def function(lines: int) -> str:
         (61, "a.py::f 90", "lower its entry"),
         (60, "a.py::f 61", "remove it"),
         (60, "b.py 500", "not in the repository"),
-        (401, "a.py::f 401", "a.py: 401 lines, at most 400"),
+        (501, "a.py::f 501", "a.py: 501 lines, at most 500"),
     ],
 )
 def test_the_gate(tmp_path: Path, lines: int, allowed: str, answer: str) -> None:
     done = gate(tmp_path, {"a.py": function(lines)}, allowed=allowed)
     assert done.returncode == (1 if answer else 0), done.stdout
     assert answer in done.stdout
+
+
+def test_long_modules_and_shared_attributes_are_listed(tmp_path: Path) -> None:
+    files = {
+        "libs/a/src/toban_a/turn.py": "class Turn:\n    limits = ()\n",
+        "libs/a/src/toban_a/loop.py": "from toban_a.turn import Turn\n\n\ndef f(self):\n    self.turn = Turn()\n    self.turn.limits = (1,)\n",
+        "long.py": "X = 1\n" * 401,
+    }
+    done = gate(tmp_path, files)
+    assert done.returncode == 0, done.stdout
+    assert "shared: libs/a/src/toban_a/turn.py: its only importer writes self.turn.limits;" in done.stdout
+    assert "long: long.py: 401 lines" in done.stdout
 
 
 def test_the_figures(tmp_path: Path) -> None:

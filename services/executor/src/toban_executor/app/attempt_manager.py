@@ -113,7 +113,7 @@ class AttemptManager:
         unreported = [*contents.reports, *(report for report, _ in contents.quarantined)]
         finished = {*contents.seen, *(report.key for report in unreported)}
         self.book.restore(epoch_max=contents.epoch_max, tombstones=contents.tombstones, finished=finished)
-        self.epochs.signed = contents.signed_epoch
+        self.epochs.restore(contents.signed_epoch)
         self._reporter.restore(contents)
 
     def first_reports(self, most: int) -> list[Report]:

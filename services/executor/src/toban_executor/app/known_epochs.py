@@ -20,6 +20,10 @@ class KnownEpochs:
         self._journal = journal
         self._clock = clock
 
+    def restore(self, signed: SignedEpoch | None) -> None:
+        """Takes what the journal has, before the first call."""
+        self.signed = signed
+
     async def learn(self, epoch: int) -> None:
         """An epoch that a coordinator named, on disk when this returns. Raises UNAVAILABLE when the journal cannot be written."""
         records = self._book.raise_epoch(epoch)

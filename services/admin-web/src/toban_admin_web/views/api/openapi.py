@@ -19,6 +19,8 @@ from toban_admin_web.views.api.endpoint import MAX_ID, MAX_NAME, Endpoint
 from toban_domain.access import MINIMUM, Action
 
 VERSION = "1"
+# Levels of what is written on one line, such as a parameter with its schema.
+_ONE_LINE = 2
 _REF = "#/components/schemas/{model}"
 _NUMBERS = frozenset({"id", "worker_id"})
 _DESCRIPTION = (
@@ -63,8 +65,35 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def as_text(endpoints: Sequence[Endpoint]) -> str:
-    """As it is committed and served."""
-    return json.dumps(document(endpoints), indent=1, ensure_ascii=False) + "\n"
+    """As it is committed and served: a line for each field, so that a difference can be read."""
+    return _lines(document(endpoints)) + "\n"
+
+
+def _lines(value: Any, indent: str = "", *, one_line: bool = False) -> str:
+    """JSON with small values on one line, and each field of a schema."""
+    if one_line or _levels(value) <= _ONE_LINE:
+        return json.dumps(value, ensure_ascii=False)
+    inner = f"{indent} "
+    if isinstance(value, list):
+        parts, ends = [_lines(part, inner) for part in value], "[]"
+    else:
+        parts, ends = [f"{json.dumps(key)}: {_lines(part, inner)}" for key, part in value.items()], "{}"
+        if fields := value.get("properties"):
+            listed = ",\n".join(
+                f"{inner} {json.dumps(key)}: {_lines(part, one_line=True)}" for key, part in fields.items()
+            )
+            at = list(value).index("properties")
+            parts[at] = f'"properties": {{\n{listed}\n{inner}}}'
+    text = ",\n".join(inner + part for part in parts)
+    return f"{ends[0]}\n{text}\n{indent}{ends[1]}"
+
+
+def _levels(value: Any) -> int:
+    """How many objects and lists are within each other."""
+    if not isinstance(value, dict | list):
+        return 0
+    parts = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_levels, parts), default=0)
 
 
 def _operation(endpoint: Endpoint, refs: Any) -> dict[str, Any]:
