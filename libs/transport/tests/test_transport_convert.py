@@ -1,6 +1,7 @@
 """Messages to objects and back."""
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind, Reason
-from toban_proto.v1 import common_pb2
+from toban_proto.v1 import common_pb2, coordinator_pb2
 from toban_transport import convert
 
 JSON = st.recursive(
@@ -122,3 +123,31 @@ def test_progress_that_no_number_or_time_can_hold_is_nothing_said(text: str) -> 
 def test_no_text_of_a_progress_raises(text: str) -> None:
     said = convert.progress_from_text(text)
     assert said is None or convert.progress_from_text(convert.progress_to_text(said)) == said
+
+
+@dataclass(frozen=True)
+class Applied:
+    kind: str = "Job"
+    name: str = "a"
+    action: str = "created"
+    version: int = 7
+    note: None = None
+
+
+def test_a_message_is_filled_by_the_names_of_its_fields() -> None:
+    row = {"at": AT, "type": "note", "from_state": None, "to_state": "", "message": "m", "actor": "ada", "more": 1}
+    event = convert.fill(coordinator_pb2.RunEvent, row, actor="bob")
+    assert (event.at.ToDatetime(UTC), event.type, event.from_state, event.actor) == (AT, "note", "", "bob")
+    applied = convert.fill(
+        coordinator_pb2.Applied, Applied(), next_slots=[coordinator_pb2.NextSlot(local="x")], clock_change=None
+    )
+    assert (applied.name, applied.version, applied.note, applied.next_slots[0].local) == ("a", 7, "", "x")
+
+
+def test_a_field_without_a_value_and_a_name_without_a_field_are_mistakes() -> None:
+    with pytest.raises(KeyError, match="type"):
+        convert.fill(coordinator_pb2.RunEvent, {"at": AT})
+    with pytest.raises(AttributeError, match="next_slots"):
+        convert.fill(coordinator_pb2.Applied, Applied())
+    with pytest.raises(ValueError, match="slots"):
+        convert.fill(coordinator_pb2.Applied, Applied(), next_slots=[], clock_change="", slots=[])

@@ -1,15 +1,21 @@
 """Protobuf messages to the domain's objects and back, for what more than one service sends."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from typing import Any, TypeVar
 
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind, Reason, StepResult
 from toban_domain.progress import Progress
 from toban_proto.v1 import common_pb2
+
+M = TypeVar("M", bound=Message)
 
 MAX_PROGRESS_CHARS = 4096
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,6 +31,26 @@ def timestamp_to_pb(at: datetime | None) -> Timestamp | None:
     # Timestamp.FromDatetime takes three times as long, and each run has a dozen times on its way.
     since = at - _EPOCH
     return Timestamp(seconds=since.days * 86_400 + since.seconds, nanos=since.microseconds * 1000)
+
+
+def fill(kind: type[M], source: Mapping[str, Any] | object, **others: Any) -> M:
+    """A message with a value for each of its fields: in `others`, else in `source`, a mapping or an object, under the name of the field.
+
+    Times become timestamps; None leaves a field unset. Raises KeyError or AttributeError for a field that neither has, so that a new
+    field or a renamed column is noticed, and ValueError for a name that is no field.
+    """
+    read = source.__getitem__ if isinstance(source, Mapping) else partial(getattr, source)
+    values = {name: read(name) for name in _names(kind.DESCRIPTOR) if name not in others} | others
+    return kind(**{name: _sent(value) for name, value in values.items() if value is not None})
+
+
+def _sent(value: Any) -> Any:
+    return timestamp_to_pb(value) if isinstance(value, datetime) else value
+
+
+@cache
+def _names(kind: Descriptor) -> tuple[str, ...]:
+    return tuple(field.name for field in kind.fields)
 
 
 def timestamp_from_pb(message: Timestamp) -> datetime | None:

@@ -19,7 +19,7 @@ from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import AccountsServicer
-from toban_transport.convert import timestamp_to_pb
+from toban_transport.convert import fill, timestamp_to_pb
 from toban_transport.server import actor_of
 
 Context = Any
@@ -312,70 +312,25 @@ def _selector_from_pb(message: pb.AccessSelector, *, tokens: bool = False) -> Se
 
 
 def _selector_to_pb(row: Mapping[str, Any]) -> pb.AccessSelector:
-    return pb.AccessSelector(job=row["job"], labels=row["labels"], scope=row["scope"], scope_id=row["scope_id"])
+    return fill(pb.AccessSelector, row)
 
 
 def _user_to_pb(row: Mapping[str, Any], person: Person | None, linked: Iterable[Mapping[str, Any]]) -> pb.User:
-    return pb.User(
-        name=row["name"],
-        role=_role(person),
-        enabled=row["enabled"],
-        display_name=row["display_name"],
-        has_password=row["has_password"],
-        groups=row["groups"],
-        created_at=timestamp_to_pb(row["created_at"]),
-        created_by=row["created_by"],
-        last_seen_at=timestamp_to_pb(row["last_seen_at"]),
-        identities=[_identity_to_pb(one) for one in linked if one["name"] == row["name"]],
-    )
+    identities = [_identity_to_pb(one) for one in linked if one["name"] == row["name"]]
+    return fill(pb.User, row, role=_role(person), identities=identities)
 
 
 def _identity_to_pb(row: Mapping[str, Any]) -> pb.UserIdentity:
-    return pb.UserIdentity(
-        issuer=row["issuer"],
-        subject=row["subject"],
-        created_at=timestamp_to_pb(row["created_at"]),
-        created_by=row["created_by"],
-        last_used_at=timestamp_to_pb(row["last_used_at"]),
-    )
+    return fill(pb.UserIdentity, row)
 
 
 def _rule_to_pb(row: Mapping[str, Any]) -> pb.AccessRule:
-    return pb.AccessRule(
-        id=row["id"],
-        user=row["user"],
-        group=row["group"],
-        effect=row["effect"],
-        role=row["role"],
-        selector=_selector_to_pb(row),
-        created_at=timestamp_to_pb(row["created_at"]),
-        created_by=row["created_by"],
-    )
+    return fill(pb.AccessRule, row, selector=_selector_to_pb(row))
 
 
 def _session_to_pb(row: Mapping[str, Any]) -> pb.UserSession:
-    return pb.UserSession(
-        id=row["id"],
-        address=row["address"],
-        user_agent=row["user_agent"],
-        created_at=timestamp_to_pb(row["created_at"]),
-        last_used_at=timestamp_to_pb(row["last_used_at"]),
-        ends_at=timestamp_to_pb(row["ends_at"]),
-        current=row["current"],
-    )
+    return fill(pb.UserSession, row)
 
 
 def _token_to_pb(row: Mapping[str, Any]) -> pb.ApiToken:
-    return pb.ApiToken(
-        id=row["id"],
-        user=row["user"],
-        name=row["name"],
-        role=row["role"],
-        selector=_selector_to_pb(row),
-        created_at=timestamp_to_pb(row["created_at"]),
-        created_by=row["created_by"],
-        ends_at=timestamp_to_pb(row["ends_at"]),
-        last_used_at=timestamp_to_pb(row["last_used_at"]),
-        last_used_from=row["last_used_from"],
-        revoked=row["revoked"],
-    )
+    return fill(pb.ApiToken, row, selector=_selector_to_pb(row))

@@ -15,6 +15,7 @@ from toban_coordinator.store.executor_groups import StoredGroup
 from toban_domain.settings import Settings
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import Row
+from toban_transport.convert import fill
 from toban_transport.convert import timestamp_to_pb as at
 
 # Of one part of a verification: more would not fit into an answer, and say no more.
@@ -23,64 +24,21 @@ MOST_PROBLEMS = 100
 
 def executor_to_pb(row: Row) -> pb.Executor:
     """One incarnation of an executor."""
-    return pb.Executor(
-        instance=row["instance"],
-        address=f"{row['grpc_host']}:{row['grpc_port']}",
-        state=row["state"],
-        slots=row["slots"],
-        running=row["running"],
-        labels=row["labels"],
-        last_heartbeat_at=at(row["last_heartbeat_at"]),
-        registered_at=at(row["registered_at"]),
-        grant_seq=row["grant_seq"],
-        lease_ms=row["lease_ms"],
-        off_reason=row["off_reason"],
-        disk_free_bytes=row["disk_free_bytes"] or 0,
-        drained=row["drained"],
-        drain_reason=row["drain_reason"],
-        load=row["load"],
-        group=row["executor_group"],
-        **_process(row),
-    )
+    address = f"{row['grpc_host']}:{row['grpc_port']}"
+    return fill(pb.Executor, row, address=address, group=row["executor_group"])
 
 
 def group_to_pb(group: StoredGroup) -> pb.ExecutorGroup:
     """A group of executors."""
-    return pb.ExecutorGroup(
-        name=group.rules.name,
-        labels=dict(group.rules.labels),
-        claims=sorted(group.rules.claims),
-        job_labels=group.rules.job_labels,
-        executors=group.executors,
-        instances=group.instances,
-        version=group.version,
-        updated_at=at(group.updated_at),
-        updated_by=group.updated_by,
-    )
+    rules = group.rules
+    own = {"name": rules.name, "labels": rules.labels, "claims": sorted(rules.claims), "job_labels": rules.job_labels}
+    return fill(pb.ExecutorGroup, group, **own)
 
 
 def member_to_pb(row: Row, *, leader_worker_id: int | None) -> pb.Member:
     """One coordinator. `leader_worker_id` (None = no leader) is what the leader's row says: the coordinators' own rows follow it within a second."""
     role = "leader" if row["worker_id"] == leader_worker_id else "standby" if row["role"] == "leader" else row["role"]
-    return pb.Member(
-        address=row["address"],
-        role=role,
-        last_heartbeat_at=at(row["last_seen_at"]),
-        status=row["status"],
-        **_process(row),
-    )
-
-
-def _process(row: Row) -> dict[str, Any]:
-    """The fields that executors and coordinators share: which process it is, and what it reported of itself."""
-    return {
-        "worker_id": row["worker_id"],
-        "incarnation": row["incarnation"],
-        "node_id": row["node_id"],
-        "version": row["version"],
-        "clock_skew_seconds": row["clock_skew_seconds"],
-        "certificate_not_after": at(row["certificate_not_after"]),
-    }
+    return fill(pb.Member, row, role=role, last_heartbeat_at=row["last_seen_at"])
 
 
 def cluster_to_pb(state: ClusterState, health: Mapping[str, Any]) -> pb.Cluster:
@@ -129,65 +87,25 @@ def setting_to_pb(state: SettingState) -> pb.Setting:
 
 def secret_to_pb(state: SecretState) -> pb.Secret:
     """A secret without its value."""
-    stored = state.stored
-    return pb.Secret(
-        name=stored.name,
-        key_id=stored.key_id,
-        readable=state.readable,
-        jobs=stored.jobs,
-        used_by=stored.used_by,
-        version=stored.version,
-        created_at=at(stored.created_at),
-        updated_at=at(stored.updated_at),
-        updated_by=stored.updated_by,
-    )
+    return fill(pb.Secret, state.stored, readable=state.readable)
 
 
 def audit_entry_to_pb(row: Row) -> pb.AuditEntry:
     """One action of an operator."""
-    return pb.AuditEntry(
-        id=row["id"],
-        at=at(row["at"]),
-        actor=row["actor"],
-        action=row["action"],
-        target=row["target"],
-        before_json=row["before"],
-        after_json=row["after"],
-        reason=row["reason"],
-        address=row["address"],
-        service=row["service"],
-        seq=row["seq"],
-        hash=row["hash"].hex(),
-    )
+    texts = {"before_json": row["before"], "after_json": row["after"]}
+    return fill(pb.AuditEntry, row, hash=row["hash"].hex(), **texts)
 
 
 def verified_to_pb(done: Verified) -> pb.VerifyAuditResponse:
     """A part of a verification."""
-    return pb.VerifyAuditResponse(
-        problems=[
-            pb.AuditProblem(kind=one.kind, first_seq=one.first, last_seq=one.last, message=one.message)
-            for one in done.problems[:MOST_PROBLEMS]
-        ],
-        rows=done.rows,
-        next_cursor="" if done.after is None else str(done.after),
-        anchor=str(done.anchor),
-        head=str(done.head),
-        unchained=done.unchained,
-        unchained_seconds=done.unchained_seconds,
-    )
+    problems = [
+        fill(pb.AuditProblem, one, first_seq=one.first, last_seq=one.last) for one in done.problems[:MOST_PROBLEMS]
+    ]
+    cursor = None if done.after is None else str(done.after)
+    ends = {"anchor": str(done.anchor), "head": str(done.head)}
+    return fill(pb.VerifyAuditResponse, done, problems=problems, next_cursor=cursor, **ends)
 
 
 def diagnosis_to_pb(diagnosis: Diagnosis) -> pb.Diagnosis:
     """Every finding of one coordinator."""
-    checks = [
-        pb.DiagnosisCheck(
-            name=finding.name,
-            status=finding.status,
-            subject=finding.subject,
-            value=finding.value,
-            message=finding.message,
-            remedy=finding.remedy,
-        )
-        for finding in diagnosis.findings
-    ]
-    return pb.Diagnosis(checks=checks, server_time=at(diagnosis.server_time), version=diagnosis.version)
+    return fill(pb.Diagnosis, diagnosis, checks=[fill(pb.DiagnosisCheck, finding) for finding in diagnosis.findings])

@@ -12,7 +12,7 @@ from toban_coordinator.store.hooks import StoredHook
 from toban_domain.payload import canonical_json
 from toban_proto.v1 import hooks_pb2 as pb
 from toban_proto.v1.hooks_pb2_grpc import HookReceiverServicer, HooksServicer
-from toban_transport.convert import timestamp_to_pb
+from toban_transport.convert import fill
 from toban_transport.server import actor_of
 
 Context = Any
@@ -77,17 +77,4 @@ def _mapping(given: pb.HookMapping) -> HookMapping:
 
 
 def _hook(one: StoredHook) -> pb.Hook:
-    return pb.Hook(
-        name=one.name,
-        kind=one.kind,
-        mapping=pb.HookMapping(
-            event_type=one.event_type, type_from=one.type_from, events=one.events, fields=one.fields
-        ),
-        enabled=one.enabled,
-        rate_per_minute=one.rate_per_minute,
-        secrets=one.secrets,
-        last_event_at=timestamp_to_pb(one.last_event_at),
-        version=one.version,
-        updated_at=timestamp_to_pb(one.updated_at),
-        updated_by=one.updated_by,
-    )
+    return fill(pb.Hook, one, mapping=fill(pb.HookMapping, one))

@@ -6,6 +6,7 @@ from toban_coordinator.app.explain_run import Explanation
 from toban_coordinator.app.operations_limits import LimitDetails, LimitState
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import Row
+from toban_transport.convert import fill
 from toban_transport.convert import timestamp_to_pb as at
 
 
@@ -50,7 +51,7 @@ def explanation_to_pb(found: Explanation) -> pb.RunExplanation:
         job=found.row["job_name"],
         state=found.row["state"],
         reasons=found.reasons,
-        checks=[pb.RunCheck(name=one.name, blocks=one.blocks, message=one.message) for one in found.checks],
+        checks=[fill(pb.RunCheck, one) for one in found.checks],
         limits=[
             pb.RunLimit(
                 name=one.need.key,
@@ -83,25 +84,11 @@ def _turn_to_pb(found: Explanation) -> pb.RunTurn | None:
     if found.place is None:
         return None
     scopes = [
-        pb.RunScope(
-            scope=row["scope"],
-            scope_id=row["scope_id"],
-            waiting=row["waiting"],
-            weight=found.weights.get((row["scope"], row["scope_id"]), 1),
-        )
+        fill(pb.RunScope, row, weight=found.weights.get((row["scope"], row["scope_id"]), 1))
         for row in found.place.scopes
     ]
-    return pb.RunTurn(more_urgent=found.place.more_urgent, earlier=found.place.earlier, scopes=scopes)
+    return fill(pb.RunTurn, found.place, scopes=scopes)
 
 
 def _run_to_pb(row: Row) -> pb.LimitRun:
-    return pb.LimitRun(
-        run_id=row["id"],
-        job=row["job_name"],
-        state=row["state"],
-        weight=row["weight"] or 1,
-        scope=row["scope"],
-        scope_id=row["scope_id"],
-        since=at(row["since"]),
-        executor=row["executor"] or "",
-    )
+    return fill(pb.LimitRun, row, run_id=row["id"], job=row["job_name"], weight=row["weight"] or 1)

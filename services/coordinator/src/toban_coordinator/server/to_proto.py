@@ -15,6 +15,7 @@ from toban_domain.schedule import RuleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_schedule import AnnotatedSlot, describe
 from toban_store.tx import Row
+from toban_transport.convert import fill
 from toban_transport.convert import timestamp_to_pb as at
 
 
@@ -86,18 +87,11 @@ def changes_to_pb(done: Changes) -> pb.ChangeRunsResponse:
         pb.SkippedRuns(code=code.value, message=one.message, runs=one.count, run_ids=one.runs)
         for code, one in done.skipped.items()
     ]
-    return pb.ChangeRunsResponse(
-        matched=done.matched, changed=done.changed, skipped=skipped, next_cursor=done.next_cursor, run_ids=done.made
-    )
+    return fill(pb.ChangeRunsResponse, done, skipped=skipped, run_ids=done.made)
 
 
 def _claim_to_pb(claim: Row) -> pb.ExternalClaim:
-    return pb.ExternalClaim(
-        worker_type=claim["worker_type"],
-        worker=claim["worker"] or "",
-        claimed_at=at(claim["claimed_at"]),
-        locked_until=at(claim["locked_until"]),
-    )
+    return fill(pb.ExternalClaim, claim)
 
 
 def _step_to_pb(step: StepState) -> pb.RunStep:
@@ -144,14 +138,7 @@ def _execution(row: Row) -> dict[str, Any]:
 
 def event_to_pb(row: Row) -> pb.RunEvent:
     """One change of a run."""
-    return pb.RunEvent(
-        at=at(row["at"]),
-        type=row["type"],
-        from_state=row["from_state"],
-        to_state=row["to_state"],
-        message=row["message"],
-        actor=row["actor"],
-    )
+    return fill(pb.RunEvent, row)
 
 
 def orphan_to_event(row: Row) -> pb.RunEvent:
@@ -163,27 +150,13 @@ def orphan_to_event(row: Row) -> pb.RunEvent:
 
 def job_to_pb(row: Row) -> pb.Job:
     """A definition without its schedules and last run."""
-    return pb.Job(
-        name=row["name"],
-        version=row["version"],
-        enabled=row["enabled"],
-        description=row["description"] or "",
-        spec_json=masked_definition_text(row["spec"]),
-        updated_at=at(row["updated_at"]),
-        disabled_at=at(row["disabled_at"]),
-        disabled_by=row["disabled_by"],
-        disabled_reason=row["disabled_reason"],
-    )
+    spec = masked_definition_text(row["spec"])
+    return fill(pb.Job, row, spec_json=spec, schedules=None, last_run=None)
 
 
 def job_version_to_pb(row: Row) -> pb.JobVersion:
     """A definition as it was at a version, without the values that it or the current one hides."""
-    return pb.JobVersion(
-        version=row["version"],
-        spec_json=masked_definition_text(row["spec"], row["redact"]),
-        created_at=at(row["created_at"]),
-        created_by=row["created_by"],
-    )
+    return fill(pb.JobVersion, row, spec_json=masked_definition_text(row["spec"], row["redact"]))
 
 
 def job_details_to_pb(job: JobDetails) -> pb.Job:
@@ -197,24 +170,8 @@ def job_details_to_pb(job: JobDetails) -> pb.Job:
 
 def schedule_to_pb(row: Row) -> pb.Schedule:
     """A schedule with its rule in words."""
-    return pb.Schedule(
-        name=row["name"],
-        job=row["job"],
-        enabled=row["enabled"],
-        status=row["status"],
-        spec_json=masked_payload_text(row["spec"], row["redact"]),
-        timezone=row["timezone"],
-        rule=_rule_of(row["spec"]),
-        next_run_at=at(row["next_run_at"]),
-        last_run_at=at(row["last_run_at"]),
-        last_error=row["last_error"],
-        version=row["version"],
-        status_reason=row["status_reason"],
-        status_actor=row["status_actor"],
-        description=row["description"] or "",
-        updated_at=at(row["updated_at"]),
-        updated_by=row["updated_by"],
-    )
+    spec = masked_payload_text(row["spec"], row["redact"])
+    return fill(pb.Schedule, row, spec_json=spec, rule=_rule_of(row["spec"]))
 
 
 def _rule_of(spec: str) -> str:
@@ -227,45 +184,17 @@ def _rule_of(spec: str) -> str:
 
 def inbox_event_to_pb(row: Row) -> pb.Event:
     """An event of the inbox or its history."""
-    return pb.Event(
-        id=row["id"],
-        event_type=row["event_type"],
-        payload_json=masked_text(row["payload"], row["redact"]),
-        dedupe_key=row["dedupe_key"] or "",
-        created_at=at(row["created_at"]),
-        processed_at=at(row["processed_at"]),
-        outcome=row["outcome"],
-        run_ids=row["run_ids"],
-        message=row["message"],
-        created_by=row["created_by"],
-    )
+    return fill(pb.Event, row, payload_json=masked_text(row["payload"], row["redact"]))
 
 
 def trigger_to_pb(row: Row) -> pb.Trigger:
     """A trigger of events."""
-    return pb.Trigger(
-        name=row["name"],
-        job=row["job"],
-        event_type=row["event_type"],
-        enabled=row["enabled"],
-        spec_json=masked_payload_text(row["spec"], row["redact"]),
-        version=row["version"],
-        updated_at=at(row["updated_at"]),
-        last_error=row["last_error"],
-    )
+    return fill(pb.Trigger, row, spec_json=masked_payload_text(row["spec"], row["redact"]))
 
 
 def fire_to_pb(row: Row) -> pb.Fire:
     """A row of the fire ledger."""
-    return pb.Fire(
-        first_slot=at(row["first_slot"]),
-        last_slot=at(row["last_slot"]),
-        slots=row["slots"],
-        outcome=row["outcome"],
-        run_id=row["run_id"] or 0,
-        message=row["message"],
-        at=at(row["created_at"]),
-    )
+    return fill(pb.Fire, row, at=row["created_at"])
 
 
 def slots_to_pb(slots: Sequence[AnnotatedSlot]) -> list[pb.NextSlot]:
@@ -278,12 +207,4 @@ def slots_to_pb(slots: Sequence[AnnotatedSlot]) -> list[pb.NextSlot]:
 
 def applied_to_pb(applied: Applied) -> pb.Applied:
     """What became of one manifest."""
-    return pb.Applied(
-        kind=applied.kind,
-        name=applied.name,
-        action=applied.action,
-        version=applied.version,
-        next_slots=slots_to_pb(applied.next_slots),
-        clock_change=applied.clock_change,
-        note=applied.note,
-    )
+    return fill(pb.Applied, applied, next_slots=slots_to_pb(applied.next_slots))

@@ -15,7 +15,7 @@ from toban_coordinator.store.webhooks import Filter, StoredTarget
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import webhooks_pb2 as pb
 from toban_proto.v1.webhooks_pb2_grpc import WebhookOutboxServicer, WebhooksServicer
-from toban_transport.convert import timestamp_to_pb
+from toban_transport.convert import fill
 from toban_transport.server import actor_of
 
 Context = Any
@@ -72,25 +72,7 @@ class WebhooksService(WebhooksServicer):
 
     def _target(self, one: StoredTarget) -> pb.Webhook:
         is_open = one.open_until is not None and one.open_until > self._now()
-        return pb.Webhook(
-            name=one.name,
-            origin=one.origin,
-            form=one.form,
-            states=one.states,
-            jobs=one.jobs,
-            labels=one.labels,
-            enabled=one.enabled,
-            status=one.status,
-            failures=one.failures,
-            failing_since=timestamp_to_pb(one.failing_since),
-            last_error=one.last_error,
-            open_until=timestamp_to_pb(one.open_until) if is_open else None,
-            pending=one.pending,
-            oldest_pending_at=timestamp_to_pb(one.oldest_pending_at),
-            version=one.version,
-            updated_at=timestamp_to_pb(one.updated_at),
-            updated_by=one.updated_by,
-        )
+        return fill(pb.Webhook, one, open_until=one.open_until if is_open else None)
 
 
 class WebhookOutboxService(WebhookOutboxServicer):
@@ -140,18 +122,7 @@ def _filter(given: pb.WebhookFilter) -> Filter:
 
 
 def _delivery(row: Any) -> pb.WebhookDelivery:
-    pending = row["state"] == "pending"
-    return pb.WebhookDelivery(
-        id=row["id"],
-        webhook=row["webhook"],
-        event_id=f"evt_{row['event_id'].replace('-', '')}",
-        type=row["type"],
-        run_id=row["run_id"] or 0,
-        state=row["state"],
-        attempts=row["attempts"],
-        created_at=timestamp_to_pb(row["created_at"]),
-        next_at=timestamp_to_pb(row["next_at"]) if pending else None,
-        ended_at=timestamp_to_pb(row["ended_at"]),
-        status=row["status"] or 0,
-        error=row["error"],
+    event_id = f"evt_{row['event_id'].replace('-', '')}"
+    return fill(
+        pb.WebhookDelivery, row, event_id=event_id, next_at=row["next_at"] if row["state"] == "pending" else None
     )
