@@ -1,7 +1,7 @@
 """Protobuf messages to the domain's objects and back, for what more than one service sends."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -39,18 +39,20 @@ def fill(kind: type[M], source: Mapping[str, Any] | object, **others: Any) -> M:
     Times become timestamps; None leaves a field unset. Raises KeyError or AttributeError for a field that neither has, so that a new
     field or a renamed column is noticed, and ValueError for a name that is no field.
     """
+    names, times = _names(kind.DESCRIPTOR)
     read = source.__getitem__ if isinstance(source, Mapping) else partial(getattr, source)
-    values = {name: read(name) for name in _names(kind.DESCRIPTOR) if name not in others} | others
-    return kind(**{name: _sent(value) for name, value in values.items() if value is not None})
-
-
-def _sent(value: Any) -> Any:
-    return timestamp_to_pb(value) if isinstance(value, datetime) else value
+    values = {name: read(name) for name in names if name not in others}
+    values.update(others)
+    for name in times:
+        values[name] = timestamp_to_pb(values[name])
+    return kind(**values)
 
 
 @cache
-def _names(kind: Descriptor) -> tuple[str, ...]:
-    return tuple(field.name for field in kind.fields)
+def _names(kind: Descriptor) -> tuple[Sequence[str], Sequence[str]]:
+    """All fields, and those with a time."""
+    times = [one.name for one in kind.fields if one.message_type is Timestamp.DESCRIPTOR and not one.is_repeated]
+    return [one.name for one in kind.fields], times
 
 
 def timestamp_from_pb(message: Timestamp) -> datetime | None:
