@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from toban_domain.program_options import COMMAND, Program
 
-SHELLS = frozenset("sh bash dash zsh ksh mksh fish csh tcsh ash rbash busybox pwsh".split())  # noqa: SIM905 (a list of words)
+SHELLS = frozenset(
+    {"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "ash", "rbash", "busybox", "pwsh"}
+)
 
 # `sh -o pipefail -c CODE`: the code is the first argument, whatever is before it.
 SHELL = Program(

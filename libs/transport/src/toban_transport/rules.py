@@ -5,6 +5,7 @@ The protos have them (`option (rule)`, proto/toban_proto/v1/options.proto); docs
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +15,8 @@ from toban_proto.v1 import coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, o
 
 PACKAGE = "toban_proto.v1"
 _Names = options_pb2.MethodRule
+# A parameter `{limit=name}`: its published name, and the field of the request.
+_RENAMED = re.compile(r"{(\w+)=(\w+)}")
 _PEOPLE = frozenset({"admin-web", "admin-cli"})
 
 
@@ -45,6 +48,18 @@ class PersonRule:
     about: About
 
 
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route of REST: its verb, and its path with parameters under their published names and as fields of the request."""
+
+    verb: str
+    published: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.published}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodRule:
     """One method, denied to all without `callers`."""
@@ -57,8 +72,8 @@ class MethodRule:
     """Kind and field of the object that the request names."""
     items: Sequence[tuple[str, str, str]] = ()
     """Each list in the answer: its field, the kind of its items, and their field with the key."""
-    rest: Sequence[str] = ()
-    """Its routes of REST, as options.proto writes them; the first one is the whole method."""
+    rest: Sequence[Route] = ()
+    """The first one is the whole method."""
 
 
 def _word(value: str) -> str:
@@ -72,6 +87,11 @@ def _person(given: options_pb2.MethodRule) -> PersonRule | None:
     return PersonRule(Action(_word(action)), About(_word(about)))
 
 
+def _route(text: str) -> Route:
+    verb, path = text.split()
+    return Route(verb, _RENAMED.sub(r"{\1}", path), _RENAMED.sub(r"{\2}", path))
+
+
 def _rule(given: options_pb2.MethodRule) -> MethodRule:
     callers = {_word(_Names.Caller.Name(caller)) for caller in given.callers}
     kind, _, name = given.names.partition(":")
@@ -82,7 +102,7 @@ def _rule(given: options_pb2.MethodRule) -> MethodRule:
         authority=Authority(_word(_Names.Authority.Name(given.authority))) if given.authority else None,
         names=(kind, name) if name else None,
         items=tuple((field, of, key) for field, of, key in items),
-        rest=tuple(given.rest),
+        rest=tuple(map(_route, given.rest)),
     )
 
 

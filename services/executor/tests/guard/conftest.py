@@ -45,7 +45,7 @@ def daemon():
     child = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
     child.stdout.readline()
 def parent():
-    # Once it has told the supervisor of the fork, it sleeps.
+    # It sleeps once the supervisor has its report of the fork. No event outside the kernel shows that state.
     while open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[0] != "S":
         time.sleep(0.01)
     os.kill(os.getppid(), 9)

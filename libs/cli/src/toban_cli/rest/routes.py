@@ -12,6 +12,7 @@ from urllib.parse import quote
 from toban_cli.options import MAX_REASON
 from toban_cli.rest.http import Pairs
 from toban_domain.errors import ErrorCode, TobanError
+from toban_transport import rules
 from toban_transport.rules import PACKAGE, RULES
 
 Fields = dict[str, Any]
@@ -140,11 +141,10 @@ def _without(*names: str) -> Callable[[Fields], Fields]:
     return lambda fields: {name: value for name, value in fields.items() if name not in names}
 
 
-def _route(rest: str, **given: Any) -> Route:
+def _route(rest: rules.Route, **given: Any) -> Route:
     """A route as the rule of its method has it, with the fields of the request in its path."""
-    verb, path = re.sub(r"{\w+=(\w+)}", r"{\1}", rest).split()
-    reads: dict[str, Any] = {"repeatable": True, "adapt": _paged} if verb == "GET" else {}
-    return Route(verb=verb, path=path, **{**reads, **given})
+    reads: dict[str, Any] = {"repeatable": True, "adapt": _paged} if rest.verb == "GET" else {}
+    return Route(verb=rest.verb, path=rest.path, **{**reads, **given})
 
 
 _FORMS: Mapping[str, Mapping[str, Any]] = {

@@ -5,7 +5,6 @@ The action decides early who is refused; the coordinators decide again, with the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -60,14 +59,9 @@ def _rule(path: str) -> RouteRule:
     return RouteRule(needs, method, SLOW_READS.get(method))
 
 
-def _published(route: str) -> str:
-    """A route of a proto with the names of its parameters alone."""
-    return re.sub(r"{(\w+)=\w+}", r"{\1}", route)
-
-
 ROUTE_RULES: Mapping[str, RouteRule] = {
     "GET /openapi.json": RouteRule(Open.PUBLIC, ""),
-    **{_published(route): _rule(method) for method, rule in RULES.items() for route in rule.rest},
+    **{str(route): _rule(method) for method, rule in RULES.items() for route in rule.rest},
 }
 """Method and path below PREFIX → rule."""
 

@@ -54,7 +54,7 @@ def freeze(attempt: Attempt, now: Instant) -> Freezing:
 
 
 def checked(attempt: Attempt, frozen: bool, now: Instant) -> Freezing:
-    """What a check has shown. Afterwards `cannot_be_frozen` says whether there is no more time to try."""
+    """Counts one check of the tree; `frozen` = all of its processes were. `cannot_be_frozen` then decides whether the time is over."""
     if not frozen:
         by = now.boot + FREEZE_ALLOWANCE if attempt.freeze_by == math.inf else attempt.freeze_by
         return attempt._replace(freeze_by=by, freeze_checks=attempt.freeze_checks + 1), ()

@@ -69,23 +69,21 @@ def as_text(endpoints: Sequence[Endpoint]) -> str:
     return _lines(document(endpoints)) + "\n"
 
 
-def _lines(value: Any, indent: str = "", *, one_line: bool = False) -> str:
-    """JSON with small values on one line, and each field of a schema."""
-    if one_line or _levels(value) <= _ONE_LINE:
+def _lines(value: Any, indent: str = "", key: str = "") -> str:
+    """JSON, indented, with small values on one line and each field of a schema (what is below `properties`)."""
+    fields = key == "properties" and bool(value)
+    if not fields and _levels(value) <= _ONE_LINE:
         return json.dumps(value, ensure_ascii=False)
     inner = f"{indent} "
+
+    def text(part: Any, name: str = "") -> str:
+        return json.dumps(part, ensure_ascii=False) if fields else _lines(part, inner, name)
+
     if isinstance(value, list):
-        parts, ends = [_lines(part, inner) for part in value], "[]"
+        parts, (begin, end) = [text(part) for part in value], "[]"
     else:
-        parts, ends = [f"{json.dumps(key)}: {_lines(part, inner)}" for key, part in value.items()], "{}"
-        if fields := value.get("properties"):
-            listed = ",\n".join(
-                f"{inner} {json.dumps(key)}: {_lines(part, one_line=True)}" for key, part in fields.items()
-            )
-            at = list(value).index("properties")
-            parts[at] = f'"properties": {{\n{listed}\n{inner}}}'
-    text = ",\n".join(inner + part for part in parts)
-    return f"{ends[0]}\n{text}\n{indent}{ends[1]}"
+        parts, (begin, end) = [f"{json.dumps(name)}: {text(part, name)}" for name, part in value.items()], "{}"
+    return begin + "\n" + ",\n".join(inner + part for part in parts) + f"\n{indent}{end}"
 
 
 def _levels(value: Any) -> int:
