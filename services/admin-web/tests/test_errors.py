@@ -64,10 +64,10 @@ def test_a_coordinator_without_a_response_is_skipped(new_web: Any, cluster: Any,
 
 
 def test_an_internal_error_shows_its_id_only(web: Any, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(_seconds: float, _credential: Any) -> Any:
+    def broken(_credential: Any) -> Any:
         raise RuntimeError("inner detail")
 
-    object.__setattr__(web.worker.context, "open_reader", broken)
+    object.__setattr__(web.worker.context, "open_caller", broken)
     with caplog.at_level(logging.ERROR):
         response = web.get("/")
     text = response.get_data(as_text=True)

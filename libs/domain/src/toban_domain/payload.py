@@ -82,6 +82,8 @@ def deeper_than(value: Any, levels: int) -> bool:
     """Whether `value`, as parsed by json, is nested more than `levels` deep, so that recursion over it could fail."""
     level = [value] if isinstance(value, dict | list | tuple) else []
     for _ in range(levels):
+        if not level:
+            return False
         level = [
             item
             for one in level

@@ -10,7 +10,7 @@ from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
 from werkzeug.routing import Rule
 
-from toban_admin_web.adapters import api_client, cluster_client, people_client
+from toban_admin_web.adapters import api_client, people_client
 from toban_admin_web.config import AdminWebConfig
 from toban_admin_web.main.worker import SiteWorker
 
@@ -20,7 +20,6 @@ _PRODUCTION = [
     (module, name, getattr(module, name))
     for module, name in (
         (api_client, "ATTEMPT_SECONDS"),
-        (cluster_client, "ATTEMPT_SECONDS"),
         (people_client, "ATTEMPT_SECONDS"),
         (people_client, "CALL_SECONDS"),
     )

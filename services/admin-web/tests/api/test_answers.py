@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from toban_admin_web.adapters.convert import from_proto, to_proto
-from toban_admin_web.decide.api_models import Run
+from toban_admin_web.decide.api_models import Executor, Job, Run
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_transport.convert import timestamp_to_pb
 
 
 def test_numbers_above_2_53_are_text_and_json_texts_are_opened() -> None:
@@ -25,6 +27,22 @@ def test_numbers_above_2_53_are_text_and_json_texts_are_opened() -> None:
     )
     deep = from_proto(Run, pb.Run(payload_json="[" * 900 + "]" * 900))
     assert isinstance(deep.payload, str) and deep.model_dump_json()
+
+
+def test_times_labels_and_nested_messages_are_converted() -> None:
+    at = datetime(2026, 11, 21, 1, 2, 3, 456000, tzinfo=UTC)
+    message = pb.Job(
+        updated_at=timestamp_to_pb(at),
+        schedules=[pb.Schedule(name="s")],
+        last_run=pb.Run(exit_code=0, attempts=[pb.Attempt(token=2**62, signal=9)]),
+    )
+    job = from_proto(Job, message)
+    assert (job.updated_at, job.disabled_at, job.schedules[0].name) == (at, None, "s")
+    assert job.last_run is not None
+    [attempt] = job.last_run.attempts
+    assert (job.last_run.exit_code, job.last_run.signal, attempt.signal, attempt.token) == (0, None, 9, str(2**62))
+    assert from_proto(Job, pb.Job()).last_run is None
+    assert from_proto(Executor, pb.Executor(labels={"a": "b"})).labels == {"a": "b"}
 
 
 def test_fields_become_messages() -> None:

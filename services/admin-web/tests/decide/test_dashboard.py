@@ -6,44 +6,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from toban_admin_web.adapters.convert import from_proto
+from toban_admin_web.decide.api_models import Cluster, Executor
 from toban_admin_web.decide.dashboard import UNRESPONSIVE_AFTER, SlotUsage, leader_status, slot_usage
-from toban_admin_web.decide.view_models import Cluster, Executor
+from toban_proto.v1 import coordinator_pb2 as pb
+from toban_transport.convert import timestamp_to_pb
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def _executor(state: str, *, slots: int, running: int) -> Executor:
-    return Executor(
-        worker_id=1,
-        node_id="a",
-        address="",
-        state=state,
-        slots=slots,
-        running=running,
-        labels={},
-        last_heartbeat_at=None,
-        version="",
-        off_reason="",
-        drained=False,
-        drain_reason="",
-    )
+    return from_proto(Executor, pb.Executor(state=state, slots=slots, running=running))
 
 
 def _cluster(*, address: str = "a:1", beat_at: datetime | None = NOW) -> Cluster:
-    return Cluster(
-        epoch=1,
-        leader_worker_id=1,
-        leader_address=address,
-        leader_since=None,
-        last_beat_at=beat_at,
-        settled=True,
-        coordinators=(),
-        executors=(),
-        health_json="",
-        pending=0,
-        running=0,
-        server_time=NOW,
-    )
+    times = {"last_beat_at": timestamp_to_pb(beat_at), "server_time": timestamp_to_pb(NOW)}
+    return from_proto(Cluster, pb.Cluster(epoch=1, leader_address=address, **times))
 
 
 def test_slots_of_executors_that_are_on() -> None:

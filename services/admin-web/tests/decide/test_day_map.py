@@ -4,8 +4,8 @@ from datetime import date, timedelta
 
 import pytest
 
+from toban_admin_web.decide.api_models import JobDay
 from toban_admin_web.decide.day_map import DAYS, GAP, SIDE, day_map
-from toban_admin_web.decide.view_models import JobDay
 
 TODAY = date(2026, 11, 23)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import urlencode
 
@@ -31,7 +30,7 @@ JOB = {
 
 
 def test_a_stored_definition_is_the_same_after_it_was_text() -> None:
-    text = stored_text("Job", json.dumps(JOB))
+    text = stored_text("Job", JOB)
     assert "\u202e" not in text
     assert document_of(text, "Job", "hello") == {
         "apiVersion": "toban/v1",
@@ -83,8 +82,8 @@ def test_line_ends_do_not_change_the_digest() -> None:
 
 
 def test_what_is_stored_is_shown_as_its_text_is() -> None:
-    stored = stored_document("Job", json.dumps(JOB))
-    assert shown_text(stored) == shown_text(document_of(stored_text("Job", json.dumps(JOB)), "Job"))
+    stored = stored_document("Job", JOB)
+    assert shown_text(stored) == shown_text(document_of(stored_text("Job", JOB), "Job"))
 
 
 def test_the_size_of_a_form_counts_what_a_browser_escapes() -> None:

@@ -31,7 +31,7 @@ NAMES = [
 def test_any_query_gives_filters_that_can_be_written_again(query: dict[str, str]) -> None:
     filters = parse_filter(query)
     assert filters.limit in (25, 50, 100, 200)
-    assert set(filters.query().states) <= {state.value for state in RunState}
+    assert set(filters.fields()["states"]) <= {state.value for state in RunState}
     assert parse_filter(filters.url_query(cursor=filters.cursor)) == filters
 
 
@@ -48,9 +48,10 @@ def test_a_url_as_a_query() -> None:
         "label": "team=a=b",
         "since": "2031-03-01T09:30",
     }
-    query = parse_filter(url).query()
-    assert (query.executor, query.origin, query.scope, query.scope_id) == ("host-a", "event", "account", "17")
-    assert query.labels == (("team", "a=b"),) and query.since == datetime(2031, 3, 1, 9, 30, tzinfo=UTC)
+    fields = parse_filter(url).fields()
+    named = [fields[name] for name in ("executor", "origin", "scope", "scope_id", "labels", "active_from")]
+    since = datetime(2031, 3, 1, 9, 30, tzinfo=UTC)
+    assert named == ["host-a", "event", "account", "17", {"team": "a=b"}, since]
     assert parse_filter(url).active() == list(url.items())
 
 

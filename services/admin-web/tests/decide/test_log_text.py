@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toban_admin_web.decide.log_lines import LogLine
 from toban_admin_web.decide.log_text import clean, join_partial, printable, printable_json
-from toban_admin_web.decide.view_models import LogLine
 
 
 def test_terminal_codes_are_removed() -> None:

@@ -8,10 +8,10 @@ from toban_domain.run import RunState
 
 
 def test_groups_of_states() -> None:
-    live = set(RunFilter(state="live").query().states)
-    ended = set(RunFilter(state="ended").query().states)
+    live = set(RunFilter(state="live").fields()["states"])
+    ended = set(RunFilter(state="ended").fields()["states"])
     assert live | ended == {state.value for state in RunState} and not live & ended
-    assert "SUCCEEDED" not in RunFilter(state="unsuccessful").query().states
+    assert "SUCCEEDED" not in RunFilter(state="unsuccessful").fields()["states"]
     assert all(is_terminal(state) for state in ended) and not any(is_terminal(state) for state in live)
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from toban_admin_web.adapters.convert import from_proto
+from toban_admin_web.decide.api_models import Run
 from toban_admin_web.decide.timeline import ROW, SMALLEST, WIDTH, lanes
-from toban_admin_web.decide.view_models import Run
 from toban_testing import site_messages
 
 SINCE = datetime(2026, 11, 23, 8, tzinfo=UTC)

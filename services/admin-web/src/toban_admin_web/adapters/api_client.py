@@ -1,16 +1,17 @@
-"""Any method of the coordinators over gRPC, for one request of the API and its person."""
+"""Any method of the coordinators over gRPC, for one request of the site and its person."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from pydantic import BaseModel
 
 from toban_admin_web.adapters.convert import from_proto, to_proto
+from toban_admin_web.decide.api_rules import SLOW_READS
 from toban_admin_web.ports.people import Credential
+from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
@@ -19,6 +20,7 @@ from toban_proto.v1 import (
     webhooks_pb2,
     webhooks_pb2_grpc,
 )
+from toban_runtime.clock import Clock
 from toban_transport.person_rules import ADDRESS, CREDENTIAL
 from toban_transport.replica_client import Fleet, Stub
 
@@ -36,43 +38,54 @@ _SERVICES = {
     for name, described in messages.DESCRIPTOR.services_by_name.items()
 }
 
-A = TypeVar("A", bound=BaseModel)
+A = TypeVar("A")
 
 
 class ApiClient:
-    """Calls the coordinators. `read_seconds` and `write_seconds` are the time limits of one call."""
+    """Calls the coordinators. All reads of one instance share `read_seconds`; `write_seconds` is the time limit of one call."""
 
     def __init__(
-        self, *, coordinators: Fleet, credential: Credential, read_seconds: float, write_seconds: float
+        self, *, coordinators: Fleet, clock: Clock, credential: Credential, read_seconds: float, write_seconds: float
     ) -> None:
         self._coordinators = coordinators
+        self._clock = clock
         self._metadata = ((CREDENTIAL, credential.secret), (ADDRESS, credential.address))
-        self._read_seconds = read_seconds
+        self._left = read_seconds
         self._write_seconds = write_seconds
 
-    def read(self, method: str, answer: type[A], fields: dict[str, Any], *, seconds: float | None = None) -> A:
+    def read(self, method: str, answer: type[A], fields: Mapping[str, Any]) -> A:
         """As Caller.read."""
-        if seconds is not None:
-            return self._call(method, answer, fields, timeout=seconds)
-        attempt = min(self._read_seconds, ATTEMPT_SECONDS)
-        return self._call(method, answer, fields, timeout=self._read_seconds, attempt_seconds=attempt)
+        if method in SLOW_READS:
+            return self._call(method, answer, fields, timeout=SLOW_READS[method])
+        if self._left <= 0:
+            fleet = self._coordinators
+            raise TobanError(
+                ErrorCode.DEADLINE_EXCEEDED,
+                "the coordinators took too long for this request",
+                detail={"service": fleet.service, "addresses": list(fleet.addresses)},
+            )
+        began, attempt = self._clock.monotonic(), min(self._left, ATTEMPT_SECONDS)
+        try:
+            return self._call(method, answer, fields, timeout=self._left, attempt_seconds=attempt)
+        finally:
+            self._left -= self._clock.monotonic() - began
 
-    def write(self, method: str, answer: type[A], fields: dict[str, Any]) -> A:
+    def write(self, method: str, answer: type[A], fields: Mapping[str, Any]) -> A:
         """As Caller.write."""
         return self._call(method, answer, fields, timeout=self._write_seconds)
 
-    def watch(self, method: str, answer: type[A], fields: dict[str, Any], *, seconds: float) -> Iterator[A]:
+    def watch(self, method: str, answer: type[A], fields: Mapping[str, Any], *, seconds: float) -> Iterator[A]:
         """As Caller.watch."""
         stub, request = _prepared(method, fields)
         for response in self._coordinators.stream(stub, request, timeout=seconds, metadata=self._metadata):
             yield from_proto(answer, response)
 
-    def _call(self, method: str, answer: type[A], fields: dict[str, Any], **limits: float) -> A:
+    def _call(self, method: str, answer: type[A], fields: Mapping[str, Any], **limits: float) -> A:
         stub, request = _prepared(method, fields)
         return from_proto(answer, self._coordinators.call(stub, request, metadata=self._metadata, **limits))
 
 
-def _prepared(method: str, fields: dict[str, Any]) -> tuple[Stub, Message]:
+def _prepared(method: str, fields: Mapping[str, Any]) -> tuple[Stub, Message]:
     """The stub of a method such as JobReader.GetJob, and its request."""
     service, _, name = method.partition(".")
     described, stubs = _SERVICES[service]

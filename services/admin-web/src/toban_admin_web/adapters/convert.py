@@ -1,18 +1,19 @@
-"""Protobuf messages to view models and answers of the API, and requests of the API to messages, by the names of their fields.
+"""Protobuf messages to answers, and the fields of requests to messages, by the names of their fields.
 
-Unset times, optional numbers and messages become None, repeated fields tuples. A field of an answer with type Any is read from the JSON
-in the message's field with `_json` behind its name. A test checks every model against its message.
+Unset times, optional numbers and messages become None. A field of an answer with type Any is read from the JSON
+in the message's field with `_json` behind its name.
 """
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache, partial
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
@@ -27,9 +28,9 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
-def from_proto(view_model: type[T], message: Message) -> T:
-    """A `view_model` with the values of a message. Raises AttributeError for a field that the message lacks."""
-    return view_model(**{name: _value(hint, message, name) for name, hint in _fields(cast(Any, view_model))})
+def from_proto(answer: type[T], message: Message) -> T:
+    """An `answer` with the values of a message. Raises AttributeError for a field that the message lacks."""
+    return answer(**{name: read(message) for name, read in _readers(cast(Any, answer))})
 
 
 def to_proto(kind: type[M], fields: Mapping[str, Any]) -> M:
@@ -69,36 +70,40 @@ def _put(message: Message, name: str, value: Any) -> None:
 
 
 @cache
-def _fields(view_model: Any) -> tuple[tuple[str, Any], ...]:
-    hints = typing.get_type_hints(view_model)
-    if issubclass(view_model, BaseModel):
-        return tuple((name, hints[name]) for name in view_model.model_fields)
-    return tuple((field.name, hints[field.name]) for field in dataclasses.fields(view_model))
+def _readers(answer: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """For each field a function from the message to its value: the types are inspected once, since lists have hundreds of messages."""
+    hints = typing.get_type_hints(answer)
+    if issubclass(answer, BaseModel):
+        return tuple((name, _reader(name, hints[name])) for name in answer.model_fields)
+    return tuple((field.name, _reader(field.name, hints[field.name])) for field in dataclasses.fields(answer))
 
 
-def _value(hint: Any, message: Message, name: str) -> Any:
+def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
     if hint is Any:
-        return _opened(getattr(message, f"{name}_json"))
-    value = getattr(message, name)
-    if isinstance(value, Timestamp):
-        return timestamp_from_pb(value)
-    origin = typing.get_origin(hint)
-    if origin in (tuple, list):
-        inner = typing.get_args(hint)[0]
-        return tuple(_item(inner, item) for item in value)
-    if origin in (dict, collections.abc.Mapping):
-        return dict(value)
-    if origin in (typing.Union, types.UnionType):
-        inner = next(one for one in typing.get_args(hint) if one is not type(None))
-        if not message.HasField(name):
-            return None
-        return _item(inner, value)
-    return _item(hint, value)
+        text = attrgetter(f"{name}_json")
+        return lambda message: _opened(text(message))
+    value, origin, inner = attrgetter(name), typing.get_origin(hint), typing.get_args(hint)
+    if origin is list:
+        item = _item(inner[0])
+        return lambda message: [item(one) for one in value(message)]
+    if origin is dict:
+        return lambda message: dict(value(message))
+    if origin is types.UnionType:
+        item = _item(next(one for one in inner if one is not type(None)))
+        return lambda message: item(value(message)) if message.HasField(name) else None
+    item = _item(hint)
+    return lambda message: item(value(message))
 
 
-def _item(hint: Any, value: Any) -> Any:
+def _item(hint: Any) -> Callable[[Any], Any]:
+    if hint is datetime:
+        return timestamp_from_pb
     nested = isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, BaseModel))
-    return from_proto(cast(type[Any], hint), value) if nested else value
+    return partial(from_proto, hint) if nested else _same
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _opened(text: str) -> Any:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from toban_admin_web.adapters.convert import to_proto
-from toban_admin_web.decide.view_models import FoundLines, LogLine, LogPart, LogPlace
-from toban_admin_web.ports.cluster import ReadTicket
+from toban_admin_web.decide.log_lines import FoundLines, LogLine, LogPart, LogPlace
+from toban_admin_web.ports.logs import ReadTicket
 from toban_domain.dropped_lines import dropped_line_count
 from toban_domain.errors import ErrorCode, TobanError
-from toban_proto.v1 import common_pb2, logs_pb2
+from toban_proto.v1 import logs_pb2
 from toban_proto.v1.logs_pb2_grpc import LogReaderStub
 from toban_transport.replica_client import Fleet
 
@@ -56,9 +57,7 @@ class LogClient:
     ) -> Iterator[LogPart]:
         """Read with any selection."""
         streams = [number for number, name in STREAMS.items() if name in fields["streams"]]
-        request = to_proto(logs_pb2.ReadLogRequest, {**fields, "run_id": run_id, "streams": streams})
-        request.ticket.ParseFromString(ticket)
-        return self._read(request, seconds)
+        return self._read(_request(run_id, ticket, **{**fields, "streams": streams}), seconds)
 
     def search(
         self,
@@ -71,8 +70,8 @@ class LogClient:
     ) -> FoundLines:
         """Search, one call. What came before a stream broke is kept, and the rest is for the next call."""
         streams = [number for number, name in STREAMS.items() if name in fields["streams"]]
-        request = to_proto(logs_pb2.SearchLogRequest, {**fields, "run_ids": run_ids, "streams": streams})
-        request.ticket.ParseFromString(ticket)
+        wanted = {**fields, "ticket": asdict(ticket), "run_ids": run_ids, "streams": streams}
+        request = to_proto(logs_pb2.SearchLogRequest, wanted)
         if after is not None:
             request.after.run_id, request.after.token, request.after.seq = after.run, after.token, after.seq
         lines: list[tuple[int, LogLine]] = []
@@ -111,7 +110,7 @@ class LogClient:
 
 
 def _request(run_id: int, ticket: ReadTicket, **given: Any) -> logs_pb2.ReadLogRequest:
-    return logs_pb2.ReadLogRequest(run_id=run_id, ticket=common_pb2.ReadTicket.FromString(ticket), **given)
+    return to_proto(logs_pb2.ReadLogRequest, {**given, "ticket": asdict(ticket), "run_id": run_id})
 
 
 def _line(token: int, line: logs_pb2.LogLine) -> LogLine:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
 from toban_admin_web.adapters.convert import from_proto
-from toban_admin_web.decide.view_models import ApiToken, UserSession
-from toban_admin_web.ports.people import Credential, NewToken, OidcStart, SignedIn, SignInWays
-from toban_domain.access import TOKEN_PREFIX, WORKER
+from toban_admin_web.ports.people import Credential, OidcStart, SignedIn, SignInWays
+from toban_domain.access import TOKEN_PREFIX
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import AccountsStub
 from toban_runtime.clock import Clock
-from toban_transport.client_calls import Metadata
-from toban_transport.person_rules import ADDRESS, CREDENTIAL
+from toban_transport.person_rules import ADDRESS
 from toban_transport.replica_client import Fleet
 
 CALL_SECONDS = 5.0
@@ -141,56 +138,18 @@ class PeopleClient:
         request = pb.RedeemBootstrapLinkRequest(secret=link, user=user, password=password, address=address)
         self._write("RedeemBootstrapLink", request, SIGN_IN_SECONDS, address)
 
-    def change_password(self, credential: Credential, current: str, password: str) -> None:
-        """ChangeOwnPassword."""
-        request = pb.ChangeOwnPasswordRequest(current=current, password=password)
-        self._write("ChangeOwnPassword", request, SIGN_IN_SECONDS, credential)
-
-    def sessions(self, credential: Credential) -> Sequence[UserSession]:
-        """ListOwnSessions."""
-        found = self._read("ListOwnSessions", pb.ListOwnSessionsRequest(), credential).sessions
-        return [from_proto(UserSession, one) for one in found]
-
-    def end_session(self, credential: Credential, session_id: int) -> None:
-        """EndOwnSession."""
-        self._write("EndOwnSession", pb.EndOwnSessionRequest(id=session_id), CALL_SECONDS, credential)
-
-    def tokens(self, credential: Credential) -> Sequence[ApiToken]:
-        """ListOwnTokens."""
-        found = self._read("ListOwnTokens", pb.ListOwnTokensRequest(), credential).tokens
-        return [from_proto(ApiToken, one) for one in found]
-
-    def create_token(self, credential: Credential, new: NewToken) -> str:
-        """CreateOwnToken."""
-        scope = WORKER if new.worker_type else ""
-        selector = pb.AccessSelector(job=new.job, scope=scope, scope_id=new.worker_type)
-        request = pb.CreateOwnTokenRequest(name=new.name, role=new.role, selector=selector, days=new.days)
-        return str(self._write("CreateOwnToken", request, CALL_SECONDS, credential).secret)
-
-    def revoke_token(self, credential: Credential, token_id: int) -> None:
-        """RevokeOwnToken."""
-        self._write("RevokeOwnToken", pb.RevokeTokenRequest(id=token_id), CALL_SECONDS, credential)
-
-    def _read(self, method: str, request: Any, credential: Credential | None = None) -> Any:
+    def _read(self, method: str, request: Any) -> Any:
         return self._coordinators.call(
             lambda channel: getattr(AccountsStub(channel), method),
             request,
             timeout=CALL_SECONDS,
             attempt_seconds=ATTEMPT_SECONDS,
-            metadata=_metadata(credential),
         )
 
-    def _write(self, method: str, request: Any, seconds: float, of: Credential | str | None) -> Any:
+    def _write(self, method: str, request: Any, seconds: float, address: str | None) -> Any:
         return self._coordinators.call(
             lambda channel: getattr(AccountsStub(channel), method),
             request,
             timeout=seconds,
-            metadata=_metadata(of),
+            metadata=() if address is None else ((ADDRESS, address),),
         )
-
-
-def _metadata(of: Credential | str | None) -> Metadata:
-    """`of`: whose call it is, or the address of a person without a credential."""
-    if isinstance(of, Credential):
-        return (CREDENTIAL, of.secret), (ADDRESS, of.address)
-    return () if of is None else ((ADDRESS, of),)

@@ -36,17 +36,15 @@ class RouteRule:
 
     needs: Action | Open
     method: str
-    seconds: float | None = None
-    """Time limit of one call for a read that can take long at a coordinator that works; None: as all, at each coordinator in turn."""
 
 
-# A filter with few hits reads the whole audit log, and a check reads a part of it: no other coordinator would be faster.
+# Reads that can take long at a coordinator that works: a filter with few hits reads the whole audit log, and a check a part of it.
 SLOW_READS: Mapping[str, float] = {
     "Operations.ListAudit": 25.0,
     "Operations.VerifyAudit": 60.0,
     "Operations.Diagnose": 10.0,
 }
-"""Method → seconds."""
+"""Method → time limit of one call, seconds."""
 
 
 def _rule(path: str) -> RouteRule:
@@ -56,7 +54,7 @@ def _rule(path: str) -> RouteRule:
         return RouteRule(Open.SIGNED_IN, method)
     person = PERSON_RULES[path]
     needs = Open.SIGNED_IN if person.about is About.OWN else person.action
-    return RouteRule(needs, method, SLOW_READS.get(method))
+    return RouteRule(needs, method)
 
 
 ROUTE_RULES: Mapping[str, RouteRule] = {

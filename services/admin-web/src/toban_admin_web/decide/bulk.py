@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
+from toban_admin_web.decide.api_models import ChangedRuns
 from toban_admin_web.decide.filters import RunFilter
 
 MAX_COUNT = 10**9
 _COUNTS = ("total", "matched", "changed", "left")
-
-
-class Skipped(Protocol):
-    """Runs that one part left as they are, by reason."""
-
-    @property
-    def message(self) -> str:
-        """What the first one was refused for."""
-
-    @property
-    def runs(self) -> int:
-        """How many."""
-
-
-class Part(Protocol):
-    """One part of a change, as a coordinator answers it."""
-
-    @property
-    def matched(self) -> int:
-        """Runs that the filter names."""
-
-    @property
-    def changed(self) -> int:
-        """Those that were changed."""
-
-    @property
-    def skipped(self) -> Sequence[Skipped]:
-        """Those that were left as they are."""
-
-    @property
-    def next_cursor(self) -> str:
-        """Where the next part begins; "" after the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +30,7 @@ class Progress:
     problems: tuple[str, ...] = ()
     """Why runs were left as they are, each reason once."""
 
-    def after(self, part: Part) -> Progress:
+    def after(self, part: ChangedRuns) -> Progress:
         """With one more part."""
         messages = dict.fromkeys((*self.problems, *(one.message for one in part.skipped)))
         return replace(
@@ -96,19 +65,11 @@ def parse_progress(given: Mapping[str, str], *, now: datetime, key: str) -> Prog
 
 def filter_fields(filters: RunFilter, progress: Progress) -> dict[str, Any]:
     """As the fields of ListRunsRequest."""
-    query = filters.query()
+    fields = filters.fields()
+    until = fields["active_until"]
     return {
-        "job": query.job,
-        "schedule": query.schedule,
-        "states": list(query.states),
-        "executor": query.executor,
-        "origin": query.origin,
-        "scope": query.scope,
-        "scope_id": query.scope_id,
-        "labels": dict(query.labels),
-        "active_from": query.since,
-        "active_until": min(query.until, progress.until) if query.until else progress.until,
-        "include_ahead": query.ahead,
+        **fields,
+        "active_until": min(until, progress.until) if until else progress.until,
         "page": {"cursor": progress.cursor},
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from toban_admin_web.decide.view_models import JobDay
+from toban_admin_web.decide.api_models import JobDay
 
 SIDE = 14
 GAP = 3

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote_plus
 
-from toban_admin_web.decide.json_fields import parse_object
+from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.log_text import printable_json
 from toban_domain.errors import ErrorCode, TobanError
 from toban_manifests.yaml_text import dump_yaml, parse_yaml
@@ -23,16 +23,16 @@ _EXAMPLES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def stored_document(kind: str, spec_json: str) -> dict[str, Any]:
+def stored_document(kind: str, spec: Any) -> dict[str, Any]:
     """The manifest of a stored definition; keys with their default are left out, as they are stored."""
-    stored = parse_object(spec_json)
+    stored = as_object(spec)
     metadata = {key: stored[key] for key in _METADATA if key in stored}
     return _document(kind, metadata, {key: value for key, value in stored.items() if key not in _METADATA})
 
 
-def stored_text(kind: str, spec_json: str) -> str:
+def stored_text(kind: str, spec: Any) -> str:
     """The same as YAML."""
-    return printable_json(dump_yaml(stored_document(kind, spec_json)))
+    return printable_json(dump_yaml(stored_document(kind, spec)))
 
 
 def example_text(kind: str, job: str = "") -> str:

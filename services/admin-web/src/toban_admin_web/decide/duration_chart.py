@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_admin_web.decide.view_models import Run
+from toban_admin_web.decide.api_models import Run
 
 WIDTH, HEIGHT = 600.0, 120.0
 GAP = 2.0

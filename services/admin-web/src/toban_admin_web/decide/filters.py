@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from toban_admin_web.decide.status_styles import STATE_GROUPS
-from toban_admin_web.decide.view_models import AuditQuery, RunQuery
 from toban_domain.concurrency import SCOPES
 from toban_domain.run import ORIGINS, RunState
 
@@ -40,25 +40,24 @@ class RunFilter:
     limit: int = DEFAULT_LIMIT
     cursor: str = ""
 
-    def query(self) -> RunQuery:
-        """The query for the coordinators."""
+    def fields(self) -> dict[str, Any]:
+        """As the fields of ListRunsRequest."""
         scope, _, scope_id = self.scope.partition(":")
         key, _, value = self.label.partition("=")
-        return RunQuery(
-            job=self.job,
-            schedule=self.schedule,
-            states=STATE_GROUPS.get(self.state, (self.state,) if self.state else ()),
-            executor=self.executor,
-            origin=self.origin,
-            scope=scope,
-            scope_id=scope_id,
-            labels=((key, value),) if key else (),
-            since=moment(self.since),
-            until=moment(self.until),
-            ahead=self.ahead,
-            cursor=self.cursor,
-            limit=self.limit,
-        )
+        return {
+            "job": self.job,
+            "schedule": self.schedule,
+            "states": STATE_GROUPS.get(self.state, (self.state,) if self.state else ()),
+            "executor": self.executor,
+            "origin": self.origin,
+            "scope": scope,
+            "scope_id": scope_id,
+            "labels": {key: value} if key else {},
+            "active_from": moment(self.since),
+            "active_until": moment(self.until),
+            "include_ahead": self.ahead,
+            "page": {"limit": self.limit, "cursor": self.cursor},
+        }
 
     def url_query(self, **changes: str) -> dict[str, str]:
         """These filters with some changed ("" removes one), for a URL; the cursor is dropped, so it is the first page."""
@@ -97,9 +96,28 @@ def parse_filter(query: Mapping[str, str]) -> RunFilter:
     )
 
 
-def parse_audit_filter(query: Mapping[str, str]) -> AuditQuery:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """The filters of the audit in a URL; "" = any."""
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    address: str = ""
+    cursor: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """As the fields of ListAuditRequest."""
+        return {**self.url_query(), "page": {"cursor": self.cursor}}
+
+    def url_query(self) -> dict[str, str]:
+        """These filters for a URL, from the first page on."""
+        return {name: value for name in AUDIT_FILTERS if (value := getattr(self, name))}
+
+
+def parse_audit_filter(query: Mapping[str, str]) -> AuditFilter:
     """The filters of the audit in a URL; a cursor that is none counts as absent."""
-    return AuditQuery(
+    return AuditFilter(
         **{name: query.get(name, "").strip()[:MAX_TEXT] for name in AUDIT_FILTERS},
         cursor=_cursor(query.get("cursor", "")),
     )

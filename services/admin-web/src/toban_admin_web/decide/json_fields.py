@@ -1,4 +1,4 @@
-"""JSON texts inside view models, parsed for a page; malformed JSON gives an empty value, never an error."""
+"""JSON values inside answers, read for a page; a value of another shape gives an empty one, never an error."""
 
 from __future__ import annotations
 
@@ -35,26 +35,19 @@ class Check:
     """(name, value) pairs; the name is empty for a single value."""
 
 
-def parse_object(text: str) -> Mapping[str, Any]:
-    """The JSON object in `text`; empty for anything else."""
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
+def as_object(value: Any) -> Mapping[str, Any]:
+    """The value when it is an object; empty for anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def indent(text: str) -> str:
-    """JSON with indentation; the text itself when it is not JSON."""
-    try:
-        return printable_json(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
-    except (ValueError, RecursionError):
-        return text
+def indent(value: Any) -> str:
+    """The value as JSON with indentation."""
+    return printable_json(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def parse_progress(text: str) -> Progress | None:
-    """The progress in `progress_json`; None when the job reported none."""
-    data = parse_object(text)
+def parse_progress(value: Any) -> Progress | None:
+    """The progress of a run; None when the job reported none."""
+    data = as_object(value)
     number = data.get("percentage")
     percentage = float(number) if isinstance(number, int | float) and not isinstance(number, bool) else None
     summary = data.get("summary")
@@ -80,9 +73,9 @@ def _moment(value: Any) -> datetime | None:
         return None
 
 
-def parse_health(text: str) -> tuple[str, list[Check]]:
+def parse_health(value: Any) -> tuple[str, list[Check]]:
     """The status of a /healthz document and its checks; "unknown" for a malformed document."""
-    data = parse_object(text)
+    data = as_object(value)
     checks = data.get("checks")
     rows = [
         Check(str(name), str(check.get("status", "")), _values(check.get("value")))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from toban_admin_web.decide.view_models import LogLine
+from toban_admin_web.decide.log_lines import LogLine
 
 # CSI and OSC sequences, other two-byte escapes, then every control character but the tab.
 _CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")

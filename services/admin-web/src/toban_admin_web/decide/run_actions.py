@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from toban_admin_web.decide.api_models import Attempt, Run
 from toban_admin_web.decide.status_styles import is_terminal
-from toban_admin_web.decide.view_models import Attempt, Run
 from toban_domain.access import Action
 from toban_domain.run import RunState
 

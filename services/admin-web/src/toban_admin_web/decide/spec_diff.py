@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
 from toban_admin_web.decide.json_fields import indent
 
@@ -22,9 +23,9 @@ class DiffLine:
     text: str
 
 
-def spec_diff(before_json: str, after_json: str) -> list[DiffLine] | None:
+def spec_diff(before: Any, after: Any) -> list[DiffLine] | None:
     """The lines around each change, [] when nothing changed; None when the definitions are too long to be compared."""
-    return text_diff(indent(before_json), indent(after_json))
+    return text_diff(indent(before), indent(after))
 
 
 def text_diff(before_text: str, after_text: str) -> list[DiffLine] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_admin_web.decide.view_models import Run
+from toban_admin_web.decide.api_models import Run
 
 # Units of the drawing: it is as wide as the page.
 WIDTH = 1000.0

@@ -6,7 +6,6 @@ import threading
 from functools import partial
 
 from toban_admin_web.adapters.api_client import ApiClient
-from toban_admin_web.adapters.cluster_client import ClusterClient
 from toban_admin_web.adapters.hook_client import HookClient
 from toban_admin_web.adapters.log_client import LogClient
 from toban_admin_web.adapters.oidc_token import TokenEndpoint
@@ -99,11 +98,9 @@ class SiteWorker:
         self._coordinators = replicas(service="coordinator", addresses=config.coordinators)
         self._archivers = replicas(service="log-archiver", addresses=config.log_archivers)
         self.context = ViewContext(
-            open_reader=lambda seconds, credential: ClusterClient(
-                coordinators=self._coordinators, clock=clock, seconds=seconds, credential=credential
-            ),
             open_caller=lambda credential: ApiClient(
                 coordinators=self._coordinators,
+                clock=clock,
                 credential=credential,
                 read_seconds=config.request_seconds,
                 write_seconds=API_WRITE_SECONDS,
@@ -122,7 +119,6 @@ class SiteWorker:
             clock=clock,
             stream_slots=StreamSlots(config.max_streams),
             stopping=stopping,
-            request_seconds=config.request_seconds,
         )
         self.app = create_app(web_dir=config.web_dir, clock=clock, ids=IdSource(), http_names=config.http_names)
         self.context.install(self.app, VIEWS)

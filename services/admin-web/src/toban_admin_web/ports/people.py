@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from toban_admin_web.decide.oidc_request import Pending
-from toban_admin_web.decide.view_models import ApiToken, UserSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +24,6 @@ class SignedIn:
     role: str
     worker_type: str = ""
     """Of a token: the one type of external steps that it is for; "" = it is no token of an external worker."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewToken:
-    """An API token to make: the most that it may do, for one job or ("") all, and for how many days. With a `worker_type` it is for external steps
-    of that type, and nothing else."""
-
-    name: str
-    role: str
-    job: str
-    worker_type: str
-    days: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,24 +70,6 @@ class People(Protocol):
 
     def sign_out(self, secret: str, *, everywhere: bool, address: str) -> None:
         """Ends this session, or all of its person."""
-
-    def change_password(self, credential: Credential, current: str, password: str) -> None:
-        """Of the person; all of their sessions end. Raises UNAUTHENTICATED for a wrong `current`, INVALID_ARGUMENT, RESOURCE_EXHAUSTED."""
-
-    def sessions(self, credential: Credential) -> Sequence[UserSession]:
-        """Those of the person that are good."""
-
-    def end_session(self, credential: Credential, session_id: int) -> None:
-        """Raises NOT_FOUND."""
-
-    def tokens(self, credential: Credential) -> Sequence[ApiToken]:
-        """Those of the person, the newest first."""
-
-    def create_token(self, credential: Credential, new: NewToken) -> str:
-        """The secret. Raises INVALID_ARGUMENT, PERMISSION_DENIED for a role above the own one, RESOURCE_EXHAUSTED."""
-
-    def revoke_token(self, credential: Credential, token_id: int) -> None:
-        """Raises NOT_FOUND."""
 
     def make_first(self, link: str, *, user: str, password: str, address: str) -> None:
         """The first administrator. Raises UNAUTHENTICATED for a link that is not good, INVALID_ARGUMENT, ALREADY_EXISTS."""

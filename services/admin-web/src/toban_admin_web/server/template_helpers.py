@@ -12,12 +12,12 @@ from flask import Flask, g, request, url_for
 from markupsafe import Markup
 
 from toban_admin_web.decide import durations, languages, schedule_text
-from toban_admin_web.decide.json_fields import parse_object
+from toban_admin_web.decide.api_models import Schedule
+from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.log_text import clean, printable
 from toban_admin_web.decide.payload_form import field_id
 from toban_admin_web.decide.status_styles import style
 from toban_admin_web.decide.translations import Message, Translations
-from toban_admin_web.decide.view_models import Schedule
 from toban_admin_web.server import language
 from toban_runtime.clock import Clock
 
@@ -74,7 +74,7 @@ class TemplateHelpers:
 
     def rule(self, schedule: Schedule) -> str:
         """The rule of a schedule as text."""
-        spec = parse_object(schedule.spec_json)
+        spec = as_object(schedule.spec)
         weekly = schedule_text.weekly_rule(spec)
         if weekly is not None:
             days = self.t("rule.and").join(self.t(f"weekday.{day}") for day in weekly[0])

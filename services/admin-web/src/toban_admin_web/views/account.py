@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, g, request, url_for
 
+from toban_admin_web.decide.api_models import NewToken, Tokens, UserSessions
 from toban_admin_web.decide.problems import status_of
-from toban_admin_web.ports.people import NewToken
+from toban_admin_web.views.api.answers import Done
 from toban_admin_web.views.session_gate import forget_session, keep_session, see_other
-from toban_admin_web.views.view_context import context, page
+from toban_admin_web.views.view_context import caller, context, page, read
+from toban_domain.access import WORKER
 from toban_domain.errors import ErrorCode, TobanError
 
 ROLES = ("viewer", "operator", "editor", "admin")
@@ -40,16 +42,16 @@ def change_password() -> Response:
     password = request.form.get("password", "")
     if password != request.form.get("again", ""):
         return _page(INVALID, problem="different")
-    people = context().gate.people
+    given = {"current": request.form.get("current", ""), "password": password}
     try:
-        people.change_password(g.credential, request.form.get("current", ""), password)
+        caller().write("Accounts.ChangeOwnPassword", Done, given)
     except TobanError as error:
         if error.code is ErrorCode.UNAUTHENTICATED and not error.detail.get("sign_in"):
             return _page(INVALID, problem="current")
         return _refused(error)
-    agent = request.headers.get("User-Agent", "")[:200]
+    agent, gate = request.headers.get("User-Agent", "")[:200], context().gate
     try:
-        secret = people.sign_in(g.person.user, password, address=context().gate.address(), user_agent=agent)
+        secret = gate.people.sign_in(g.person.user, password, address=gate.address(), user_agent=agent)
     except TobanError:
         # The password is changed; the person signs in with it.
         return forget_session(see_other(url_for("sign_in.ask")))
@@ -60,7 +62,7 @@ def change_password() -> Response:
 def end_session(session_id: int) -> Response:
     """One session less."""
     try:
-        context().gate.people.end_session(g.credential, session_id)
+        caller().write("Accounts.EndOwnSession", Done, {"id": session_id})
     except TobanError as error:
         return _refused(error)
     return see_other(url_for("account.show", done="session"))
@@ -70,15 +72,20 @@ def end_session(session_id: int) -> Response:
 def create_token() -> Response:
     """A token; its secret is on this page only."""
     days = request.form.get("days", "")
-    new = NewToken(
-        name=request.form.get("name", "").strip(),
-        role=request.form.get("role", ""),
-        job=request.form.get("job", "").strip(),
-        worker_type=request.form.get("worker_type", "").strip(),
-        days=int(days) if days.isascii() and days.isdigit() and len(days) < 5 else 0,
-    )
+    worker_type = request.form.get("worker_type", "").strip()
+    selector = {
+        "job": request.form.get("job", "").strip(),
+        "scope": WORKER if worker_type else "",
+        "scope_id": worker_type,
+    }
+    given = {
+        "name": request.form.get("name", "").strip(),
+        "role": request.form.get("role", ""),
+        "selector": selector,
+        "days": int(days) if days.isascii() and days.isdigit() and len(days) < 5 else 0,
+    }
     try:
-        secret = context().gate.people.create_token(g.credential, new)
+        secret = caller().write("Accounts.CreateOwnToken", NewToken, given).secret
     except TobanError as error:
         return _refused(error)
     return _page(secret=secret)
@@ -88,7 +95,7 @@ def create_token() -> Response:
 def revoke_token(token_id: int) -> Response:
     """A token less."""
     try:
-        context().gate.people.revoke_token(g.credential, token_id)
+        caller().write("Accounts.RevokeOwnToken", Done, {"id": token_id})
     except TobanError as error:
         return _refused(error)
     return see_other(url_for("account.show", done="token"))
@@ -107,12 +114,13 @@ def _refused(error: TobanError) -> Response:
 
 
 def _page(status: int = 200, **values: object) -> Response:
-    people, now = context().gate.people, context().clock.wall()
+    now = context().clock.wall()
+    tokens = read("Accounts.ListOwnTokens", Tokens).tokens
     empty = {"problem": "", "message": "", "seconds": 0, "secret": "", "done": ""}
     response = page(
         "account",
-        sessions=people.sessions(g.credential),
-        tokens=[one for one in people.tokens(g.credential) if not one.revoked and (one.ends_at or now) > now],
+        sessions=read("Accounts.ListOwnSessions", UserSessions).sessions,
+        tokens=[one for one in tokens if not one.revoked and (one.ends_at or now) > now],
         roles=ROLES[: ROLES.index(g.person.role) + 1] if g.person.role else (),
         days=DAYS,
         **(empty | values),

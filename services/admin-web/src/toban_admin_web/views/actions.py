@@ -14,9 +14,7 @@ from flask import Response, g, render_template, request
 
 from toban_admin_web.decide.api_rules import may_try
 from toban_admin_web.decide.problems import status_of
-from toban_admin_web.ports.api import Caller
 from toban_admin_web.views.session_gate import see_other
-from toban_admin_web.views.view_context import context
 from toban_domain.access import MINIMUM, Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -73,11 +71,6 @@ def require(action: Action) -> None:
             f"this needs role {MINIMUM[action].value}; {g.person.user} has {g.person.role or 'no role'}",
             detail={"user": g.person.user},
         )
-
-
-def caller() -> Caller:
-    """The calls of the person of this request."""
-    return context().open_caller(g.credential)
 
 
 def given_reason(*, required: bool = True) -> str:

@@ -12,8 +12,8 @@ from toban_admin_web.decide.bulk import Progress, filter_fields, parse_progress
 from toban_admin_web.decide.filters import RunFilter, parse_filter
 from toban_admin_web.decide.problems import status_of
 from toban_admin_web.decide.status_styles import STATE_GROUPS
-from toban_admin_web.views.actions import Refused, caller, form, given_key, given_reason, new_key, require
-from toban_admin_web.views.view_context import context
+from toban_admin_web.views.actions import Refused, form, given_key, given_reason, new_key, require
+from toban_admin_web.views.view_context import caller, context
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from flask import Blueprint, Response
 
+from toban_admin_web.decide.api_models import Cluster
 from toban_admin_web.decide.dashboard import leader_status, slot_usage
 from toban_admin_web.decide.json_fields import parse_health
-from toban_admin_web.views.view_context import page, reader
+from toban_admin_web.views.view_context import page, read
 
 views = Blueprint("cluster", __name__)
 
@@ -14,8 +15,8 @@ views = Blueprint("cluster", __name__)
 @views.get("/cluster")
 def show() -> Response:
     """The cluster."""
-    cluster = reader().cluster()
-    status, checks = parse_health(cluster.health_json)
+    cluster = read("JobReader.GetCluster", Cluster)
+    status, checks = parse_health(cluster.health)
     return page(
         "cluster",
         cluster=cluster,

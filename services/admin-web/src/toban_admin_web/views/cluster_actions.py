@@ -6,11 +6,10 @@ from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 
-from toban_admin_web.decide.api_models import Executor as ChangedExecutor
-from toban_admin_web.decide.api_models import NewLeader
-from toban_admin_web.decide.view_models import Executor
-from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_reason, require
-from toban_admin_web.views.view_context import reader
+from toban_admin_web.decide.api_models import Cluster, Executor, Executors, NewLeader
+from toban_admin_web.decide.dashboard import seen_leader
+from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
+from toban_admin_web.views.view_context import caller, read
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -84,7 +83,7 @@ def _change_executor(verb: str, worker_id: int) -> Response:
         fields = {"worker_id": worker_id, "epoch": _given_epoch(), "reason": given_reason()}
         if verb == "detach":
             fields["mode"] = request.form.get("mode", MODES[0])
-        caller().write(METHODS[verb], ChangedExecutor, fields)
+        caller().write(METHODS[verb], Executor, fields)
         return url_for("executors.show", done=DONE[verb])
 
     return confirmed(work, lambda status, **why: _executor_form(verb, worker_id, status, **why))
@@ -104,15 +103,15 @@ def _demote_form(status: int = 200, **why: Any) -> Response:
 def _form(template: str, status: int, **values: Any) -> Response:
     """The page of an action. One that was opened in the time of another leader has no form: the operator looks at the cluster again."""
     require(Action.OPERATE)
-    cluster = reader().cluster()
-    seen = _seen_epoch() or cluster.epoch
+    leader = seen_leader(read("JobReader.GetCluster", Cluster))
+    seen = _seen_epoch() or leader.epoch
     find = values.pop("executor", None)
     found = {} if find is None else {"executor": find()}
-    return form(template, status, cluster=cluster, seen=seen, stale=seen != cluster.epoch, **found, **values)
+    return form(template, status, leader=leader, seen=seen, stale=seen != leader.epoch, **found, **values)
 
 
 def _executor(worker_id: int) -> Executor:
-    for one in reader().executors(include_off=True):
+    for one in read("JobReader.ListExecutors", Executors, include_off=True).executors:
         if one.worker_id == worker_id:
             return one
     raise TobanError(ErrorCode.EXECUTOR_NOT_FOUND, f"there is no executor {worker_id}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from flask import Blueprint, Response, current_app, render_template, request, url_for
 
-from toban_admin_web.decide.api_models import Applied, AppliedManifests, NextSlots
+from toban_admin_web.decide.api_models import Applied, AppliedManifests, Job, NextSlots, Schedule
 from toban_admin_web.decide.definition_text import (
     SOURCE,
     document_of,
@@ -23,8 +23,8 @@ from toban_admin_web.decide.definition_text import (
 )
 from toban_admin_web.decide.filters import wants_part
 from toban_admin_web.decide.spec_diff import DiffLine, text_diff
-from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_reason, require
-from toban_admin_web.views.view_context import context, reader
+from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
+from toban_admin_web.views.view_context import caller, context, read
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -43,7 +43,7 @@ class _Subject:
     kind: str
     name: str
     version: int
-    spec_json: str
+    spec: Any
 
     @property
     def path(self) -> str:
@@ -97,35 +97,35 @@ class _Draft:
 def job(name: str) -> Response:
     """Changes the definition of a job."""
     require(Action.EDIT)
-    found = reader().job(name)
-    return _page(_Subject("Job", name, found.version, found.spec_json))
+    found = read("JobReader.GetJob", Job, name=name)
+    return _page(_Subject("Job", name, found.version, found.spec))
 
 
 @views.route("/schedules/<name>/edit", methods=["GET", "POST"])
 def schedule(name: str) -> Response:
     """Changes the definition of a schedule."""
     require(Action.EDIT)
-    found = reader().schedule(name)
-    return _page(_Subject("Schedule", name, found.version, found.spec_json))
+    found = read("JobReader.GetSchedule", Schedule, name=name)
+    return _page(_Subject("Schedule", name, found.version, found.spec))
 
 
 @views.route("/new/job", methods=["GET", "POST"])
 def new_job() -> Response:
     """Makes a job."""
     require(Action.EDIT)
-    return _page(_Subject("Job", "", 0, ""))
+    return _page(_Subject("Job", "", 0, None))
 
 
 @views.route("/new/schedule", methods=["GET", "POST"])
 def new_schedule() -> Response:
     """Makes a schedule, of the job that the address names."""
     require(Action.EDIT)
-    return _page(_Subject("Schedule", "", 0, ""))
+    return _page(_Subject("Schedule", "", 0, None))
 
 
 def _page(subject: _Subject) -> Response:
     if request.method == "GET":
-        stored = stored_text(subject.kind, subject.spec_json) if subject.name else ""
+        stored = stored_text(subject.kind, subject.spec) if subject.name else ""
         text = stored or example_text(subject.kind, request.args.get("job", ""))
         return _show(_Draft(subject, text, subject.version), _Checked())
     draft = _Draft(subject, request.form.get("manifest", ""), _seen_version())
@@ -196,7 +196,7 @@ def _check(draft: _Draft) -> _Checked:
         if error.code in _REFUSALS:
             raise
         return _Checked(mistakes=_mistakes(error), conflict=error.code is ErrorCode.CONFLICT)
-    before = shown_text(stored_document(subject.kind, subject.spec_json)) if subject.name else ""
+    before = shown_text(stored_document(subject.kind, subject.spec)) if subject.name else ""
     lines = text_diff(before, shown_text(document)) if applied.action != "unchanged" else ()
     digest = text_digest(draft.text) if lines is not None else ""
     return _Checked(misfits=misfits, lines=lines, applied=applied, slots=slots, digest=digest)
@@ -227,7 +227,7 @@ def _apply(draft: _Draft, *, dry_run: bool, force: bool = False, reason: str = "
 
 
 def _next_slots(document: dict[str, Any]) -> NextSlots:
-    return caller().read("JobReader.NextSlots", NextSlots, {"manifest": _manifest(document), "count": NEXT_SLOTS})
+    return read("JobReader.NextSlots", NextSlots, manifest=_manifest(document), count=NEXT_SLOTS)
 
 
 def _manifest(document: dict[str, Any]) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from flask import Blueprint, Response, request, url_for
 
 from toban_admin_web.decide.api_models import DeletedJob, Job, Schedule, StartedRuns
 from toban_admin_web.decide.filters import moment
-from toban_admin_web.decide.json_fields import parse_object
+from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
-from toban_admin_web.views.actions import Refused, caller, confirmed, form, form_key, given_key, given_reason, require
-from toban_admin_web.views.view_context import reader
+from toban_admin_web.views.actions import Refused, confirmed, form, form_key, given_key, given_reason, require
+from toban_admin_web.views.view_context import caller, read
 from toban_domain.access import Action
 
 MAX_PRIORITY = (1 << 31) - 1
@@ -127,12 +127,19 @@ def _schedule_page(name: str, done: str) -> str:
 def _schedule_form(verb: str, name: str, status: int = 200, **why: Any) -> Response:
     require(Action.EDIT)
     back = "job" if (request.args.get("back") or request.form.get("back")) == "job" else ""
-    return form("schedule_action", status, verb=verb, schedule=reader().schedule(name), back=back, **why)
+    return form(
+        "schedule_action",
+        status,
+        verb=verb,
+        schedule=read("JobReader.GetSchedule", Schedule, name=name),
+        back=back,
+        **why,
+    )
 
 
 def _switch_form(verb: str, name: str, status: int = 200, **why: Any) -> Response:
     require(Action.EDIT)
-    job = reader().job(name)
+    job = read("JobReader.GetJob", Job, name=name)
     seen = job.disabled_at.isoformat() if job.disabled_at else ""
     return form("job_switch", status, verb=verb, job=job, seen=seen, **why)
 
@@ -151,13 +158,15 @@ def _seen() -> Any:
 def _delete_form(name: str, status: int = 200, **why: Any) -> Response:
     require(Action.EDIT)
     chosen = {one for one in DELETE_OPTIONS if request.form.get(one)}
-    return form("job_delete", status, job=reader().job(name), options=DELETE_OPTIONS, chosen=chosen, **why)
+    return form(
+        "job_delete", status, job=read("JobReader.GetJob", Job, name=name), options=DELETE_OPTIONS, chosen=chosen, **why
+    )
 
 
 def _run_form(name: str, status: int = 200, **why: Any) -> Response:
     require(Action.RUN)
-    job = reader().job(name)
-    schema, base = _schema_and_defaults(job.spec_json)
+    job = read("JobReader.GetJob", Job, name=name)
+    schema, base = _schema_and_defaults(job.spec)
     fields = payload_fields(schema, base)
     if request.method == "POST":
         fields = fill(fields, request.form, base).fields
@@ -166,7 +175,7 @@ def _run_form(name: str, status: int = 200, **why: Any) -> Response:
 
 
 def _run(name: str) -> str:
-    schema, base = _schema_and_defaults(reader().job(name).spec_json)
+    schema, base = _schema_and_defaults(read("JobReader.GetJob", Job, name=name).spec)
     filled = fill(payload_fields(schema, base), request.form, base)
     if not filled.valid:
         raise Refused("invalid_payload")
@@ -183,8 +192,8 @@ def _run(name: str) -> str:
     return url_for("runs.show", run_id=answer.runs[0].run_id, done="started")
 
 
-def _schema_and_defaults(spec_json: str) -> tuple[Any, dict[str, Any]]:
-    spec = parse_object(spec_json)
+def _schema_and_defaults(stored: Any) -> tuple[Any, dict[str, Any]]:
+    spec = as_object(stored)
     defaults = spec.get("default_payload")
     return spec.get("payload_schema"), defaults if isinstance(defaults, dict) else {}
 

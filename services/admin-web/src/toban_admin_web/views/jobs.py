@@ -7,15 +7,27 @@ from datetime import UTC, datetime
 
 from flask import Blueprint, Response, request
 
+from toban_admin_web.decide.api_models import (
+    Job,
+    JobDays,
+    JobPage,
+    JobVersion,
+    JobVersionPage,
+    NextSlot,
+    NextSlots,
+    RunPage,
+    Schedule,
+)
 from toban_admin_web.decide.day_map import DAYS, DayMap, day_map
 from toban_admin_web.decide.duration_chart import duration_chart
 from toban_admin_web.decide.filters import name_filter
 from toban_admin_web.decide.json_fields import indent
 from toban_admin_web.decide.spec_diff import spec_diff
-from toban_admin_web.decide.view_models import Job, JobVersion, NextSlot, RunQuery, Schedule
-from toban_admin_web.views.view_context import context, if_implemented, page, reader
+from toban_admin_web.views.view_context import context, if_implemented, page, read
 from toban_domain.errors import ErrorCode, TobanError
 
+# On one page.
+ITEMS = 50
 LAST_RUNS = 40
 # Next slots of all its schedules together.
 COMING = 8
@@ -30,20 +42,21 @@ def listed() -> Response:
     """Jobs by name."""
     cursor = request.args.get("cursor", "")
     name = name_filter(request.args)
-    return page("jobs", jobs=reader().jobs(cursor=cursor, name=name), cursor=cursor, name=name)
+    jobs = read("JobReader.ListJobs", JobPage, name=name, page={"limit": ITEMS, "cursor": cursor})
+    return page("jobs", jobs=jobs, cursor=cursor, name=name)
 
 
 @views.get("/jobs/<name>")
 def show(name: str) -> Response:
     """One job."""
-    job = reader().job(name)
-    runs = reader().runs(RunQuery(job=name, limit=LAST_RUNS))
-    chart = duration_chart(runs.items, context().clock.wall())
+    job = read("JobReader.GetJob", Job, name=name)
+    runs = read("JobReader.ListRuns", RunPage, job=name, page={"limit": LAST_RUNS}).runs
+    chart = duration_chart(runs, context().clock.wall())
     return page(
         "job",
         job=job,
-        runs=runs.items,
-        definition=indent(job.spec_json),
+        runs=runs,
+        definition=indent(job.spec),
         chart=chart,
         days=_days(name),
         coming=_coming(job),
@@ -54,13 +67,13 @@ def show(name: str) -> Response:
 def versions(name: str) -> Response:
     """The definitions that it has had, and what changed between two of them."""
     cursor = request.args.get("cursor", "")
-    found = reader().job_versions(name, cursor=cursor)
-    shown = _version(name, request.args.get("version", ""), found.items)
+    found = _versions(name, ITEMS, cursor)
+    shown = _version(name, request.args.get("version", ""), found.versions)
     before = request.args.get("before", "")
     other = None
     if shown:
-        other = _version(name, before, found.items) if before else _earlier(name, shown.version)
-    lines = spec_diff(other.spec_json, shown.spec_json) if shown and other else []
+        other = _version(name, before, found.versions) if before else _earlier(name, shown.version)
+    lines = spec_diff(other.spec, shown.spec) if shown and other else []
     return page(
         "job_versions",
         name=name,
@@ -69,7 +82,7 @@ def versions(name: str) -> Response:
         shown=shown,
         other=other,
         lines=lines,
-        definition=indent(shown.spec_json) if shown else "",
+        definition=indent(shown.spec) if shown else "",
     )
 
 
@@ -90,12 +103,16 @@ def _earlier(name: str, number: int) -> JobVersion | None:
     """The version before a number, None without one."""
     if number < 1:
         return None
-    found = reader().job_versions(name, cursor=str(number), limit=1).items
+    found = _versions(name, 1, str(number)).versions
     return found[0] if found else None
 
 
+def _versions(name: str, limit: int, cursor: str) -> JobVersionPage:
+    return read("JobReader.ListJobVersions", JobVersionPage, name=name, page={"limit": limit, "cursor": cursor})
+
+
 def _days(name: str) -> DayMap | None:
-    found = if_implemented(lambda: reader().job_days(name, days=DAYS))
+    found = if_implemented(lambda: read("JobReader.GetJobDays", JobDays, name=name, days=DAYS).days)
     return None if found is None else day_map(found, context().clock.wall().astimezone(UTC).date())
 
 
@@ -113,4 +130,4 @@ def _coming(job: Job) -> list[tuple[Schedule, NextSlot]]:
 
 
 def _slots(name: str) -> Sequence[NextSlot]:
-    return if_implemented(lambda: reader().next_slots(name, count=COMING).slots) or ()
+    return if_implemented(lambda: read("JobReader.NextSlots", NextSlots, name=name, count=COMING).slots) or ()

@@ -10,8 +10,8 @@ from flask import Blueprint, Response, abort, request, url_for
 
 from toban_admin_web.decide.api_models import ChangedLimit, Limit, LimitDetails, Limits
 from toban_admin_web.decide.limit_state import LEVELS, actions, kind_of, why_waits
-from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_reason, require
-from toban_admin_web.views.view_context import page
+from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
+from toban_admin_web.views.view_context import caller, page, read
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -34,7 +34,7 @@ views = Blueprint("limits", __name__)
 @views.get("/limits")
 def listed() -> Response:
     """All limits, and before them those that runs wait for, the longest wait first."""
-    limits = caller().read("Operations.ListLimits", Limits, {}).limits
+    limits = read("Operations.ListLimits", Limits).limits
     waiting = sorted((one for one in limits if one.waiting), key=lambda one: one.waiting_since or _NEVER)
     return page("limits", limits=limits, waiting=waiting, why_waits=why_waits)
 
@@ -42,7 +42,7 @@ def listed() -> Response:
 @views.get("/limits/one")
 def show() -> Response:
     """One limit with the runs that hold it, and those that wait for it. Its name may have slashes, so it is in the query."""
-    details = caller().read("Operations.GetLimit", LimitDetails, {"name": _name()})
+    details = read("Operations.GetLimit", LimitDetails, name=_name())
     if details.limit is None:
         raise TobanError(ErrorCode.NOT_FOUND, f"there is no limit {_name()!r}")
     return page(
@@ -104,7 +104,7 @@ def _form(verb: str, status: int = 200, **why: Any) -> Response:
 def _found(name: str) -> Limit | None:
     """None for a limit that is not set yet."""
     try:
-        return caller().read("Operations.GetLimit", LimitDetails, {"name": name}).limit
+        return read("Operations.GetLimit", LimitDetails, name=name).limit
     except TobanError as error:
         if error.code is not ErrorCode.NOT_FOUND:
             raise

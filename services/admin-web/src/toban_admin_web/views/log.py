@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from flask import Blueprint, Response, abort, g, request
 
+from toban_admin_web.decide.api_models import Run
 from toban_admin_web.decide.log_cursor import parse_cursor
-from toban_admin_web.decide.view_models import LogPart
-from toban_admin_web.ports.cluster import ReadTicket
+from toban_admin_web.decide.log_lines import LogPart
+from toban_admin_web.ports.logs import ReadTicket
 from toban_admin_web.views.log_stream import LogEvent, LogStream
 from toban_admin_web.views.stream_response import EVENT_STREAM, stream_response
-from toban_admin_web.views.view_context import ViewContext, context, reader
+from toban_admin_web.views.view_context import ViewContext, context, read, read_ticket
 from toban_domain.errors import TobanError
 
 DOWNLOAD_SECONDS = 600.0
@@ -30,7 +31,7 @@ def stream(run_id: int) -> Response:
 
 def log_events(run_id: int, after: str) -> Response:
     """The output from the event Last-Event-ID, or `after`, on. Raises RUN_NOT_FOUND, and RESOURCE_EXHAUSTED when no stream slot is free."""
-    run = reader().run(run_id)
+    run = read("JobReader.GetRun", Run, id=run_id)
     cursor = parse_cursor(request.headers.get("Last-Event-ID", "") or after)
     events = LogStream(context=context(), run=run, cursor=cursor, credential=g.credential).events()
     return stream_response(lambda: encode_events(events), EVENT_STREAM)
@@ -66,8 +67,8 @@ def one_line(run_id: int) -> Response:
 
 
 def _ticket(run_id: int) -> ReadTicket:
-    reader().run(run_id)
-    return reader().read_ticket(run_id)
+    read("JobReader.GetRun", Run, id=run_id)
+    return read_ticket(run_id)
 
 
 def encode_events(events: Iterator[LogEvent]) -> Iterator[bytes]:

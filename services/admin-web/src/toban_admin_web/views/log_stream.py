@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from toban_admin_web.decide.api_models import Run
 from toban_admin_web.decide.log_cursor import Cursor, NextStep, ReadState, next_step
+from toban_admin_web.decide.log_lines import LogPart
 from toban_admin_web.decide.log_text import clean
 from toban_admin_web.decide.status_styles import is_terminal
-from toban_admin_web.decide.view_models import LogPart, Run
-from toban_admin_web.ports.cluster import ClusterReader, ReadTicket
+from toban_admin_web.ports.api import Caller
+from toban_admin_web.ports.logs import ReadTicket
 from toban_admin_web.ports.people import Credential
-from toban_admin_web.views.view_context import ViewContext
+from toban_admin_web.views.view_context import ViewContext, read_ticket
 from toban_domain.errors import ErrorCode, TobanError
 
 # Longest read, seconds: after it the stream checks the run's state and whether the browser is still connected.
@@ -21,7 +23,6 @@ READ_SECONDS = 3.0
 LAST_READ_SECONDS = 0.5
 PAUSE_SECONDS = 1.0
 RETRY_SECONDS = 2.0
-CALL_SECONDS = 3.0
 # Longest stream, seconds; the browser then reconnects.
 STREAM_SECONDS = 1800.0
 # A read ticket is good for a minute; each read is admitted by GetRun as well, seconds.
@@ -59,9 +60,10 @@ class LogStream:
         ends_at = clock.monotonic() + STREAM_SECONDS
         while not stopping.is_set() and clock.monotonic() < ends_at:
             try:
-                reader = self._context.open_reader(CALL_SECONDS, self._credential)
-                run, self._first = self._first or reader.run(self._run_id), None
-                yield from self._read(run, reader)
+                caller = self._context.open_caller(self._credential)
+                run = self._first or caller.read("JobReader.GetRun", Run, {"id": self._run_id})
+                self._first = None
+                yield from self._read(run, caller)
             except TobanError as error:
                 self._ticket = None
                 yield LogEvent("unavailable", self._cursor, {"message": error.message})
@@ -77,14 +79,14 @@ class LogStream:
             if step is NextStep.WAIT:
                 stopping.wait(PAUSE_SECONDS)
 
-    def _read(self, run: Run, reader: ClusterReader) -> Iterator[LogEvent]:
+    def _read(self, run: Run, caller: Caller) -> Iterator[LogEvent]:
         self._sealed = False
         if is_terminal(run.state) and self._ended_at is None:
             self._ended_at = self._context.clock.monotonic()
-        attempts = {attempt.token: number for number, attempt in enumerate(run.attempts, 1)}
+        attempts = {int(attempt.token): number for number, attempt in enumerate(run.attempts, 1)}
         parts = self._context.logs.follow(
             self._run_id,
-            self._good_ticket(reader),
+            self._good_ticket(caller),
             token=self._cursor.token,
             from_seq=self._cursor.seq + 1,
             seconds=READ_SECONDS if self._ended_at is None else LAST_READ_SECONDS,
@@ -100,17 +102,17 @@ class LogStream:
             if self._context.stopping.is_set():
                 return
 
-    def _good_ticket(self, reader: ClusterReader) -> ReadTicket:
+    def _good_ticket(self, caller: Caller) -> ReadTicket:
         now = self._context.clock.monotonic()
         if self._ticket is None or now >= self._ticket_until:
-            self._ticket, self._ticket_until = reader.read_ticket(self._run_id), now + TICKET_SECONDS
+            self._ticket, self._ticket_until = read_ticket(self._run_id, by=caller), now + TICKET_SECONDS
         return self._ticket
 
     def _state(self, run: Run) -> ReadState:
         return ReadState(
             cursor=self._cursor,
             sealed=self._sealed,
-            tokens=[attempt.token for attempt in run.attempts],
+            tokens=[int(attempt.token) for attempt in run.attempts],
             ended_for=None if self._ended_at is None else self._context.clock.monotonic() - self._ended_at,
             has_output=self._cursor.seq > 0 or bool(run.last_line),
         )

@@ -6,14 +6,13 @@ from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 
-from toban_admin_web.decide.api_models import ChangedRun, StartedRun
-from toban_admin_web.decide.json_fields import parse_object
+from toban_admin_web.decide.api_models import ChangedRun, Job, Run, StartedRun
+from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
 from toban_admin_web.decide.run_actions import ENDPOINTS
-from toban_admin_web.decide.view_models import Job, Run
-from toban_admin_web.views.actions import Refused, caller, confirmed, form, form_key, given_key, given_reason, require
+from toban_admin_web.views.actions import Refused, confirmed, form, form_key, given_key, given_reason, require
 from toban_admin_web.views.api.answers import Done
-from toban_admin_web.views.view_context import reader
+from toban_admin_web.views.view_context import caller, read
 from toban_domain.errors import ErrorCode, TobanError
 
 MAX_NOTE = 1000
@@ -95,7 +94,7 @@ def rerun(run_id: int) -> Response:
 
 def _ask(action: str, run_id: int, status: int = 200, **why: Any) -> Response:
     require(ENDPOINTS[action])
-    return form("run_action", status, run=reader().run(run_id), action=action, max_reason=MAX_NOTE, **why)
+    return form("run_action", status, run=_run(run_id), action=action, max_reason=MAX_NOTE, **why)
 
 
 def _cancel(run_id: int, action: str, mode: str, done: str) -> Response:
@@ -109,9 +108,9 @@ def _cancel(run_id: int, action: str, mode: str, done: str) -> Response:
 
 def _rerun_form(run_id: int, status: int = 200, **why: Any) -> Response:
     require(ENDPOINTS["rerun"])
-    run = reader().run(run_id)
+    run = _run(run_id)
     job = _job(run)
-    base = parse_object(run.payload_json)
+    base = as_object(run.payload)
     fields = payload_fields(_schema(job), base)
     if request.method == "POST":
         fields = fill(fields, request.form, base).fields
@@ -122,7 +121,7 @@ def _rerun_form(run_id: int, status: int = 200, **why: Any) -> Response:
 def _rerun(run_id: int) -> str:
     wanted: dict[str, Any] = {"id": run_id, "idempotency_key": given_key(), "reason": given_reason(required=False)}
     if not request.form.get("as_it_was"):
-        wanted |= _other_payload(reader().run(run_id))
+        wanted |= _other_payload(_run(run_id))
         wanted["latest_definition"] = bool(request.form.get("latest"))
     started = caller().write("JobControl.RerunRun", StartedRun, wanted)
     return url_for("runs.show", run_id=started.run_id, done="rerun")
@@ -130,7 +129,7 @@ def _rerun(run_id: int) -> str:
 
 def _other_payload(run: Run) -> dict[str, Any]:
     """What is sent of the form: the values that were changed, or the whole payload where keys were taken out. Raises Refused."""
-    base = parse_object(run.payload_json)
+    base = as_object(run.payload)
     filled = fill(payload_fields(_schema(_job(run)), base), request.form, base)
     if not filled.valid:
         raise Refused("invalid_payload")
@@ -140,10 +139,14 @@ def _other_payload(run: Run) -> dict[str, Any]:
     return {"payload": different} if different else {}
 
 
+def _run(run_id: int) -> Run:
+    return read("JobReader.GetRun", Run, id=run_id)
+
+
 def _job(run: Run) -> Job | None:
     """The job as it is now; None when it was deleted."""
     try:
-        return reader().job(run.job)
+        return read("JobReader.GetJob", Job, name=run.job)
     except TobanError as error:
         if error.code not in (ErrorCode.JOB_NOT_FOUND, ErrorCode.NOT_FOUND):
             raise
@@ -151,4 +154,4 @@ def _job(run: Run) -> Job | None:
 
 
 def _schema(job: Job | None) -> Any:
-    return parse_object(job.spec_json).get("payload_schema") if job else None
+    return as_object(job.spec).get("payload_schema") if job else None

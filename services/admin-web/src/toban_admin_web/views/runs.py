@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from flask import Blueprint, Response, g, request
 
+from toban_admin_web.decide.api_models import Run, RunExplanation, RunPage
 from toban_admin_web.decide.api_rules import may_try
-from toban_admin_web.decide.explanation import RunExplanation
 from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
 from toban_admin_web.decide.json_fields import indent, parse_progress
+from toban_admin_web.decide.log_lines import LogLine
 from toban_admin_web.decide.log_text import clean, join_partial
 from toban_admin_web.decide.run_actions import ENDPOINTS, is_killed, run_actions, shown_dispatch
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
-from toban_admin_web.decide.view_models import LogLine, Run
-from toban_admin_web.ports.cluster import ReadTicket
-from toban_admin_web.views.view_context import context, page, reader
+from toban_admin_web.ports.logs import ReadTicket
+from toban_admin_web.views.view_context import context, page, read, read_ticket
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import ORIGINS, RunState
 from toban_domain.state_times import state_spans, state_totals
@@ -36,7 +36,7 @@ def listed() -> Response:
     """Runs, newest first."""
     filters = parse_filter(request.args)
     states = [state.value for state in RunState]
-    runs = reader().runs(filters.query())
+    runs = read("JobReader.ListRuns", RunPage, **filters.fields())
     choices = {"states": states, "groups": list(STATE_GROUPS), "origins": ORIGINS, "limits": LIMITS}
     return page("runs", runs=runs, filters=filters, **choices)
 
@@ -44,7 +44,7 @@ def listed() -> Response:
 @views.get("/runs/<id:run_id>")
 def show(run_id: int) -> Response:
     """One run; a part of the page excludes the output, which the log stream updates."""
-    run = reader().run(run_id)
+    run = read("JobReader.GetRun", Run, id=run_id)
     log = None if wants_part(request.args) else _LogTail(run)
     dispatch = shown_dispatch(run, request.args.get("dispatch", ""))
     begun = [attempt.started_at for attempt in run.attempts]
@@ -53,9 +53,9 @@ def show(run_id: int) -> Response:
         "run",
         run=run,
         ended=is_terminal(run.state),
-        progress=parse_progress(run.progress_json),
-        payload=indent(run.payload_json or "{}"),
-        result=indent(run.result_json) if run.result_json else "",
+        progress=parse_progress(run.progress),
+        payload=indent(run.payload or {}),
+        result="" if run.result is None else indent(run.result),
         actions=[name for name in run_actions(run) if may_try(g.person.role, ENDPOINTS[name])],
         killed=is_killed(run),
         dispatch=dispatch,
@@ -71,7 +71,7 @@ def show(run_id: int) -> Response:
 def _why(run_id: int) -> RunExplanation | None:
     """None when coordinators cannot say it now: the rest of the page is needed most then."""
     try:
-        return reader().explain(run_id)
+        return read("JobReader.ExplainRun", RunExplanation, id=run_id)
     except TobanError as error:
         if error.code in (ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED):
             raise
@@ -86,7 +86,7 @@ class _LogTail:
         lines: list[LogLine] = []
         ends_at = context().clock.monotonic() + LOG_SECONDS
         try:
-            ticket = reader().read_ticket(run.id)
+            ticket = read_ticket(run.id)
             for part in context().logs.tail(run.id, ticket, lines=TAIL_LINES, seconds=LOG_SECONDS):
                 lines += part.lines
         except TobanError as error:
@@ -95,9 +95,9 @@ class _LogTail:
         self.most = MOST_OF_A_LINE
         self.cursor = f"{lines[-1].token}:{lines[-1].seq}" if lines else "0:0"
         self.partial = bool(lines) and lines[-1].partial
-        first = min((attempt.token for attempt in run.attempts), default=0)
+        first = min((int(attempt.token) for attempt in run.attempts), default=0)
         self.truncated = bool(lines) and (lines[0].seq > 1 or lines[0].token > first > 0)
-        self.attempts = {attempt.token: number for number, attempt in enumerate(run.attempts, 1)}
+        self.attempts = {int(attempt.token): number for number, attempt in enumerate(run.attempts, 1)}
         self.live = not _is_output_final(run)
         # How many lines limits dropped so far; None when that cannot be read now.
         self.dropped: int | None = sum(line.dropped_lines for line in lines)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
+from toban_admin_web.decide.api_models import FirePage, NextSlots, Schedule, SchedulePage
 from toban_admin_web.decide.filters import name_filter
 from toban_admin_web.decide.json_fields import indent
-from toban_admin_web.views.view_context import if_implemented, page, reader
+from toban_admin_web.views.view_context import if_implemented, page, read
 
+# On one page.
+SCHEDULES = 50
 NEXT_SLOTS = 10
 LAST_FIRES = 20
 
@@ -19,17 +22,20 @@ def listed() -> Response:
     """Schedules by name."""
     cursor = request.args.get("cursor", "")
     name = name_filter(request.args)
-    return page("schedules", schedules=reader().schedules(cursor=cursor, name=name), cursor=cursor, name=name)
+    schedules = read("JobReader.ListSchedules", SchedulePage, name=name, page={"limit": SCHEDULES, "cursor": cursor})
+    return page("schedules", schedules=schedules, cursor=cursor, name=name)
 
 
 @views.get("/schedules/<name>")
 def show(name: str) -> Response:
     """One schedule."""
-    schedule = reader().schedule(name)
+    schedule = read("JobReader.GetSchedule", Schedule, name=name)
     return page(
         "schedule",
         schedule=schedule,
-        coming=if_implemented(lambda: reader().next_slots(name, count=NEXT_SLOTS)),
-        fires=if_implemented(lambda: reader().fires(name, limit=LAST_FIRES)),
-        definition=indent(schedule.spec_json),
+        coming=if_implemented(lambda: read("JobReader.NextSlots", NextSlots, name=name, count=NEXT_SLOTS)),
+        fires=if_implemented(
+            lambda: read("JobReader.ListFires", FirePage, schedule=name, page={"limit": LAST_FIRES}).fires
+        ),
+        definition=indent(schedule.spec),
     )

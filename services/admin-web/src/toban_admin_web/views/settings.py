@@ -9,8 +9,8 @@ from typing import Any
 from flask import Blueprint, Response, request, url_for
 
 from toban_admin_web.decide.api_models import Setting, Settings
-from toban_admin_web.views.actions import Refused, caller, confirmed, form, given_reason, require
-from toban_admin_web.views.view_context import page
+from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
+from toban_admin_web.views.view_context import caller, page, read
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -69,7 +69,7 @@ def _form(name: str, status: int = 200, version: str | None = None, **why: Any) 
 
 
 def _settings() -> list[Setting]:
-    return caller().read("Operations.ListSettings", Settings, {}).settings
+    return read("Operations.ListSettings", Settings).settings
 
 
 def _given_value() -> int | float:

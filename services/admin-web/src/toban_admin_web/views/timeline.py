@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 from flask import Blueprint, Response, request
 
+from toban_admin_web.decide.api_models import RunPage
 from toban_admin_web.decide.filters import parse_filter
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.timeline import BY, lanes
-from toban_admin_web.views.view_context import context, page, reader
+from toban_admin_web.views.view_context import context, page, read
 
 HOURS = (1, 6, 24)
 MOST_RUNS = 200
@@ -25,15 +25,19 @@ def show() -> Response:
     hours = next((one for one in HOURS if request.args.get("hours") == str(one)), HOURS[0])
     by = next((one for one in BY if request.args.get("by") == one), BY[0])
     filters = parse_filter(request.args)
-    given = replace(filters.query(), cursor="", limit=MOST_RUNS)
-    until = given.until or now
-    since = given.since or until - timedelta(hours=hours)
+    fields = filters.fields()
+    until = fields["active_until"] or now
+    since = fields["active_from"] or until - timedelta(hours=hours)
     if since >= until:
         since = until - timedelta(hours=hours)
-    runs = reader().runs(replace(given, since=since, until=until))
+    runs = read(
+        "JobReader.ListRuns",
+        RunPage,
+        **{**fields, "active_from": since, "active_until": until, "page": {"limit": MOST_RUNS}},
+    )
     return page(
         "timeline",
-        lanes=lanes(runs.items, by=by, since=since, until=until, now=now),
+        lanes=lanes(runs.runs, by=by, since=since, until=until, now=now),
         runs=runs,
         filters=filters,
         groups=list(STATE_GROUPS),

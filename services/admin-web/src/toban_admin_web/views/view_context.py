@@ -1,4 +1,4 @@
-"""What every view uses: the readers of the cluster, the limit of streams, and the rendering of a page."""
+"""What every view uses: the calls of the cluster, the limit of streams, and the rendering of a page."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from flask import Blueprint, Flask, Response, current_app, g, make_response, render_template, request
 
 from toban_admin_web.decide.filters import wants_part
 from toban_admin_web.ports.api import Caller
-from toban_admin_web.ports.cluster import ClusterReader, LogSource
 from toban_admin_web.ports.hooks import Hooks
+from toban_admin_web.ports.logs import GrantedTicket, LogSource, ReadTicket
 from toban_admin_web.ports.people import Credential, IdTokens
 from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.oidc_limits import OidcLimits
@@ -111,11 +111,10 @@ class StreamSlots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewContext:
-    """Dependencies of the views. `open_reader(seconds, credential)` returns a reader for a person whose calls share that time."""
+    """Dependencies of the views."""
 
-    open_reader: Callable[[float, Credential], ClusterReader]
     open_caller: Callable[[Credential], Caller]
-    """What a request of the API calls."""
+    """The calls of one request, for its person."""
     rate: RequestRate
     """Of the API."""
     gate: SessionGate
@@ -127,8 +126,6 @@ class ViewContext:
     stream_slots: StreamSlots
     stopping: threading.Event
     """Set when the process stops: streams end."""
-    request_seconds: float
-    """Time limit of the cluster's calls for one page."""
 
     def install(self, app: Flask, blueprints: Iterable[Blueprint]) -> None:
         """Registers the views at `app`."""
@@ -143,11 +140,22 @@ def context() -> ViewContext:
     return cast(ViewContext, current_app.extensions[EXTENSION])
 
 
-def reader() -> ClusterReader:
-    """The reader of this request: all its calls share the request's seconds."""
-    if "reader" not in g:
-        g.reader = context().open_reader(context().request_seconds, g.credential)
-    return cast(ClusterReader, g.reader)
+def caller() -> Caller:
+    """The calls of this request and its person."""
+    if "caller" not in g:
+        g.caller = context().open_caller(g.credential)
+    return cast(Caller, g.caller)
+
+
+def read(method: str, answer: type[T], /, **fields: Any) -> T:
+    """A read of this request: Caller.read with the fields of the method's request."""
+    return caller().read(method, answer, fields)
+
+
+def read_ticket(*run_ids: int, by: Caller | None = None) -> ReadTicket:
+    """The permission for the output of these runs, by the calls of this request. Raises PERMISSION_DENIED."""
+    granted = (by or caller()).read("JobReader.GetReadTicket", GrantedTicket, {"run_ids": run_ids})
+    return granted.ticket
 
 
 def page(template: str, **values: object) -> Response:

@@ -79,10 +79,8 @@ class Call:
 
     def ask(self, answer: type[A], fields: dict[str, Any]) -> A:
         """Calls the method of the route's rule."""
-        rule = ROUTE_RULES[self.endpoint.route]
-        if self.endpoint.verb == "GET":
-            return self.caller.read(rule.method, answer, fields, seconds=rule.seconds)
-        return self.caller.write(rule.method, answer, fields)
+        call = self.caller.read if self.endpoint.verb == "GET" else self.caller.write
+        return call(ROUTE_RULES[self.endpoint.route].method, answer, fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ from flask import Response
 from pydantic import AwareDatetime, Field
 
 from toban_admin_web.decide.answer import Answer, BigNumber, Page
-from toban_admin_web.decide.api_models import RunPage
-from toban_admin_web.decide.view_models import LogPlace
+from toban_admin_web.decide.api_models import Job, RunPage
+from toban_admin_web.decide.log_lines import LogPlace
 from toban_admin_web.views.api.endpoint import MAX_CURSOR, Call, Endpoint, Input
 from toban_admin_web.views.api.inputs import invalid
 from toban_admin_web.views.stream_response import stream_response
-from toban_admin_web.views.view_context import context, reader
+from toban_admin_web.views.view_context import context, read, read_ticket
 
 RUNS_PAGE = 100
 # Pages of runs that are newer than the search's place, and that one request reads to find its place.
@@ -69,7 +69,7 @@ def _search(call: Call) -> Response:
 
 def _part(call: Call, query: SearchQuery) -> LogSearch:
     # Raises JOB_NOT_FOUND and PERMISSION_DENIED.
-    job = reader().job(call.path["name"])
+    job = read("JobReader.GetJob", Job, name=call.path["name"])
     after, runs_cursor = _read_cursor(query.cursor)
     page = _runs_from(call, query, job.name, after, runs_cursor)
     if not page.ids:
@@ -78,7 +78,7 @@ def _part(call: Call, query: SearchQuery) -> LogSearch:
     fields = {**query.model_dump(exclude={"cursor", "stream"}), "streams": query.stream}
     found = context().logs.search(
         page.ids,
-        reader().read_ticket(*page.ids),
+        read_ticket(*page.ids),
         fields,
         after=after if after and after.run in page.ids else None,
         seconds=SEARCH_SECONDS,

@@ -10,10 +10,11 @@ from typing import Any, Literal
 from flask import Response
 from pydantic import AwareDatetime, Field
 
-from toban_admin_web.decide.view_models import LogPart
+from toban_admin_web.decide.api_models import Run
+from toban_admin_web.decide.log_lines import LogPart
 from toban_admin_web.views.api.endpoint import MAX_ID, Call, Endpoint, Input
 from toban_admin_web.views.stream_response import stream_response
-from toban_admin_web.views.view_context import context, reader
+from toban_admin_web.views.view_context import context, read, read_ticket
 from toban_domain.errors import TobanError
 
 READ_SECONDS = 600.0
@@ -50,7 +51,7 @@ class LogQuery(Input):
 
 def _logs(call: Call) -> Response:
     run_id = call.path["id"]
-    ticket = reader().read_ticket(run_id)
+    ticket = read_ticket(run_id)
     write, kind = (_text, TEXT) if call.query.format == "text" else (_lines, LINES)
 
     def body() -> Iterator[bytes]:
@@ -59,7 +60,7 @@ def _logs(call: Call) -> Response:
         first = next(parts, None)
         if first is None or not first.lines:
             # A run without such lines, or none of that number: then this raises.
-            reader().run(run_id)
+            read("JobReader.GetRun", Run, id=run_id)
         return write(chain([] if first is None else [first], parts))
 
     return stream_response(body, kind)

@@ -13,7 +13,7 @@ from toban_admin_web.ports.people import Credential, SignedIn
 from toban_admin_web.views.api import gate, inputs
 from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_admin_web.views.api.request_rate import add_headers
-from toban_admin_web.views.view_context import context
+from toban_admin_web.views.view_context import caller, context
 from toban_domain.errors import ErrorCode, TobanError
 
 BLUEPRINT = "api"
@@ -74,7 +74,7 @@ def _admitted(endpoint: Endpoint, path: dict[str, Any]) -> Call:
         key=inputs.key_of(endpoint),
         expected=inputs.expected_version(endpoint),
         person=person,
-        caller=context().open_caller(shown),
+        caller=caller(),
     )
 
 
