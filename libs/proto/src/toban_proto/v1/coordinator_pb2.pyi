@@ -1047,6 +1047,8 @@ Global___GetScheduleRequest: _TypeAlias = GetScheduleRequest  # noqa: Y015
 
 @_typing.final
 class NextSlotsRequest(_message.Message):
+    """Which slots."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -1238,12 +1240,15 @@ Global___Fire: _TypeAlias = Fire  # noqa: Y015
 
 @_typing.final
 class ListTriggersRequest(_message.Message):
+    """Which triggers."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_FIELD_NUMBER: _builtins.int
     EVENT_TYPE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     event_type: _builtins.str
+    """Only those of this type of event."""
     name: _builtins.str
     """Only this trigger; TRIGGER_NOT_FOUND when it does not exist."""
     @_builtins.property
@@ -1333,6 +1338,8 @@ Global___Trigger: _TypeAlias = Trigger  # noqa: Y015
 
 @_typing.final
 class ListEventsRequest(_message.Message):
+    """Which events."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_FIELD_NUMBER: _builtins.int
@@ -1437,6 +1444,8 @@ Global___Event: _TypeAlias = Event  # noqa: Y015
 
 @_typing.final
 class ListJobsRequest(_message.Message):
+    """Which jobs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_FIELD_NUMBER: _builtins.int
@@ -1643,13 +1652,15 @@ Global___JobVersion: _TypeAlias = JobVersion  # noqa: Y015
 
 @_typing.final
 class GetJobDaysRequest(_message.Message):
+    """Which days."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     DAYS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     days: _builtins.int
-    """1 to 366, today included; 0 = 90."""
+    """So many, today included."""
     def __init__(
         self,
         *,
@@ -1721,12 +1732,15 @@ Global___JobDay: _TypeAlias = JobDay  # noqa: Y015
 
 @_typing.final
 class ListSchedulesRequest(_message.Message):
+    """Which schedules."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     job: _builtins.str
+    """Only those of this job."""
     name: _builtins.str
     """Part of the name, in any case of its letters; empty = any."""
     @_builtins.property
@@ -2633,6 +2647,8 @@ Global___RunScope: _TypeAlias = RunScope  # noqa: Y015
 
 @_typing.final
 class ListExecutorsRequest(_message.Message):
+    """Which executors."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     INCLUDE_OFF_FIELD_NUMBER: _builtins.int
@@ -3499,6 +3515,8 @@ Global___StartedRun: _TypeAlias = StartedRun  # noqa: Y015
 
 @_typing.final
 class CancelRunRequest(_message.Message):
+    """How a run is canceled."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -3589,6 +3607,8 @@ Global___DeclareRunLostResponse: _TypeAlias = DeclareRunLostResponse  # noqa: Y0
 
 @_typing.final
 class RerunRunRequest(_message.Message):
+    """How a finished run is repeated."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -3613,7 +3633,9 @@ class RerunRunRequest(_message.Message):
     scope: _builtins.str
     """Empty = that of the run."""
     scope_id: _builtins.str
+    """Which account or user."""
     idempotency_key: _builtins.str
+    """Runs with the same key of one job are started only once."""
     reason: _builtins.str
     """Why; in the event of the run that is repeated."""
     def __init__(
@@ -3808,6 +3830,8 @@ Global___SkippedRuns: _TypeAlias = SkippedRuns  # noqa: Y015
 
 @_typing.final
 class NoteRunRequest(_message.Message):
+    """A remark."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -3846,6 +3870,8 @@ Global___NoteRunResponse: _TypeAlias = NoteRunResponse  # noqa: Y015
 
 @_typing.final
 class DeleteJobRequest(_message.Message):
+    """What goes with the job. Without these a job with schedules, triggers or live runs is not deleted."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -3931,6 +3957,8 @@ Global___DisableJobRequest: _TypeAlias = DisableJobRequest  # noqa: Y015
 
 @_typing.final
 class EnableJobRequest(_message.Message):
+    """Why, and what the caller saw."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -4003,6 +4031,8 @@ Global___ResumeScheduleRequest: _TypeAlias = ResumeScheduleRequest  # noqa: Y015
 
 @_typing.final
 class EmitEventRequest(_message.Message):
+    """An event."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENT_TYPE_FIELD_NUMBER: _builtins.int
@@ -4011,6 +4041,7 @@ class EmitEventRequest(_message.Message):
     event_type: _builtins.str
     payload_json: _builtins.str
     dedupe_key: _builtins.str
+    """Of events of one type with it only the first counts."""
     def __init__(
         self,
         *,
@@ -4456,6 +4487,8 @@ Global___Secret: _TypeAlias = Secret  # noqa: Y015
 
 @_typing.final
 class SetSecretRequest(_message.Message):
+    """The value of a secret. No answer ever has it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -4529,6 +4562,8 @@ Global___ListSecretsResponse: _TypeAlias = ListSecretsResponse  # noqa: Y015
 
 @_typing.final
 class RemoveSecretRequest(_message.Message):
+    """How a secret is removed."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -4710,6 +4745,8 @@ Global___Setting: _TypeAlias = Setting  # noqa: Y015
 
 @_typing.final
 class UpdateSettingRequest(_message.Message):
+    """A value of a setting."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -4718,6 +4755,7 @@ class UpdateSettingRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     value_json: _builtins.str
+    """JSON of the kind that the setting has."""
     reason: _builtins.str
     version: _builtins.int
     """Optimistic lock: the version that the operator saw; any other stored version is CONFLICT. Unset = no check."""
@@ -4741,6 +4779,8 @@ Global___UpdateSettingRequest: _TypeAlias = UpdateSettingRequest  # noqa: Y015
 
 @_typing.final
 class ListAuditRequest(_message.Message):
+    """Which rows; empty values are any."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_FIELD_NUMBER: _builtins.int
@@ -4759,6 +4799,7 @@ class ListAuditRequest(_message.Message):
     target: _builtins.str
     """"run 7" also finds rows about several runs."""
     address: _builtins.str
+    """IP address of the client."""
     oldest_first: _builtins.bool
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
@@ -4874,12 +4915,14 @@ Global___AuditEntry: _TypeAlias = AuditEntry  # noqa: Y015
 
 @_typing.final
 class VerifyAuditRequest(_message.Message):
+    """Which part."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CURSOR_FIELD_NUMBER: _builtins.int
     KNOWN_HEAD_FIELD_NUMBER: _builtins.int
     cursor: _builtins.str
-    """Empty: from the oldest row on."""
+    """`next_cursor` of the part before; empty = the oldest."""
     known_head: _builtins.str
     """"SEQ:HASH", a head of the chain that was noted outside; checked with the first part. Empty = none."""
     def __init__(
@@ -4975,6 +5018,8 @@ Global___AuditProblem: _TypeAlias = AuditProblem  # noqa: Y015
 
 @_typing.final
 class DetachExecutorRequest(_message.Message):
+    """What becomes of its jobs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
@@ -4983,10 +5028,10 @@ class DetachExecutorRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     mode: _builtins.str
-    """stop | let_finish"""
+    """stop ends its jobs; let_finish waits for them."""
     reason: _builtins.str
     epoch: _builtins.int
-    """As in DrainExecutorRequest."""
+    """That of the leader that you saw, from GET /cluster; another one refuses the request. 0 = any."""
     def __init__(
         self,
         *,
@@ -5005,6 +5050,8 @@ Global___DetachExecutorRequest: _TypeAlias = DetachExecutorRequest  # noqa: Y015
 
 @_typing.final
 class DrainExecutorRequest(_message.Message):
+    """In whose time the executor was looked at."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
@@ -5013,7 +5060,7 @@ class DrainExecutorRequest(_message.Message):
     worker_id: _builtins.int
     reason: _builtins.str
     epoch: _builtins.int
-    """The epoch of the leader that the operator saw; another one refuses the request. 0 = any."""
+    """That of the leader that you saw, from GET /cluster; another one refuses the request. 0 = any."""
     def __init__(
         self,
         *,
@@ -5031,6 +5078,8 @@ Global___DrainExecutorRequest: _TypeAlias = DrainExecutorRequest  # noqa: Y015
 
 @_typing.final
 class UndrainExecutorRequest(_message.Message):
+    """In whose time the executor was looked at."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
@@ -5039,7 +5088,7 @@ class UndrainExecutorRequest(_message.Message):
     worker_id: _builtins.int
     reason: _builtins.str
     epoch: _builtins.int
-    """As in DrainExecutorRequest."""
+    """That of the leader that you saw, from GET /cluster; another one refuses the request. 0 = any."""
     def __init__(
         self,
         *,
@@ -5057,12 +5106,14 @@ Global___UndrainExecutorRequest: _TypeAlias = UndrainExecutorRequest  # noqa: Y0
 
 @_typing.final
 class DemoteLeaderRequest(_message.Message):
+    """Which leader."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     EPOCH_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
-    """The epoch that the operator saw: a stale request cannot depose a new leader."""
+    """That of the leader that you saw, from GET /cluster."""
     reason: _builtins.str
     def __init__(
         self,
@@ -5161,6 +5212,8 @@ Global___AdoptEpochResponse: _TypeAlias = AdoptEpochResponse  # noqa: Y015
 
 @_typing.final
 class SetLimitRequest(_message.Message):
+    """The size of a limit."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LIMIT_FIELD_NUMBER: _builtins.int
@@ -5388,6 +5441,8 @@ Global___Limit: _TypeAlias = Limit  # noqa: Y015
 
 @_typing.final
 class SetBreakerRequest(_message.Message):
+    """Open: nothing starts."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -5435,6 +5490,8 @@ Global___SetBreakerResponse: _TypeAlias = SetBreakerResponse  # noqa: Y015
 
 @_typing.final
 class SignalLimitRequest(_message.Message):
+    """How healthy the subject of a limit is."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -5444,7 +5501,7 @@ class SignalLimitRequest(_message.Message):
     name: _builtins.str
     """job:NAME | pool:NAME"""
     level: _builtins.str
-    """ok | soft | hard"""
+    """soft leaves 80 % of the limit, hard 50 %."""
     ttl_seconds: _builtins.int
     """How long it holds unless it is repeated; afterwards 10 % of the limit comes back a minute."""
     reason: _builtins.str
@@ -5614,6 +5671,8 @@ Global___SignInWithOidcRequest: _TypeAlias = SignInWithOidcRequest  # noqa: Y015
 
 @_typing.final
 class LinkUserRequest(_message.Message):
+    """Who the account is at an OpenID provider."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -5622,8 +5681,9 @@ class LinkUserRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     issuer: _builtins.str
-    """"" = the provider of the configuration."""
+    """Empty: the provider of the configuration, which alone can be linked."""
     subject: _builtins.str
+    """`sub` of its ID token."""
     reason: _builtins.str
     def __init__(
         self,
@@ -5643,6 +5703,8 @@ Global___LinkUserRequest: _TypeAlias = LinkUserRequest  # noqa: Y015
 
 @_typing.final
 class UnlinkUserRequest(_message.Message):
+    """Which identity goes."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -5704,6 +5766,8 @@ Global___UserIdentity: _TypeAlias = UserIdentity  # noqa: Y015
 
 @_typing.final
 class ChangeOwnPasswordRequest(_message.Message):
+    """The password of the own account. Ends every session of it."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CURRENT_FIELD_NUMBER: _builtins.int
@@ -6218,6 +6282,8 @@ Global___AccountsChange: _TypeAlias = AccountsChange  # noqa: Y015
 
 @_typing.final
 class AddUserRequest(_message.Message):
+    """A new account; it has no rights."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -6247,6 +6313,8 @@ Global___AddUserRequest: _TypeAlias = AddUserRequest  # noqa: Y015
 
 @_typing.final
 class UpdateUserRequest(_message.Message):
+    """What changes."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -6517,12 +6585,16 @@ Global___AccessRule: _TypeAlias = AccessRule  # noqa: Y015
 
 @_typing.final
 class ListRulesRequest(_message.Message):
+    """Whose rules."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     USER_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
     user: _builtins.str
+    """Only those of this user."""
     group: _builtins.str
+    """Only those of this group."""
     def __init__(
         self,
         *,
@@ -6798,6 +6870,8 @@ Global___ApiToken: _TypeAlias = ApiToken  # noqa: Y015
 
 @_typing.final
 class ListTokensRequest(_message.Message):
+    """Whose tokens."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     USER_FIELD_NUMBER: _builtins.int
@@ -6861,6 +6935,8 @@ Global___RevokeTokenRequest: _TypeAlias = RevokeTokenRequest  # noqa: Y015
 
 @_typing.final
 class ClaimRequest(_message.Message):
+    """Which steps, and how many."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_FIELD_NUMBER: _builtins.int
@@ -6873,7 +6949,7 @@ class ClaimRequest(_message.Message):
     limit: _builtins.int
     """At most so many steps; 0 = 1, at most 500."""
     wait_seconds: _builtins.float
-    """How long the call waits for the first step, at most 30 and less than its deadline; 0 = it does not wait."""
+    """How long the call waits for the first step; 0 = it does not wait. REST takes 25 at most, since its calls end after 30 s."""
     def __init__(
         self,
         *,
@@ -6977,11 +7053,14 @@ Global___ClaimedStep: _TypeAlias = ClaimedStep  # noqa: Y015
 
 @_typing.final
 class ExternalHeartbeatRequest(_message.Message):
+    """Claims to extend."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
+    """A name of this worker process, the same in each request."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
         """At most 1000."""
@@ -7032,6 +7111,8 @@ Global___ExternalHeartbeatResponse: _TypeAlias = ExternalHeartbeatResponse  # no
 
 @_typing.final
 class UpdateProgressRequest(_message.Message):
+    """How far a step is."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
@@ -7042,6 +7123,7 @@ class UpdateProgressRequest(_message.Message):
     percentage: _builtins.int
     """0 to 100; -1 = as before."""
     worker: _builtins.str
+    """A name of this worker process, the same in each request."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -7083,11 +7165,14 @@ Global___UpdateProgressResponse: _TypeAlias = UpdateProgressResponse  # noqa: Y0
 
 @_typing.final
 class CompleteRequest(_message.Message):
+    """Steps that are done."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WORKER_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
+    """A name of this worker process, the same in each request."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompletedStep]:
         """At most 500."""
@@ -7108,6 +7193,8 @@ Global___CompleteRequest: _TypeAlias = CompleteRequest  # noqa: Y015
 
 @_typing.final
 class CompletedStep(_message.Message):
+    """A step and its result."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
@@ -7189,6 +7276,8 @@ Global___CompleteResponse: _TypeAlias = CompleteResponse  # noqa: Y015
 
 @_typing.final
 class FailRequest(_message.Message):
+    """Why a step failed."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
@@ -7199,6 +7288,7 @@ class FailRequest(_message.Message):
     retryable: _builtins.bool
     """False: the run fails, also when it has retries left."""
     worker: _builtins.str
+    """A name of this worker process, the same in each request."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(
@@ -7241,11 +7331,14 @@ Global___FailResponse: _TypeAlias = FailResponse  # noqa: Y015
 
 @_typing.final
 class AcknowledgeCancelRequest(_message.Message):
+    """About one claim."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
     WORKER_FIELD_NUMBER: _builtins.int
     worker: _builtins.str
+    """A name of this worker process, the same in each request."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(

@@ -133,6 +133,8 @@ Global___HookMapping: _TypeAlias = HookMapping  # noqa: Y015
 
 @_typing.final
 class SetHookRequest(_message.Message):
+    """A hook; what is not given stays."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -148,8 +150,9 @@ class SetHookRequest(_message.Message):
     kind: _builtins.str
     """Of a new hook; it cannot be changed."""
     enabled: _builtins.bool
+    """While it is false, messages are refused."""
     rate_per_minute: _builtins.int
-    """0 = it stays; a new hook has 600."""
+    """Events a minute; a new hook has 600."""
     secret: _builtins.str
     """A secret of your own. The one before stays valid beside it."""
     new_secret: _builtins.bool
@@ -296,6 +299,8 @@ Global___RemoveHookResponse: _TypeAlias = RemoveHookResponse  # noqa: Y015
 
 @_typing.final
 class TestHookRequest(_message.Message):
+    """A message that no one sent."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int

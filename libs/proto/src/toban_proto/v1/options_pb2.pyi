@@ -24,6 +24,61 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class RestField(_message.Message):
+    """A field of an input. Without it a text has at most 300 characters, a number is none below 0, and everything may be left out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MIN_FIELD_NUMBER: _builtins.int
+    MAX_FIELD_NUMBER: _builtins.int
+    ONE_OF_FIELD_NUMBER: _builtins.int
+    DEFAULT_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    OBJECT_FIELD_NUMBER: _builtins.int
+    HIDDEN_FIELD_NUMBER: _builtins.int
+    min: _builtins.int
+    """Of a number itself, of the characters of a text, of the items of a list or map."""
+    max: _builtins.int
+    default: _builtins.str
+    """JSON of the value when it is left out, in place of that of the message; "null" = it is not sent then."""
+    required: _builtins.bool
+    secret: _builtins.bool
+    """It is in no error and no log."""
+    object: _builtins.bool
+    """JSON of an object, and of nothing else."""
+    hidden: _builtins.bool
+    """The site sets it, by the route or a header."""
+    @_builtins.property
+    def one_of(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        min: _builtins.int | None = ...,
+        max: _builtins.int | None = ...,
+        one_of: _abc.Iterable[_builtins.str] | None = ...,
+        default: _builtins.str = ...,
+        required: _builtins.bool = ...,
+        secret: _builtins.bool = ...,
+        object: _builtins.bool = ...,
+        hidden: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max", b"_max", "_min", b"_min", "max", b"max", "min", b"min"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max", b"_max", "_min", b"_min", "default", b"default", "hidden", b"hidden", "max", b"max", "min", b"min", "object", b"object", "one_of", b"one_of", "required", b"required", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max: _TypeAlias = _typing.Literal["max"]  # noqa: Y015
+    _WhichOneofArgType__max: _TypeAlias = _typing.Literal["_max", b"_max"]  # noqa: Y015
+    _WhichOneofReturnType__min: _TypeAlias = _typing.Literal["min"]  # noqa: Y015
+    _WhichOneofArgType__min: _TypeAlias = _typing.Literal["_min", b"_min"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max) -> _WhichOneofReturnType__max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min) -> _WhichOneofReturnType__min | None: ...
+
+Global___RestField: _TypeAlias = RestField  # noqa: Y015
+
+@_typing.final
 class MethodRule(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -196,13 +251,18 @@ Global___MethodRule: _TypeAlias = MethodRule  # noqa: Y015
 
 RULE_FIELD_NUMBER: _builtins.int
 ANSWER_FIELD_NUMBER: _builtins.int
+INPUT_FIELD_NUMBER: _builtins.int
 TEXT_FIELD_NUMBER: _builtins.int
 ALWAYS_FIELD_NUMBER: _builtins.int
+REST_FIELD_NUMBER: _builtins.int
 rule: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___MethodRule]
 """A server does not start with a method that has none."""
 answer: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MessageOptions, _builtins.str]
 """The name of its model; empty = it has none."""
+input: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MessageOptions, _builtins.str]
 text: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, _builtins.bool]
 """A number above 2^53, which JSON must carry as text."""
 always: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, _builtins.bool]
 """A message that is always set."""
+rest: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___RestField]
+"""What REST takes."""

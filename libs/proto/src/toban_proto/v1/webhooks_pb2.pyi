@@ -131,6 +131,8 @@ Global___Webhook: _TypeAlias = Webhook  # noqa: Y015
 
 @_typing.final
 class SetWebhookRequest(_message.Message):
+    """A webhook; what is not given stays."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
@@ -145,6 +147,7 @@ class SetWebhookRequest(_message.Message):
     url: _builtins.str
     """https://HOST/PATH, or smtps://USER:PASSWORD@HOST/?from=ADDRESS&to=ADDRESS; empty = it stays. A new target needs one."""
     enabled: _builtins.bool
+    """While it is false, it gets nothing, also not later."""
     secret: _builtins.str
     """Secret of the signature: whsec_ and base64 of 24 to 64 bytes. Empty = it stays; a new target gets a random one."""
     new_secret: _builtins.bool
@@ -185,6 +188,8 @@ Global___SetWebhookRequest: _TypeAlias = SetWebhookRequest  # noqa: Y015
 
 @_typing.final
 class WebhookFilter(_message.Message):
+    """Which ends of runs."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -215,7 +220,9 @@ class WebhookFilter(_message.Message):
         """Terminal states, and LATE. Empty = FAILED, TIMED_OUT, EXPIRED. NONE alone: only what jobs ask for (`notify`)."""
 
     @_builtins.property
-    def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def jobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Empty = of every job."""
+
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     def __init__(
@@ -422,6 +429,8 @@ Global___WebhookDelivery: _TypeAlias = WebhookDelivery  # noqa: Y015
 
 @_typing.final
 class ListDeliveriesRequest(_message.Message):
+    """Which deliveries."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PAGE_FIELD_NUMBER: _builtins.int
@@ -430,6 +439,7 @@ class ListDeliveriesRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
     webhook: _builtins.str
+    """Empty = of all."""
     state: _builtins.str
     """pending, delivered or failed; empty = all."""
     run_id: _builtins.int
@@ -482,6 +492,8 @@ Global___ListDeliveriesResponse: _TypeAlias = ListDeliveriesResponse  # noqa: Y0
 
 @_typing.final
 class RedeliverRequest(_message.Message):
+    """What is sent again."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     WEBHOOK_FIELD_NUMBER: _builtins.int

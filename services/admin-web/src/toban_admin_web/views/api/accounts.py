@@ -7,9 +7,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_inputs import AddUser, ChangeOwnPassword, LinkUser, RulesQuery, UnlinkUser, UpdateUser
 from toban_admin_web.decide.api_models import Groups, NewToken, Rules, Tokens, UserPage, UserSessions, Verdict
+from toban_admin_web.decide.request_input import MAX_NAME, Input, Paged, Reason
 from toban_admin_web.views.api.answers import Created, Done, Ended
-from toban_admin_web.views.api.endpoint import MAX_NAME, Call, Endpoint, Input, Paged, Reason
+from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_domain.access import Action, Effect, Role
 
 _NAME = Field(min_length=1, max_length=MAX_NAME)
@@ -38,36 +40,6 @@ class TokenSelector(JobSelector):
     )
 
 
-class AddUser(Reason):
-    """A new account; it has no rights."""
-
-    name: str = _NAME
-    display_name: str = Field("", max_length=MAX_NAME)
-    password: str = Field("", max_length=256, repr=False, description="Empty: it cannot sign in with a password.")
-
-
-class UpdateUser(Reason):
-    """What changes."""
-
-    enabled: bool | None = None
-    password: str | None = Field(None, max_length=256, repr=False, description="A new one ends all its sessions.")
-
-
-class LinkUser(Reason):
-    """Who the account is at an OpenID provider."""
-
-    issuer: str = Field(
-        "", max_length=500, description="Empty: the provider of the configuration, which alone can be linked."
-    )
-    subject: str = Field(min_length=1, max_length=255, description="`sub` of its ID token.")
-
-
-class UnlinkUser(Reason):
-    """Which identity goes."""
-
-    issuer: str = Field("", max_length=500, description="Empty: the provider of the configuration.")
-
-
 class AddRule(Reason):
     """A rule of a user or of a group."""
 
@@ -77,23 +49,9 @@ class AddRule(Reason):
     role: Role
     selector: Selector = Selector()
 
-    def fields(self) -> dict[str, Any]:
+    def request_fields(self) -> dict[str, Any]:
         """With the rule as one field."""
         return {"rule": self.model_dump(exclude={"reason"}), "reason": self.reason}
-
-
-class RulesQuery(Input):
-    """Whose rules."""
-
-    user: str = Field("", max_length=MAX_NAME, description=_OF_USER)
-    group: str = Field("", max_length=MAX_NAME, description=_OF_GROUP)
-
-
-class ChangeOwnPassword(Input):
-    """The password of the own account. Ends every session of it."""
-
-    current: str = Field(max_length=256, repr=False)
-    password: str = Field(max_length=256, repr=False)
 
 
 class CreateOwnToken(Input):

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_inputs import (
+    AuditCheckQuery,
+    AuditQuery,
+    Breaker,
+    Demote,
+    Detach,
+    NewLimit,
+    NewValue,
+    RemoveQuery,
+    SecretValue,
+    SeenEpoch,
+    Signal,
+)
 from toban_admin_web.decide.api_models import (
     AuditCheck,
     AuditPage,
@@ -27,8 +40,9 @@ from toban_admin_web.decide.api_models import (
     Setting,
     Settings,
 )
+from toban_admin_web.decide.request_input import Input, Reason
 from toban_admin_web.views.api.answers import Done
-from toban_admin_web.views.api.endpoint import MAX_CURSOR, MAX_INT32, MAX_NAME, Call, Endpoint, Input, Paged, Reason
+from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_domain.errors import ErrorCode, TobanError
 
 _LIMIT = {"limit": "name"}
@@ -38,86 +52,6 @@ class ExecutorsQuery(Input):
     """Which executors."""
 
     include_off: bool = Field(False, description="Also those that are off.")
-
-
-class AuditQuery(Paged):
-    """Which rows; empty values are any."""
-
-    actor: str = Field(
-        "",
-        max_length=MAX_NAME,
-        description="`user ada` includes the tokens of that user; `ada` finds words that begin so.",
-    )
-    action: str = Field("", max_length=MAX_NAME)
-    target: str = Field("", max_length=300, description="`run 7` also finds rows about several runs.")
-    address: str = Field("", max_length=45, description="IP address of the client.")
-    since: AwareDatetime | None = None
-    until: AwareDatetime | None = Field(None, description="Not included.")
-    oldest_first: bool = False
-
-
-class AuditCheckQuery(Input):
-    """Which part."""
-
-    cursor: str = Field("", max_length=MAX_CURSOR, description="`next_cursor` of the part before; empty = the oldest.")
-    known_head: str = Field("", max_length=100, description="`head` of an earlier check, which must still be there.")
-
-
-class SeenEpoch(Reason):
-    """In whose time the executor was looked at."""
-
-    epoch: str = Field(
-        "0",
-        pattern=r"^[0-9]{1,18}$",
-        description="That of the leader that you saw, from GET /cluster; another one refuses the request. 0 = any.",
-    )
-
-    def fields(self) -> dict[str, Any]:
-        """With the epoch as a number."""
-        return {**self.model_dump(), "epoch": int(self.epoch)}
-
-
-class Detach(SeenEpoch):
-    """What becomes of its jobs."""
-
-    mode: Literal["stop", "let_finish"] = Field(
-        "let_finish", description="stop ends its jobs; let_finish waits for them."
-    )
-
-
-class Demote(Reason):
-    """Which leader."""
-
-    epoch: str = Field(pattern=r"^[0-9]{1,18}$", description="That of the leader that you saw, from GET /cluster.")
-
-    def fields(self) -> dict[str, Any]:
-        """With the epoch as a number."""
-        return {"epoch": int(self.epoch), "reason": self.reason}
-
-
-class NewValue(Reason):
-    """A value of a setting."""
-
-    value: Any = Field(description="JSON of the kind that the setting has.")
-
-
-class NewLimit(Reason):
-    """The size of a limit."""
-
-    limit: int = Field(ge=-1, le=MAX_INT32, description="0 = no limit (jobs only), -1 = nothing starts.")
-
-
-class Breaker(Reason):
-    """Open: nothing starts."""
-
-    open: bool
-
-
-class Signal(Reason):
-    """How healthy the subject of a limit is."""
-
-    level: Literal["ok", "soft", "hard"] = Field(description="soft leaves 80 % of the limit, hard 50 %.")
-    ttl_seconds: int = Field(60, ge=1, le=MAX_INT32, description="How long it holds unless it is repeated.")
 
 
 class GroupRules(Reason):
@@ -135,27 +69,9 @@ class GroupRules(Reason):
         default_factory=list, description="Instances that pass to the group; their executors must be off."
     )
 
-    def fields(self) -> dict[str, Any]:
+    def request_fields(self) -> dict[str, Any]:
         """A map of a message cannot tell an empty one from none."""
         return {**self.model_dump(exclude_none=True), "no_job_labels": self.job_labels == {}}
-
-
-class SecretValue(Reason):
-    """The value of a secret. No answer ever has it."""
-
-    value: str = Field(max_length=16384, repr=False, description="4 bytes to 16 KiB in UTF-8.")
-    jobs: list[str] = Field(default_factory=list, description="Jobs that may use it; empty = those of the secret.")
-    all_jobs: bool = Field(False, description="Every job may use it.")
-
-    def fields(self) -> dict[str, Any]:
-        """With the value as bytes."""
-        return {**self.model_dump(), "value": self.value.encode()}
-
-
-class RemoveQuery(Reason):
-    """How a secret is removed."""
-
-    force: bool = Field(False, description="Also while jobs name it: their runs fail from then on.")
 
 
 def _setting(call: Call) -> Answer:

@@ -5,9 +5,18 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_inputs import (
+    DaysQuery,
+    DeleteJobQuery,
+    EnableJob,
+    JobsQuery,
+    SchedulesQuery,
+    SlotsQuery,
+    TriggersQuery,
+)
 from toban_admin_web.decide.api_models import (
     Applied,
     AppliedManifests,
@@ -24,8 +33,9 @@ from toban_admin_web.decide.api_models import (
     Trigger,
     TriggerPage,
 )
+from toban_admin_web.decide.request_input import MAX_ID, MAX_NAME, Input, Paged, Reason
 from toban_admin_web.views.api.answers import Done
-from toban_admin_web.views.api.endpoint import MAX_ID, MAX_NAME, Call, Endpoint, Input, Paged, Reason
+from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_admin_web.views.api.inputs import invalid
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -75,54 +85,6 @@ class HowApplied(Reason):
 
 
 _PART = Field("", max_length=MAX_NAME, description="Part of the name, in any case of its letters; empty = any.")
-
-
-class JobsQuery(Paged):
-    """Which jobs."""
-
-    name: str = _PART
-
-
-class SchedulesQuery(Paged):
-    """Which schedules."""
-
-    job: str = Field("", max_length=MAX_NAME, description="Only those of this job.")
-    name: str = _PART
-
-
-class TriggersQuery(Paged):
-    """Which triggers."""
-
-    event_type: str = Field("", max_length=MAX_NAME, description="Only those of this type of event.")
-
-
-class SlotsQuery(Input):
-    """Which slots."""
-
-    count: int = Field(5, ge=1, le=1000)
-    after: AwareDatetime | None = Field(None, description="Slots after this time; now without it.")
-
-
-class DaysQuery(Input):
-    """Which days."""
-
-    days: int = Field(90, ge=1, le=366, description="So many, today included.")
-
-
-class DeleteJobQuery(Reason):
-    """What goes with the job. Without these a job with schedules, triggers or live runs is not deleted."""
-
-    with_schedules: bool = False
-    with_triggers: bool = False
-    cancel_runs: bool = False
-
-
-class EnableJob(Reason):
-    """Why, and what the caller saw."""
-
-    disabled_at: AwareDatetime | None = Field(
-        None, description="As it was read: refused when the job was disabled at another time."
-    )
 
 
 def _fires(call: Call) -> Answer:

@@ -8,49 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from flask import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from toban_admin_web.decide.answer import Answer
 from toban_admin_web.decide.api_rules import ROUTE_RULES
+from toban_admin_web.decide.request_input import Input
 from toban_admin_web.ports.api import Caller
 from toban_admin_web.ports.people import SignedIn
 from toban_domain.errors import ErrorCode, TobanError
 
-MAX_ID = (1 << 63) - 1
-MAX_INT32 = (1 << 31) - 1
-MAX_CURSOR = 300
-MAX_REASON = 1000
-MAX_NAME = 300
-
 A = TypeVar("A", bound=BaseModel)
-
-
-class Input(BaseModel):
-    """A query or a body. Fields that it does not have are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    def fields(self) -> dict[str, Any]:
-        """As fields of the method's request."""
-        return self.model_dump(exclude_none=True)
-
-
-class Paged(Input):
-    """The query of a list."""
-
-    limit: int = Field(50, ge=1, le=500, description="Items at most.")
-    cursor: str = Field("", max_length=MAX_CURSOR, description="`next_cursor` of the page before; empty = first page.")
-
-    def fields(self) -> dict[str, Any]:
-        """With `limit` and `cursor` as the page."""
-        others = self.model_dump(exclude_none=True, exclude={"limit", "cursor"})
-        return {**others, "page": {"limit": self.limit, "cursor": self.cursor}}
-
-
-class Reason(Input):
-    """Why; for the audit log."""
-
-    reason: str = Field("", max_length=MAX_REASON, description="Why; it is in the audit log.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +41,7 @@ class Call:
 
     def fields(self) -> dict[str, Any]:
         """Query, body and path as fields of the method's request; what the path names stands."""
-        given = [part.fields() for part in (self.query, self.body) if part is not None]
+        given = [part.request_fields() for part in (self.query, self.body) if part is not None]
         return {**{name: value for part in given for name, value in part.items()}, **self.path}
 
     def ask(self, answer: type[A], fields: dict[str, Any]) -> A:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_inputs import Again, DeliveriesQuery, NewHook, NewWebhook, Sample
 from toban_admin_web.decide.api_models import (
     ChangedHook,
     ChangedWebhook,
@@ -19,85 +20,13 @@ from toban_admin_web.decide.api_models import (
     WebhookDelivery,
     Webhooks,
 )
+from toban_admin_web.decide.request_input import MAX_ID, Reason
 from toban_admin_web.views.api.answers import Done
-from toban_admin_web.views.api.endpoint import MAX_ID, MAX_NAME, Call, Endpoint, Input, Paged, Reason
+from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_domain.errors import ErrorCode, TobanError
 
 MAX_SECRET, MAX_URL, MAX_ITEMS = 200, 2000, 100
 Id = Annotated[int, Field(ge=1, le=MAX_ID)]
-
-
-class NewMapping(BaseModel):
-    """Which event a message becomes: `event_type` for all, or `events`."""
-
-    # No Input: one of its fields is called as a method of that.
-    model_config = Input.model_config
-
-    event_type: str = Field("", max_length=128, description="The type of every event.")
-    type_from: str = Field("", max_length=MAX_NAME, description="header:NAME or field:PATH; empty = that of the kind.")
-    events: dict[str, str] = Field(
-        default_factory=dict, max_length=MAX_ITEMS, description="Value and type of the event. Other values are ignored."
-    )
-    fields: list[str] = Field(default_factory=list, max_length=50, description="Paths of the body to keep; [] = all.")
-
-
-class NewHook(Reason):
-    """A hook; what is not given stays."""
-
-    kind: Literal["standard", "github", "cloudevents", "cloudevents-token"] | None = Field(
-        None, description="Of a new hook; it cannot be changed."
-    )
-    mapping: NewMapping | None = Field(None, description="A new hook needs one. It replaces the whole mapping.")
-    enabled: bool | None = Field(None, description="While it is false, messages are refused.")
-    rate_per_minute: int | None = Field(None, ge=1, le=60_000, description="Events a minute; a new hook has 600.")
-    secret: str = Field("", max_length=MAX_SECRET, repr=False, description="Of your own; empty = see new_secret.")
-    new_secret: bool = Field(False, description="Makes one. The secret before stays valid, as with `secret`.")
-    drop_old_secret: bool = Field(False, description="Ends the validity of the secret before the present one.")
-
-
-class Sample(Input):
-    """A message that no one sent."""
-
-    value: str = Field("", max_length=MAX_NAME, description="Of the header that decides the type.")
-    payload: dict[str, Any] = Field(default_factory=dict, description="The body.")
-
-
-class NewFilter(Input):
-    """Which ends of runs."""
-
-    states: list[str] = Field(
-        default_factory=list,
-        max_length=20,
-        description="Terminal states and LATE; [] = FAILED, TIMED_OUT, EXPIRED. NONE alone: what jobs ask for.",
-    )
-    jobs: list[str] = Field(default_factory=list, max_length=MAX_ITEMS, description="Empty = of every job.")
-    labels: dict[str, str] = Field(default_factory=dict, max_length=MAX_ITEMS)
-
-
-class NewWebhook(Reason):
-    """A webhook; what is not given stays."""
-
-    url: str = Field("", max_length=MAX_URL, repr=False, description="A new webhook needs one. No answer has it.")
-    form: Literal["generic", "slack", "teams", "smtp"] | None = None
-    filter: NewFilter | None = Field(None, description="Replaces the whole filter.")
-    enabled: bool | None = Field(None, description="While it is false, it gets nothing, also not later.")
-    secret: str = Field("", max_length=MAX_SECRET, repr=False, description="whsec_ and base64; empty = it stays.")
-    new_secret: bool = Field(False, description="Makes one in place of the present one.")
-
-
-class DeliveriesQuery(Paged):
-    """Which deliveries."""
-
-    webhook: str = Field("", max_length=MAX_NAME, description="Empty = of all.")
-    state: Literal["", "pending", "delivered", "failed"] = ""
-    run_id: int = Field(0, ge=0, le=MAX_ID, description="0 = of every run.")
-    id: int = Field(0, ge=0, le=MAX_ID, description="0 = all.")
-
-
-class Again(Reason):
-    """What is sent again."""
-
-    ids: list[Id] = Field(default_factory=list, max_length=10_000, description="Empty = all that failed.")
 
 
 def _hook(call: Call) -> Answer:

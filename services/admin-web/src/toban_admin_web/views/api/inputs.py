@@ -10,7 +10,8 @@ from flask import request
 from pydantic import BaseModel, ValidationError
 from werkzeug.exceptions import UnsupportedMediaType
 
-from toban_admin_web.views.api.endpoint import MAX_NAME, Endpoint, Input
+from toban_admin_web.decide.request_input import MAX_NAME, Input
+from toban_admin_web.views.api.endpoint import Endpoint
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.payload import MAX_NESTING, deeper_than
 

@@ -12,7 +12,8 @@ from pydantic import AwareDatetime, Field
 from toban_admin_web.decide.answer import Answer, BigNumber, Page
 from toban_admin_web.decide.api_models import Job, RunPage
 from toban_admin_web.decide.log_lines import LogPlace
-from toban_admin_web.views.api.endpoint import MAX_CURSOR, Call, Endpoint, Input
+from toban_admin_web.decide.request_input import MAX_CURSOR, Input
+from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_admin_web.views.api.inputs import invalid
 from toban_admin_web.views.stream_response import stream_response
 from toban_admin_web.views.view_context import context, read, read_ticket

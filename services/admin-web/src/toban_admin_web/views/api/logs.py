@@ -12,7 +12,8 @@ from pydantic import AwareDatetime, Field
 
 from toban_admin_web.decide.api_models import Run
 from toban_admin_web.decide.log_lines import LogPart
-from toban_admin_web.views.api.endpoint import MAX_ID, Call, Endpoint, Input
+from toban_admin_web.decide.request_input import MAX_ID, Input
+from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_admin_web.views.stream_response import stream_response
 from toban_admin_web.views.view_context import context, read, read_ticket
 from toban_domain.errors import TobanError

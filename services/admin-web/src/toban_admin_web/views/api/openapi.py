@@ -14,8 +14,9 @@ from pydantic.json_schema import models_json_schema
 
 from toban_admin_web.decide.api_rules import PREFIX, ROUTE_RULES, Open
 from toban_admin_web.decide.problems import CONTENT_TYPE, TITLES
+from toban_admin_web.decide.request_input import MAX_ID, MAX_NAME
 from toban_admin_web.views.api.answers import Problem
-from toban_admin_web.views.api.endpoint import MAX_ID, MAX_NAME, Endpoint
+from toban_admin_web.views.api.endpoint import Endpoint
 from toban_domain.access import MINIMUM, Action
 
 VERSION = "1"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field, field_validator
 
 from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_inputs import Cancel, Emit, EventsQuery, Note, Rerun
 from toban_admin_web.decide.api_models import (
     ChangedRun,
     ChangedRuns,
@@ -18,18 +19,9 @@ from toban_admin_web.decide.api_models import (
     StartedRun,
     StartedRuns,
 )
+from toban_admin_web.decide.request_input import MAX_CURSOR, MAX_INT32, MAX_NAME, MAX_REASON, Input, Reason
 from toban_admin_web.views.api.answers import Done
-from toban_admin_web.views.api.endpoint import (
-    MAX_CURSOR,
-    MAX_INT32,
-    MAX_NAME,
-    MAX_REASON,
-    Call,
-    Endpoint,
-    Input,
-    Paged,
-    Reason,
-)
+from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_domain.run import RunState
 
 Payload = dict[str, Any]
@@ -84,7 +76,7 @@ class RunsQuery(RunFilter):
 
     limit: int = Field(50, ge=1, le=500, description="Items at most.")
 
-    def fields(self) -> dict[str, Any]:
+    def request_fields(self) -> dict[str, Any]:
         """As the fields of ListRunsRequest."""
         return self.request(limit=self.limit)
 
@@ -120,31 +112,13 @@ class StartMany(Input):
     reason: str = Field("", max_length=MAX_REASON, description="Why limits are ignored; it is in the audit log.")
 
 
-class Rerun(Reason):
-    """How a finished run is repeated."""
-
-    payload: Payload | None = Field(None, description="Merged over the payload of that run.")
-    replace_payload: bool = Field(False, description="Merged over the default payload of the job instead.")
-    latest_definition: bool = Field(False, description="The definition as it is now, not as it was for that run.")
-    priority: int = _PRIORITY
-    scope: str = Field("", max_length=10, description="Empty = that of the run.")
-    scope_id: str = _SCOPE_ID
-    idempotency_key: str = _KEY
-
-
-class Cancel(Reason):
-    """How a run is canceled."""
-
-    mode: Mode = Field("", description="kill waits for no step, and is audited; empty = as in the definition.")
-
-
 class ManyRuns(Reason):
     """Which runs are changed. A part of them in each call: go on with `next_cursor` in the filter until it is empty."""
 
     filter: RunFilter
     dry_run: bool = Field(False, description="Counts, and changes nothing.")
 
-    def fields(self) -> dict[str, Any]:
+    def request_fields(self) -> dict[str, Any]:
         """With the filter as the fields of ListRunsRequest."""
         return {**self.model_dump(exclude={"filter"}), "filter": self.filter.request()}
 
@@ -161,27 +135,6 @@ class RerunMany(ManyRuns):
     latest_definition: bool = False
     priority: int = _PRIORITY
     operation: str = Field("", max_length=200, description="One name for all parts: each run is repeated once in it.")
-
-
-class Note(Input):
-    """A remark."""
-
-    text: str = Field(min_length=1, max_length=1000)
-
-
-class Emit(Input):
-    """An event."""
-
-    event_type: str = Field(min_length=1, max_length=MAX_NAME)
-    payload: Payload = Field(default_factory=dict)
-    dedupe_key: str = Field("", max_length=MAX_NAME, description="Of events of one type with it only the first counts.")
-
-
-class EventsQuery(Paged):
-    """Which events."""
-
-    event_type: str = Field("", max_length=MAX_NAME)
-    unprocessed: bool = Field(False, description="Only those that are not processed yet.")
 
 
 def _start_one(call: Call) -> tuple[Answer, int]:

@@ -10,8 +10,9 @@ from pydantic import Field
 
 from toban_admin_web.decide.api_models import Run
 from toban_admin_web.decide.api_rules import ROUTE_RULES
+from toban_admin_web.decide.request_input import Input
 from toban_admin_web.decide.status_styles import is_terminal
-from toban_admin_web.views.api.endpoint import Call, Endpoint, Input
+from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_admin_web.views.log import log_events
 from toban_admin_web.views.stream_response import EVENT_STREAM, stream_response
 from toban_admin_web.views.view_context import context
