@@ -9,7 +9,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from toban_domain.concurrency import SCOPE_KEYS, BreakerSpec, ConcurrencySpec, StartRate
-from toban_domain.nearest import nearest
+from toban_domain.nearest import suggestion
 from toban_domain.payload import kind_of
 from toban_manifests.section import Reading, Section, key, part, problem, raise_problems
 from toban_manifests.templates import payload_keys
@@ -183,6 +183,5 @@ def payload_problems(job: Mapping[str, Any]) -> Iterator[PydanticCustomError]:
     named += [(f"dedupe_keys[{index}]", name) for index, name in enumerate(given.get("dedupe_keys") or ())]
     for where, name in named:
         if name and name not in known and (where == "limit_key" or name not in SCOPE_KEYS):
-            near = nearest(name, known)
-            hint = f"did you mean {near!r}?" if near else "add it to `properties` of payload_schema"
+            hint = suggestion(name, known, "add it to `properties` of payload_schema")
             yield problem(f"{name!r} is not in payload_schema", hint, below=f".concurrency.{where}")

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ValidationError
 
 from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
-from toban_domain.nearest import nearest
+from toban_domain.nearest import suggestion
 from toban_domain.schedule import ScheduleSpec
 from toban_manifests.jobs import JobManifest
 from toban_manifests.problems import ManifestProblem, RuleCheck, raise_for
@@ -91,8 +91,7 @@ def find_problems(
 def _refuse_kind(value: str) -> str:
     if value in _LATER_KINDS:
         raise problem(f"{value} is not available in this version", f"use {' or '.join(MODELS)}")
-    near = nearest(value, MODELS)
-    raise problem(f"is {value!r}", f"did you mean {near!r}?" if near else f"use {' or '.join(MODELS)}")
+    raise problem(f"is {value!r}", suggestion(value, MODELS, f"use {' or '.join(MODELS)}"))
 
 
 class _Head(Section):

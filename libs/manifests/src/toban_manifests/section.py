@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from toban_domain.errors import ErrorCode
-from toban_domain.nearest import nearest
+from toban_domain.nearest import nearest, suggestion
 from toban_domain.payload import kind_of
 from toban_manifests.problems import RuleCheck
 
@@ -222,8 +222,7 @@ def _describe(name: str, field: FieldInfo, what: str, value: Any) -> tuple[str, 
 
 
 def _not_a_choice(value: str, choices: tuple[str, ...]) -> tuple[str, str]:
-    near = nearest(value, choices)
-    return f"is {value!r}", f"did you mean {near!r}?" if near else f"use one of {', '.join(choices)}"
+    return f"is {value!r}", suggestion(value, choices, f"use one of {', '.join(choices)}")
 
 
 def _choices(annotation: Any) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from toban_domain import template
 from toban_domain.job import GUARDED_STEPS
-from toban_domain.nearest import nearest
+from toban_domain.nearest import suggestion
 from toban_domain.shell_detection import django_reason, templates_in_code
 from toban_manifests.section import problem
 
@@ -84,8 +84,7 @@ def _text_problems(text: str, below: str, known: Set[str] | None) -> Iterator[Py
     for name in template.references(text):
         key = name.removeprefix(_PAYLOAD).partition(".")[0]
         if known is not None and name.startswith(_PAYLOAD) and key not in known:
-            near = nearest(key, known)
-            hint = f"did you mean {near!r}?" if near else "add it to `properties` of payload_schema"
+            hint = suggestion(key, known, "add it to `properties` of payload_schema")
             yield problem(f"refers to {name!r}, which payload_schema does not allow", hint, below=below)
 
 

@@ -10,7 +10,6 @@ from toban_coordinator.app import audit_verify
 from toban_coordinator.app.audit_verify import Verified, verify_part
 from toban_coordinator.loops import audit as loop
 from toban_coordinator.store import audit
-from toban_coordinator.store.audit import AdminAction
 from toban_domain.audit_chain import START
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_observability import metrics
@@ -22,18 +21,16 @@ from toban_store.tx import Tx, autocommit, tx
 async def note(world: Any, count: int, **fields: Any) -> None:
     async with tx(world.pool) as t:
         for number in range(1, count + 1):
-            action = AdminAction(
-                **{
-                    "actor": "user ada",
-                    "action": "drain",
-                    "target": f"executor {number} (夜間)",
-                    "before": {"state": "on", "load": 1.50, "name": "\u00e9\u0001"},
-                    "after": None,
-                    "reason": "disk, full: 7",
-                    **fields,
-                }
-            )
-            await audit.note(t, action)
+            given: dict[str, Any] = {
+                "actor": "user ada",
+                "action": "drain",
+                "target": f"executor {number} (夜間)",
+                "before": {"state": "on", "load": 1.50, "name": "\u00e9\u0001"},
+                "after": None,
+                "reason": "disk, full: 7",
+                **fields,
+            }
+            await audit.note(t, **given)
 
 
 async def verified(world: Any, *, head: str = "") -> Verified:
@@ -71,7 +68,7 @@ async def test_new_rows_are_chained_and_fit_what_python_computes(world: Any) -> 
 
 async def test_a_row_that_commits_late_is_chained_late(world: Any) -> None:
     async with tx(world.pool) as late:
-        await audit.note(late, AdminAction(actor="a", action="b", target="late"))
+        await audit.note(late, "a", "b", "late")
         await note(world, 1)
         await world.turn("audit")
     await world.turn("audit")

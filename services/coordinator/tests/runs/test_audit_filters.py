@@ -6,7 +6,7 @@ from typing import Any
 from toban_coordinator.app.audit_log import list_audit
 from toban_coordinator.app.paging import PageRequest
 from toban_coordinator.store import audit
-from toban_coordinator.store.audit import AdminAction, AuditFilter
+from toban_coordinator.store.audit import AuditFilter
 from toban_store.tx import tx
 
 
@@ -19,7 +19,7 @@ async def note(world: Any, count: int, **fields: Any) -> None:
                 "target": f"executor {number} (夜間)",
                 **fields,
             }
-            await audit.note(t, AdminAction(**given))
+            await audit.note(t, **given)
 
 
 async def test_the_log_is_filtered_and_read_from_either_end(world: Any) -> None:

@@ -13,7 +13,7 @@ from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.executor_group import ANY, check_name
-from toban_domain.nearest import nearest
+from toban_domain.nearest import suggestion
 
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the group.", show_default=False)]
 GroupName = Annotated[
@@ -200,8 +200,7 @@ def _find(groups: Sequence[Any], name: str) -> Any:
     for one in groups:
         if one.name == name:
             return one
-    near = nearest(name, [one.name for one in groups])
-    hint = f"did you mean {near!r}?" if near else f"make it: toban group add {name}"
+    hint = suggestion(name, [one.name for one in groups], f"make it: toban group add {name}")
     raise TobanError(ErrorCode.NOT_FOUND, f"there is no executor group {name!r}; {hint}")
 
 

@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest, page_of
 from toban_coordinator.app.passwords import Passwords, check_password
 from toban_coordinator.decide.oidc import LONGEST_SUBJECT, Identity
 from toban_coordinator.store import accounts, audit, identities, sessions, targets
-from toban_coordinator.store.audit import AdminAction
 from toban_domain.access import (
     Action,
     Effect,
@@ -73,7 +71,7 @@ class Accounts:
             await accounts.lock(t)
             _check_first(await accounts.people(t))
             ends_at = await accounts.put_link(t, hash_secret(secret), seconds=LINK_SECONDS)
-            await audit.note(t, AdminAction(actor=actor, action="bootstrap_link", target="accounts"))
+            await audit.note(t, actor, "bootstrap_link", "accounts")
         _log.info("a one-time link for the first administrator was made", actor=actor, ends_at=ends_at.isoformat())
         return secret, ends_at
 
@@ -101,9 +99,7 @@ class Accounts:
                 actor="bootstrap link",
             )
             after = {"rule": rule, "role": "admin", "address": address}
-            await audit.note(
-                t, AdminAction(actor="bootstrap link", action="first_admin", target=f"user {user}", after=after)
-            )
+            await audit.note(t, "bootstrap link", "first_admin", f"user {user}", after=after)
         _log.info("the first administrator was made", user=user)
 
     async def list_users(self, page: PageRequest = FIRST_PAGE) -> tuple[Page, Mapping[str, Person], list[Row]]:
@@ -279,10 +275,7 @@ class Accounts:
             people = await accounts.people(t)
             yield t
             check_change(people, await accounts.people(t), actor=_user_of(actor))
-            entry = AdminAction(
-                actor=actor, action=action, target=target, before=before, after=after, reason=clean_reason(reason)
-            )
-            await audit.note(t, entry)
+            await audit.note(t, actor, action, target, reason, before=before, after=after)
         _log.info("an account was changed", action=action, target=target, actor=actor)
 
 

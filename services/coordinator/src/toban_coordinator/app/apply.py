@@ -11,7 +11,6 @@ from functools import partial
 
 from toban_coordinator.app.apply_schedule import ScheduleWriter, WantedSchedule
 from toban_coordinator.app.apply_trigger import TriggerWriter
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
@@ -134,7 +133,7 @@ class Apply:
 
         async def once(counts: Counts) -> list[ScheduleEdit]:
             async with tx(self.pool) as t:
-                work = _Work(t, actor, clean_reason(reason), counts, expected=expected, force=force)
+                work = _Work(t, actor, audit.clean_reason(reason), counts, expected=expected, force=force)
                 applied[:] = await self._write(work, read)
                 if dry_run:
                     raise _DryRun

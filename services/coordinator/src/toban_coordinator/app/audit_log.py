@@ -1,4 +1,4 @@
-"""The log of operators' actions by pages, and how reasons and numbers of runs are stored in it."""
+"""The log of operators' actions by pages, and how numbers of runs are stored in it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,8 @@ from toban_coordinator.store.audit import AuditFilter
 from toban_store.pool import Pool
 from toban_store.tx import tx
 
-MAX_REASON = 1000
 FILTER_SECONDS = 20.0
 ANY = AuditFilter()
-
-
-def clean_reason(text: str) -> str:
-    """The reason that an operator gave, as PostgreSQL can store it."""
-    return text.replace("\0", "�").strip()[:MAX_REASON]
 
 
 def run_numbers(runs: Sequence[int]) -> tuple[str, dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from toban_coordinator.app import metrics
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.operations_limits import check_breaker_name
 from toban_coordinator.decide import breaker as decide
 from toban_coordinator.decide.breaker import Breaker, Ended, Signal
@@ -15,7 +14,7 @@ from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
-from toban_store.tx import Tx, autocommit, fenced_tx, tx
+from toban_store.tx import autocommit, fenced_tx, tx
 
 MAX_TTL_SECONDS = 86_400
 _log = get_logger(__name__)
@@ -64,7 +63,7 @@ class BreakerOperations:
 
     async def open(self, name: str, *, reason: str, actor: str) -> None:
         """Nothing starts until an operator closes it. Raises INVALID_ARGUMENT without a reason, JOB_NOT_FOUND, NOT_FOUND (pool)."""
-        if not clean_reason(reason):
+        if not audit.clean_reason(reason):
             raise TobanError(
                 ErrorCode.INVALID_ARGUMENT, f"opening the breaker of {name} needs a reason; add --reason TEXT"
             )
@@ -90,12 +89,12 @@ class BreakerOperations:
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
             before = await breakers.signal(t, name)
             after = decide.post(before, level, await breakers.server_time(t), ttl_seconds=ttl_seconds)
-            after = replace(after, reason=clean_reason(reason), updated_by=actor)
+            after = replace(after, reason=audit.clean_reason(reason), updated_by=actor)
             await breakers.put_signal(t, name, after)
             if before is None or before.level != level:
                 # Programs repeat their signals: only changes are of interest.
-                change = ({"signal": before.level} if before else None, {"signal": level})
-                await _note(t, "signal_limit", name, change, reason=reason, actor=actor)
+                was = {"signal": before.level} if before else None
+                await audit.note(t, actor, "signal_limit", f"limit {name}", reason, before=was, after={"signal": level})
             await t.notify(limit_admin.WAKE)
         return after
 
@@ -109,22 +108,10 @@ class BreakerOperations:
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, f"the breaker of {name[:60]} is not open; {hint}")
             now = await breakers.server_time(t)
             after = Breaker(
-                state=state, since=now, by_hand=state == "open", reason=clean_reason(reason), updated_by=actor
+                state=state, since=now, by_hand=state == "open", reason=audit.clean_reason(reason), updated_by=actor
             )
             await breakers.move(t, name, before, after)
-            change = ({"breaker": before.state if before else "closed"}, {"breaker": state})
-            await _note(
-                t, "open_breaker" if state == "open" else "close_breaker", name, change, reason=reason, actor=actor
-            )
+            action = "open_breaker" if state == "open" else "close_breaker"
+            was = {"breaker": before.state if before else "closed"}
+            await audit.note(t, actor, action, f"limit {name}", reason, before=was, after={"breaker": state})
             await t.notify(limit_admin.WAKE)
-
-
-Change = tuple[dict[str, str] | None, dict[str, str] | None]
-
-
-async def _note(t: Tx, action: str, name: str, change: Change, *, reason: str, actor: str) -> None:
-    before, after = change
-    noted = audit.AdminAction(
-        actor=actor, action=action, target=f"limit {name}", before=before, after=after, reason=clean_reason(reason)
-    )
-    await audit.note(t, noted)

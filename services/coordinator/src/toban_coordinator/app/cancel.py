@@ -9,7 +9,6 @@ from toban_coordinator.app.metrics import count_finished
 from toban_coordinator.app.run_queries import run_not_found
 from toban_coordinator.app.withdraw_offers import hold_seconds, withdraw_offers
 from toban_coordinator.store import audit, runs, runs_finish
-from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.runs import CancelView
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import RunState
@@ -18,7 +17,6 @@ from toban_store.pool import Pool
 from toban_store.tx import Tx, tx
 
 MODES = ("", "cooperative", "kill")
-MAX_REASON = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,7 @@ class CancelRun:
             raise TobanError(
                 ErrorCode.INVALID_ARGUMENT, f"mode {mode!r} is not a mode of a cancel; use {known}, or leave it out"
             )
-        reason = reason.replace("\0", "�")[:MAX_REASON]
+        reason = audit.clean_reason(reason)
         async with tx(self.pool) as t:
             return await self.cancel_in(t, run_id, reason=reason, mode=mode, actor=actor, noted=noted)
 
@@ -50,7 +48,9 @@ class CancelRun:
             raise await _not_live(t, run_id, mode)
         done = await self._cancel_locked(t, run, reason=reason, mode=mode, actor=actor)
         if done is not None and noted:
-            await audit.note(t, _action(run, done, actor=actor, reason=reason, mode=mode))
+            before, after = {"state": run.state.value}, {"state": done.value, **({"mode": mode} if mode else {})}
+            action = "run.kill" if mode == "kill" else "run.cancel"
+            await audit.note(t, actor, action, f"run {run.id}", reason, before=before, after=after)
         return done is not None
 
     async def _cancel_locked(self, t: Tx, run: CancelView, *, reason: str, mode: str, actor: str) -> RunState | None:
@@ -89,17 +89,6 @@ class CancelRun:
         )
         await runs_finish.request_cancel(t, [move])
         await t.notify("dispatch")
-
-
-def _action(run: CancelView, done: RunState, *, actor: str, reason: str, mode: str) -> AdminAction:
-    return AdminAction(
-        actor=actor,
-        action="run.kill" if mode == "kill" else "run.cancel",
-        target=f"run {run.id}",
-        before={"state": run.state.value},
-        after={"state": done.value, **({"mode": mode} if mode else {})},
-        reason=reason,
-    )
 
 
 async def _end(t: Tx, run: CancelView, reason: str, actor: str) -> None:

@@ -10,18 +10,17 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
-from toban_coordinator.app.audit_log import clean_reason, run_numbers, spans
+from toban_coordinator.app.audit_log import run_numbers, spans
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.paging import Page, PageRequest
 from toban_coordinator.app.rerun import RerunRequest, RunRepeats
 from toban_coordinator.app.run_queries import RunQuery, run_filter
 from toban_coordinator.store import audit, run_lists
-from toban_coordinator.store.audit import AdminAction
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL, RunState
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
-from toban_store.tx import autocommit
+from toban_store.tx import Tx, autocommit
 
 # Of one call: runs that it looks for at a time, and after how many, or how long, it answers with a cursor.
 PAGE = 100
@@ -148,7 +147,7 @@ class ChangeRuns:
             # Also of a call that breaks off: what was changed stays changed.
             if done.changed:
                 async with autocommit(self.pool) as t:
-                    await audit.note(t, _action(wanted, action, mode, done))
+                    await _note(t, wanted, action, mode, done)
         done.next_cursor = cursor
         return done
 
@@ -183,14 +182,16 @@ class ChangeRuns:
 _BROKEN = (ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED, ErrorCode.INTERNAL)
 
 
-def _action(wanted: ChangeRequest, action: str, mode: str, done: Changes) -> AdminAction:
+async def _note(t: Tx, wanted: ChangeRequest, action: str, mode: str, done: Changes) -> None:
     given = {one.name: getattr(wanted.query, one.name) for one in fields(wanted.query)}
     target, runs = run_numbers(done.runs)
     made = {"made": spans(done.made)} if done.made else {}
-    return AdminAction(
-        actor=wanted.actor,
-        action=action,
-        target=target,
+    await audit.note(
+        t,
+        wanted.actor,
+        action,
+        target,
+        wanted.reason,
         before={"filter": {name: _plain(value) for name, value in given.items() if value}},
         after={
             "matched": done.matched,
@@ -200,7 +201,6 @@ def _action(wanted: ChangeRequest, action: str, mode: str, done: Changes) -> Adm
             **runs,
             **made,
         },
-        reason=clean_reason(wanted.reason),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.run_queries import run_not_found
 from toban_coordinator.store import audit, orphan_waits, runs
 from toban_domain.errors import ErrorCode, TobanError
@@ -24,21 +23,15 @@ class DeclareLost:
 
     async def declare(self, run_id: int, *, reason: str, actor: str) -> None:
         """Raises RUN_NOT_FOUND, RESOURCE_INVALID_STATE for a run that does not wait."""
-        reason = clean_reason(reason)
+        reason = audit.clean_reason(reason)
         async with tx(self.pool) as t:
             before = await orphan_waits.until(t, run_id)
             message = "an operator declared its executor's attempt lost" + (f": {reason}" if reason else "")
             if before is None or not await orphan_waits.declare_lost(t, run_id, message=message, actor=actor):
                 raise await _not_waiting(t, run_id)
-            action = audit.AdminAction(
-                actor=actor,
-                action="declare_run_lost",
-                target=f"run {run_id}",
-                before={"orphaned_until": before["orphaned_until"].isoformat(), "executor": before["worker_id"]},
-                after={"orphaned_until": None},
-                reason=reason,
-            )
-            await audit.note(t, action)
+            facts = {"orphaned_until": before["orphaned_until"].isoformat(), "executor": before["worker_id"]}
+            after = {"orphaned_until": None}
+            await audit.note(t, actor, "declare_run_lost", f"run {run_id}", reason, before=facts, after=after)
             await t.notify("reap")
         _log.warning("a run was declared lost", run_id=run_id, actor=actor)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.edit_schedule import ScheduleEdit, state_of
 from toban_coordinator.app.large_payload import with_large_checks
@@ -55,7 +54,7 @@ class DeleteJob:
 
     async def delete(self, wanted: DeleteRequest, actor: str) -> Deleted:
         """Raises JOB_NOT_FOUND, RESOURCE_INVALID_STATE naming what uses the job, CANCEL_UNSUPPORTED for a run that only a kill ends."""
-        reason = clean_reason(wanted.reason)
+        reason = audit.clean_reason(wanted.reason)
         async with tx(self.pool) as t:
             _, uses = await _check(t, wanted)
         canceled = 0

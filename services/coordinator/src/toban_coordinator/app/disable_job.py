@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toban_coordinator.app.apply_schedule import ScheduleWriter
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.slot_counting import Counts, with_counts
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.store import audit, jobs, read_models
-from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.jobs import Definition
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.pool import Pool
@@ -31,7 +29,7 @@ class DisableJob:
 
     async def disable(self, name: str, *, reason: str, actor: str) -> Row:
         """No new runs by schedule, event or demand; answers the job. Raises JOB_NOT_FOUND, RESOURCE_INVALID_STATE when a person did it before."""
-        reason = clean_reason(reason)
+        reason = audit.clean_reason(reason)
         why = f": {reason[:MAX_SHOWN]}" if reason else ""
 
         async def write(t: Tx, old: Definition, counts: Counts) -> ScheduleWriter:
@@ -46,7 +44,7 @@ class DisableJob:
             if not await jobs.disable(t, old, reason=reason, actor=actor):
                 raise _changed(name)
             after = {"enabled": False, "disabled_by": actor}
-            await audit.note(t, _action("job.disable", name, old, after, reason, actor))
+            await _note(t, "job.disable", name, old, after, reason, actor)
             return writer
 
         return await self._edit(name, write)
@@ -56,7 +54,7 @@ class DisableJob:
 
         Raises JOB_NOT_FOUND, RESOURCE_INVALID_STATE when no person disabled it, CONFLICT when that was not at the time `seen`.
         """
-        reason = clean_reason(reason)
+        reason = audit.clean_reason(reason)
 
         async def write(t: Tx, old: Definition, counts: Counts) -> ScheduleWriter:
             if old.disabled is None:
@@ -72,7 +70,7 @@ class DisableJob:
             await writer.begin((), {}, {old.id: "enabled"} if enabled else {}, _expect_nothing)
             if not await jobs.enable(t, old, enabled=enabled):
                 raise _changed(name)
-            await audit.note(t, _action("job.enable", name, old, {"enabled": enabled}, reason, actor))
+            await _note(t, "job.enable", name, old, {"enabled": enabled}, reason, actor)
             return writer
 
         return await self._edit(name, write)
@@ -113,15 +111,11 @@ def _changed(name: str) -> TobanError:
     return TobanError(ErrorCode.CONFLICT, f"job {name!r} was changed at the same time; try again")
 
 
-def _action(action: str, name: str, old: Definition, after: dict[str, object], reason: str, actor: str) -> AdminAction:
+async def _note(
+    t: Tx, action: str, name: str, old: Definition, after: dict[str, object], reason: str, actor: str
+) -> None:
     before: dict[str, object] = {"version": old.version, "enabled": old.enabled}
     if old.disabled is not None:
         before |= {"disabled_by": old.disabled.by, "disabled_reason": old.disabled.reason}
-    return AdminAction(
-        actor=actor,
-        action=action,
-        target=f"job {name}",
-        before=before,
-        after={"version": old.version, **after},
-        reason=reason,
-    )
+    after = {"version": old.version, **after}
+    await audit.note(t, actor, action, f"job {name}", reason, before=before, after=after)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toban_coordinator.app import event_metrics as metrics
+from toban_coordinator.app.named_objects import not_found
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest, page_of
 from toban_coordinator.store import audit, events, triggers
-from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.events import Emitted
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import check_event
-from toban_domain.nearest import nearest
 from toban_domain.payload import canonical_json, parse_payload
 from toban_store.errors import Refused
 from toban_store.pool import Pool
@@ -65,14 +64,9 @@ class Events:
             spec = await triggers.delete(t, name)
             if spec is None:
                 raise await _not_found(t, name)
-            await audit.note(
-                t, AdminAction(actor=actor, action="trigger.delete", target=f"trigger {name}", before=spec)
-            )
+            await audit.note(t, actor, "trigger.delete", f"trigger {name}", before=spec)
 
 
 async def _not_found(t: Tx, name: str) -> TobanError:
-    near = nearest(name, await triggers.names(t))
-    hint = f"did you mean {near!r}?" if near else "see `toban trigger list`"
-    return TobanError(
-        ErrorCode.TRIGGER_NOT_FOUND, f"there is no trigger {name!r}; {hint}", detail={"trigger": name, "near": near}
-    )
+    known = await triggers.names(t)
+    return not_found("trigger", name, known, code=ErrorCode.TRIGGER_NOT_FOUND, detail={"trigger": name})

@@ -23,8 +23,7 @@ from toban_coordinator.decide.oidc import (
     nonce_end,
 )
 from toban_coordinator.ports.oidc import Endpoints, OidcProvider
-from toban_coordinator.store import accounts, identities, sessions
-from toban_coordinator.store.audit import AdminAction, note
+from toban_coordinator.store import accounts, audit, identities, sessions
 from toban_domain.access import can_administer
 from toban_domain.client_address import network_of
 from toban_domain.errors import ErrorCode, TobanError
@@ -188,7 +187,7 @@ class OidcSignIn:
             )
             assert ends_at is not None, "changes of accounts wait for the lock"
             after = {"address": network_of(address), "issuer": identity.issuer, "subject": identity.subject}
-            await note(t, AdminAction(actor=f"user {name}", action="sign_in", target="session", after=after))
+            await audit.note(t, f"user {name}", "sign_in", "session", after=after)
             [person] = await accounts.people(t, name)
         return SignedIn(person, secret, ends_at)
 
@@ -237,10 +236,7 @@ class OidcSignIn:
         before = await identities.replace_grants(t, name, grants, actor=ACTOR)
         after = {"roles": sorted(role.value for role in grants.roles), "groups": sorted(grants.groups)}
         if before is not None and dict(before) != after:
-            entry = AdminAction(
-                actor=ACTOR, action="set_roles", target=f"user {name}", before=dict(before), after=after
-            )
-            await note(t, entry)
+            await audit.note(t, ACTOR, "set_roles", f"user {name}", before=before, after=after)
         return name
 
     async def _create(self, t: Tx, identity: Identity) -> str:
@@ -253,7 +249,7 @@ class OidcSignIn:
         if not made:
             raise TobanError(ErrorCode.CONFLICT, f"the account {name} cannot be made; an administrator links another")
         after = {"issuer": identity.issuer, "subject": identity.subject}
-        await note(t, AdminAction(actor=ACTOR, action="add_user", target=f"user {name}", after=after))
+        await audit.note(t, ACTOR, "add_user", f"user {name}", after=after)
         _log.info("an account was made for a person of the OpenID provider", user=name)
         return name
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.store import audit, executor_drains, read_models
 from toban_coordinator.store.executor_drains import Subject
 from toban_domain.errors import ErrorCode, TobanError
@@ -30,7 +29,7 @@ class ExecutorOperations:
 
     async def drain(self, worker_id: int, *, reason: str, actor: str, epoch: int = 0) -> Row:
         """No new work for the executor's instance, also after a restart, until it is undrained. Raises EXECUTOR_NOT_FOUND."""
-        reason = clean_reason(reason)
+        reason = audit.clean_reason(reason)
         async with tx(self.pool) as t:
             subject = await _subject(t, worker_id, epoch)
             if not (subject.drained and subject.drain_reason == reason):
@@ -46,7 +45,7 @@ class ExecutorOperations:
         async with tx(self.pool) as t:
             subject = await _subject(t, worker_id, epoch)
             if await executor_drains.undrain(t, subject.instance):
-                await _note(t, subject, "undrain", {"drained": False}, reason=clean_reason(reason), actor=actor)
+                await _note(t, subject, "undrain", {"drained": False}, reason=reason, actor=actor)
             shown = await _shown(t, worker_id)
         _log.info("an executor is not drained any more", worker_id=worker_id, instance=subject.instance, actor=actor)
         return shown
@@ -67,7 +66,7 @@ class ExecutorOperations:
             if not await executor_drains.detach(t, subject.incarnation, mode=mode):
                 raise _not_detachable(subject)
             after = {"state": ExecutorState.DETACHED.value, "mode": mode}
-            await _note(t, subject, "detach", after, reason=clean_reason(reason), actor=actor)
+            await _note(t, subject, "detach", after, reason=reason, actor=actor)
             shown = await _shown(t, worker_id)
         _log.warning("an executor is detached", worker_id=worker_id, mode=mode, actor=actor)
         return shown
@@ -86,17 +85,8 @@ async def _subject(t: Tx, worker_id: int, epoch: int) -> Subject:
 
 async def _note(t: Tx, subject: Subject, action: str, after: Mapping[str, object], *, reason: str, actor: str) -> None:
     before = {"state": subject.state.value, "drained": subject.drained, "instance": subject.instance}
-    await audit.note(
-        t,
-        audit.AdminAction(
-            actor=actor,
-            action=action,
-            target=f"executor {subject.worker_id} ({subject.node_id})",
-            before=before,
-            after=after,
-            reason=reason,
-        ),
-    )
+    target = f"executor {subject.worker_id} ({subject.node_id})"
+    await audit.note(t, actor, action, target, reason, before=before, after=after)
 
 
 async def _shown(t: Tx, worker_id: int) -> Row:

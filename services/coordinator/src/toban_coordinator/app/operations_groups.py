@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toban_coordinator.app.audit_log import clean_reason
+from toban_coordinator.app.named_objects import not_found
 from toban_coordinator.store import audit, executor_groups
 from toban_coordinator.store.executor_groups import StoredGroup
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.executor_group import ANY, DEFAULT_GROUP, ExecutorGroup, allowed_labels, check_name, closed_to
 from toban_domain.job import STEPS_LABEL, JobSpec
-from toban_domain.nearest import nearest
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit, tx
@@ -64,15 +63,15 @@ class GroupOperations:
             # The leader knows executors with free slots by their labels.
             await t.notify("assign")
             after = (await executor_groups.groups(t, rules.name))[rules.name]
-            action = audit.AdminAction(
-                actor=actor,
-                action="group.set",
-                target=f"executor group {rules.name}",
+            await audit.note(
+                t,
+                actor,
+                "group.set",
+                f"executor group {rules.name}",
+                change.reason,
                 before=_facts(before.rules) if before else None,
                 after=_facts(rules) | ({"instances": list(change.instances)} if change.instances else {}),
-                reason=clean_reason(change.reason),
             )
-            await audit.note(t, action)
         _log.info("an executor group was set", group=rules.name, relabelled=relabelled, actor=actor)
         return after
 
@@ -93,14 +92,7 @@ class GroupOperations:
                 )
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
             await executor_groups.remove(t, name)
-            action = audit.AdminAction(
-                actor=actor,
-                action="group.remove",
-                target=f"executor group {name}",
-                before=_facts(before.rules),
-                reason=clean_reason(reason),
-            )
-            await audit.note(t, action)
+            await audit.note(t, actor, "group.remove", f"executor group {name}", reason, before=_facts(before.rules))
         _log.info("an executor group was removed", group=name, actor=actor)
 
 
@@ -201,10 +193,5 @@ def _facts(rules: ExecutorGroup) -> dict[str, Any]:
 
 
 async def _not_found(t: Tx, name: str) -> TobanError:
-    near = nearest(name, list(await executor_groups.groups(t)))
-    hint = (
-        f"did you mean {near!r}?"
-        if near and near != name
-        else "see `toban group list`, or make it: toban group add NAME"
-    )
-    return TobanError(ErrorCode.NOT_FOUND, f"there is no executor group {name[:80]!r}; {hint}")
+    remedy = "see `toban group list`, or make it: toban group add NAME"
+    return not_found("executor group", name, await executor_groups.groups(t), remedy)

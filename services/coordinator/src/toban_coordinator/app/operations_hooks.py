@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from toban_coordinator.app.audit_log import clean_reason
+from toban_coordinator.app.named_objects import check_new, facts, not_found, seal, unseal
 from toban_coordinator.decide import hooks as decide
 from toban_coordinator.decide.hook_messages import HookEvent, HookMessage, is_authentic, read_message, sign
 from toban_coordinator.decide.hooks import HookMapping
@@ -17,7 +17,6 @@ from toban_coordinator.store import audit, hooks, secrets
 from toban_coordinator.store.hooks import HookValues, StoredHook
 from toban_coordinator.store.secrets import SealedRow
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.nearest import nearest
 from toban_domain.payload import check_payload
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
@@ -67,7 +66,10 @@ class HookOperations:
             before = await hooks.hooks(t, change.name)
             made = await (self._change(t, change, before[0], actor) if exists else self._create(t, change, actor))
             (after,) = await hooks.hooks(t, change.name)
-            await _note(t, actor, "hook.set", change.name, before=before, after=after, reason=change.reason)
+            was = _facts(before[0]) if before else None
+            await audit.note(
+                t, actor, "hook.set", f"hook {change.name}", change.reason, before=was, after=_facts(after)
+            )
         _log.info("a hook was set", subject=change.name, version=after.version, actor=actor)
         return after, made
 
@@ -76,7 +78,7 @@ class HookOperations:
         async with autocommit(self.pool) as t:
             found = await hooks.hooks(t, name)
             if name and not found:
-                raise await _not_found(t, name)
+                raise not_found("hook", name, await hooks.names(t))
         return found
 
     async def remove(self, name: str, *, reason: str, actor: str) -> None:
@@ -85,9 +87,10 @@ class HookOperations:
             before = await hooks.hooks(t, name)
             secret = await hooks.remove(t, name)
             if secret is None:
-                raise await _not_found(t, name)
+                raise not_found("hook", name, await hooks.names(t))
             await secrets.remove(t, secret)
-            await _note(t, actor, "hook.remove", name, before=before, reason=reason)
+            was = _facts(before[0]) if before else None
+            await audit.note(t, actor, "hook.remove", f"hook {name}", reason, before=was)
         _log.info("a hook was removed", subject=name, actor=actor)
 
     async def test(self, name: str, body: str, value: str) -> HookEvent:
@@ -112,19 +115,13 @@ class HookOperations:
 
     async def _create(self, t: Tx, change: HookChange, actor: str) -> str:
         if change.drop_old_secret or not change.kind:
-            raise await _not_found(t, change.name, "; a new one needs --kind")
+            raise not_found("hook", change.name, (), "a new one needs --kind")
         kind = decide.check_kind(change.kind)
         if change.mapping is None:
             raise TobanError(
                 ErrorCode.INVALID_ARGUMENT, "a new hook needs the type of its events, or the values for them"
             )
-        if len(await hooks.names(t)) >= decide.MAX_HOOKS:
-            message = f"there are {decide.MAX_HOOKS} hooks, which is the limit; remove one"
-            raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, message)
-        stored = _stored(change.name)
-        if await secrets.find(t, [stored]):
-            message = f"secret {stored!r} exists and is not of a hook; choose another name, or remove that secret"
-            raise TobanError(ErrorCode.ALREADY_EXISTS, message)
+        await check_new(t, "hook", change.name, count=len(await hooks.names(t)), most=decide.MAX_HOOKS)
         made = "" if change.secret else decide.make_secret(kind, self.random_bytes(decide.KEY_BYTES))
         await self._seal(t, change.name, [made or decide.check_secret(kind, change.secret)], actor)
         values = HookValues(
@@ -132,7 +129,7 @@ class HookOperations:
             enabled=change.enabled is not False,
             rate=decide.check_rate(change.rate or decide.DEFAULT_RATE),
         )
-        if not await hooks.create(t, change.name, values, kind=kind, secret=stored, actor=actor):
+        if not await hooks.create(t, change.name, values, kind=kind, secret=f"hook.{change.name}", actor=actor):
             raise TobanError(ErrorCode.CONFLICT, f"hook {change.name!r} was made by another call; try again")
         return made
 
@@ -159,65 +156,15 @@ class HookOperations:
         return made
 
     async def _seal(self, t: Tx, name: str, valid: Sequence[str], actor: str) -> None:
-        sealed = self.keys.seal(_stored(name), json.dumps({"secrets": valid}).encode())
-        await secrets.store(t, _stored(name), sealed, jobs=[f"{decide.OWNER}{name}"], actor=actor)
+        await seal(t, self.keys, "hook", name, {"secrets": valid}, actor=actor)
 
 
 def open_secrets(keys: SecretKeys, found: Mapping[str, SealedRow], stored: str) -> list[str]:
     """The valid secrets of a hook, the newest first, from `secrets.find`. Raises SECRETS_KEY_MISSING, SECRET_NOT_FOUND."""
-    row = found.get(stored)
-    if row is None:
-        raise TobanError(ErrorCode.SECRET_NOT_FOUND, f"secret {stored!r} is gone; remove the hook, and make it again")
-    try:
-        value = json.loads(keys.open(stored, row.sealed))
-        return [str(one) for one in value["secrets"]]
-    except (ValueError, LookupError, TypeError):
-        message = f"secret {stored!r} was not written by `toban hook set`; remove the hook, and make it again"
-        raise TobanError(ErrorCode.SECRET_NOT_FOUND, message) from None
+    remedy = "remove the hook, and make it again"
+    return unseal(keys, found, stored, lambda value: [str(secret) for secret in value["secrets"]], remedy)
 
 
-def _stored(name: str) -> str:
-    return f"hook.{name}"
-
-
-async def _note(
-    t: Tx,
-    actor: str,
-    action: str,
-    name: str,
-    *,
-    before: Sequence[StoredHook],
-    after: StoredHook | None = None,
-    reason: str,
-) -> None:
-    await audit.note(
-        t,
-        audit.AdminAction(
-            actor=actor,
-            action=action,
-            target=f"hook {name}",
-            before=_facts(before[0]) if before else None,
-            after=_facts(after) if after else None,
-            reason=clean_reason(reason),
-        ),
-    )
-
-
-async def _not_found(t: Tx, name: str, more: str = "") -> TobanError:
-    near = nearest(name, await hooks.names(t))
-    hint = more or (f"; did you mean {near!r}?" if near else "; see `toban hook list`")
-    return TobanError(ErrorCode.NOT_FOUND, f"there is no hook {name[:80]!r}{hint}", detail={"near": near})
-
-
-def _facts(hook: StoredHook) -> dict[str, object]:
-    return {
-        "kind": hook.kind,
-        "event_type": hook.event_type,
-        "type_from": hook.type_from,
-        "events": dict(hook.events),
-        "fields": list(hook.fields),
-        "enabled": hook.enabled,
-        "rate_per_minute": hook.rate_per_minute,
-        "secrets": hook.secrets,
-        "version": hook.version,
-    }
+def _facts(hook: StoredHook) -> dict[str, Any]:
+    names = ("kind", "event_type", "type_from", "events", "fields", "enabled", "rate_per_minute", "secrets", "version")
+    return facts(hook, *names)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.ports.leader import LeaderSource, LeaderView
 from toban_coordinator.store import audit, epoch_claims, leader, read_models
 from toban_domain.epoch import GENERATION_WARNING, MAX_GENERATION, Epoch, generation_above, term_of
@@ -61,11 +60,7 @@ class LeaderOperations:
             present = await read_models.leader(t)
             await _order(t, present, epoch)
             before = {"epoch": epoch, "worker_id": present["worker_id"], "address": present["address"]}
-            target = f"leader of epoch {epoch}"
-            note = audit.AdminAction(
-                actor=actor, action="demote", target=target, before=before, reason=clean_reason(reason)
-            )
-            await audit.note(t, note)
+            await audit.note(t, actor, "demote", f"leader of epoch {epoch}", reason, before=before)
         _log.warning("operator requested a hand-over", epoch=epoch, address=present["address"], actor=actor)
         return await self._next_leader(epoch)
 
@@ -85,15 +80,8 @@ class LeaderOperations:
             if not await leader.raise_epoch(t, observed=present, epoch=adopted.after):
                 raise TobanError(ErrorCode.CONFLICT, "the leader's epoch changed meanwhile; try again")
             await epoch_claims.forget(t)
-            note = audit.AdminAction(
-                actor=actor,
-                action="adopt_epoch",
-                target=f"epoch {epoch}",
-                before={"epoch": adopted.before},
-                after={"epoch": adopted.after},
-                reason=clean_reason(reason),
-            )
-            await audit.note(t, note)
+            before, after = {"epoch": adopted.before}, {"epoch": adopted.after}
+            await audit.note(t, actor, "adopt_epoch", f"epoch {epoch}", reason, before=before, after=after)
         _log.warning("operator adopted an epoch", epoch=epoch, before=present, after=adopted.after, actor=actor)
         return adopted
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.breaker import Breaker, Signal
 from toban_coordinator.decide.limits import LimitTable, Usage, job_of
@@ -14,7 +13,7 @@ from toban_coordinator.store import audit, breakers, deferred, jobs, limit_admin
 from toban_coordinator.store.limit_admin import Queue, StoredLimit
 from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.nearest import nearest
+from toban_domain.nearest import suggestion
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit, tx
@@ -115,7 +114,6 @@ class LimitOperations:
 
     async def set(self, name: str, value: int | None, *, reason: str, actor: str) -> LimitState:
         """None resets it. Raises INVALID_ARGUMENT (name, value, a weight above the pool), JOB_NOT_FOUND, RESOURCE_INVALID_STATE (a pool in use)."""
-        reason = clean_reason(reason)
         async with tx(self.pool) as t:
             await limit_admin.lock(t, name)
             await _check(t, name, value)
@@ -124,16 +122,16 @@ class LimitOperations:
                 await limit_admin.remove(t, name)
                 await breakers.forget(t, name)
             else:
-                await limit_admin.store(t, name, value, reason=reason, actor=actor)
-            action = audit.AdminAction(
-                actor=actor,
-                action="reset_limit" if value is None else "set_limit",
-                target=f"limit {name}",
+                await limit_admin.store(t, name, value, reason=audit.clean_reason(reason), actor=actor)
+            await audit.note(
+                t,
+                actor,
+                "reset_limit" if value is None else "set_limit",
+                f"limit {name}",
+                reason,
                 before={"value": before.value} if before else None,
                 after={"value": value} if value is not None else None,
-                reason=reason,
             )
-            await audit.note(t, action)
             state = await _state(t, name)
         _log.info("a limit was changed", limit=name, before=before.value if before else None, after=value, actor=actor)
         return state
@@ -218,8 +216,7 @@ async def _check_pool(t: Tx, pool: str, value: int | None) -> None:
 
 async def _not_found(t: Tx, name: str) -> TobanError:
     known = [*(await limit_admin.stored(t)), *(f"job:{job}" for job in await jobs.names(t))]
-    near = nearest(name, known)
-    hint = f"did you mean {near!r}?" if near and near != name else "see `toban limit list`"
+    hint = suggestion(name, known, "see `toban limit list`")
     return TobanError(ErrorCode.NOT_FOUND, f"there is no limit {name[:60]!r}, and no run waits for one; {hint}")
 
 
@@ -233,8 +230,8 @@ async def check_pools(t: Tx, pools: Mapping[str, int]) -> list[tuple[str, str, s
         size = stored.get(f"pool:{pool}")
         path = f"spec.concurrency.pools.{pool}"
         if size is None:
-            near = nearest(pool, [name.removeprefix("pool:") for name in stored])
-            hint = f"did you mean {near!r}?" if near else f"make it first: toban limit set pool:{pool} SIZE"
+            known = [name.removeprefix("pool:") for name in stored]
+            hint = suggestion(pool, known, f"make it first: toban limit set pool:{pool} SIZE")
             found.append((path, f"there is no pool {pool!r}", hint))
         elif 0 < size < weight:
             found.append((path, f"takes {weight} of pool {pool!r}, whose size is {size}", f"use at most {size}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.app.audit_log import clean_reason
+from toban_coordinator.app.named_objects import facts, not_found
 from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.ports.secrets import SecretKeys
 from toban_coordinator.store import audit, jobs, secrets
@@ -71,15 +71,8 @@ class SecretOperations:
             before = await secrets.stored(t, name)
             await secrets.store(t, name, sealed, jobs=allowed, actor=actor)
             (after,) = await secrets.stored(t, name)
-            action = audit.AdminAction(
-                actor=actor,
-                action="secret.set",
-                target=f"secret {name}",
-                before=_facts(before[0]) if before else None,
-                after=_facts(after),
-                reason=clean_reason(change.reason),
-            )
-            await audit.note(t, action)
+            was = _facts(before[0]) if before else None
+            await audit.note(t, actor, "secret.set", f"secret {name}", change.reason, before=was, after=_facts(after))
         _log.info("a secret was set", subject=name, version=after.version, actor=actor)
         return SecretState(stored=after, readable=True)
 
@@ -95,7 +88,7 @@ class SecretOperations:
         async with tx(self.pool) as t:
             before = await secrets.stored(t, name)
             if not before or not await secrets.remove(t, name):
-                raise await _not_found(t, name)
+                raise not_found("secret", name, await secrets.names(t), code=ErrorCode.SECRET_NOT_FOUND)
             if owner := _owner(before[0]):
                 message = (
                     f"secret {name!r} is for {owner} alone; run `toban {owner.replace(' ', ' rm ')}` to remove both"
@@ -108,14 +101,7 @@ class SecretOperations:
                     "take it out of these jobs first, or use --force"
                 )
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message, detail={"jobs": list(users)})
-            action = audit.AdminAction(
-                actor=actor,
-                action="secret.remove",
-                target=f"secret {name}",
-                before=_facts(before[0]),
-                reason=clean_reason(reason),
-            )
-            await audit.note(t, action)
+            await audit.note(t, actor, "secret.remove", f"secret {name}", reason, before=_facts(before[0]))
         _log.info("a secret was removed", subject=name, actor=actor)
 
     async def rotate(self, *, reason: str, actor: str) -> Rotation:
@@ -132,14 +118,8 @@ class SecretOperations:
                     unreadable.append(row.name)
                     continue
                 done += await secrets.reseal(t, row, sealed)
-            action = audit.AdminAction(
-                actor=actor,
-                action="secret.rotate",
-                target="secrets",
-                after={"key_id": key_id, "rotated": done, "unreadable": unreadable},
-                reason=clean_reason(reason),
-            )
-            await audit.note(t, action)
+            after = {"key_id": key_id, "rotated": done, "unreadable": unreadable}
+            await audit.note(t, actor, "secret.rotate", "secrets", reason, after=after)
         _log.info("secrets were rotated", rotated=done, unreadable=len(unreadable), actor=actor)
         return Rotation(rotated=done, key_id=key_id, unreadable=unreadable)
 
@@ -162,19 +142,13 @@ async def _check_jobs(t: Tx, names: Sequence[str]) -> None:
             raise await job_not_found(t, name)
 
 
-async def _not_found(t: Tx, name: str) -> TobanError:
-    near = nearest(name, await secrets.names(t))
-    hint = f"did you mean {near!r}?" if near else "see `toban secret list`"
-    return TobanError(ErrorCode.SECRET_NOT_FOUND, f"there is no secret {name[:80]!r}; {hint}", detail={"near": near})
-
-
 def _owner(secret: StoredSecret) -> str:
     """The hook or webhook that has this secret: "hook repo"; "" for one of jobs, whose names have no "/"."""
     return next((user.replace("/", " ", 1) for user in secret.used_by if "/" in user), "")
 
 
 def _facts(secret: StoredSecret) -> dict[str, object]:
-    return {"version": secret.version, "key_id": secret.key_id, "jobs": list(secret.jobs)}
+    return facts(secret, "version", "key_id", "jobs")
 
 
 def _listed(noun: str, names: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.store import audit, settings
 from toban_coordinator.store.settings import Stored
 from toban_domain.errors import ErrorCode, TobanError
@@ -93,13 +92,7 @@ async def _store(t: Tx, spec: SettingSpec, value: float, before: Stored | None, 
     made = await settings.store(t, spec.name, value, version=version, actor=actor)
     if made is None:
         raise TobanError(ErrorCode.CONFLICT, f"setting {spec.name} was changed at the same time; look at it again")
-    action = audit.AdminAction(
-        actor=actor,
-        action="update_setting",
-        target=f"setting {spec.name}",
-        before={"value": before.value if before else spec.default, "version": version},
-        after={"value": value, "version": made.version},
-        reason=clean_reason(reason),
-    )
-    await audit.note(t, action)
+    facts = {"value": before.value if before else spec.default, "version": version}
+    after = {"value": value, "version": made.version}
+    await audit.note(t, actor, "update_setting", f"setting {spec.name}", reason, before=facts, after=after)
     return made

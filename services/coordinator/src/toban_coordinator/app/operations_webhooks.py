@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toban_coordinator.app.audit_log import clean_reason
+from toban_coordinator.app.named_objects import check_new, facts, not_found, seal, unseal
 from toban_coordinator.app.paging import Page, PageRequest, page_of
 from toban_coordinator.decide import webhooks as decide
 from toban_coordinator.decide.webhook_forms import FORMS, GENERIC, SMTP
 from toban_coordinator.ports.secrets import SecretKeys
 from toban_coordinator.store import audit, secrets, webhook_outbox, webhooks
+from toban_coordinator.store.secrets import SealedRow
 from toban_coordinator.store.webhook_outbox import Wanted
-from toban_coordinator.store.webhooks import Filter, StoredTarget
+from toban_coordinator.store.webhooks import Filter, StoredTarget, TargetValues
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.mail_target import is_mail
-from toban_domain.nearest import nearest
+from toban_domain.nearest import suggestion
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit, tx
@@ -75,8 +75,9 @@ class WebhookOperations:
                     made = decide.secret_of(self.random_bytes(KEY_BYTES))
                 await self._change(t, change, made or change.secret, actor)
             (after,) = await webhooks.targets(t, change.name)
-            facts = {**_facts(after), "secret": "changed" if made or change.secret else "kept"}
-            await _note(t, actor, "webhook.set", change.name, before=before, after=facts, reason=change.reason)
+            was = _facts(before[0]) if before else None
+            now = _facts(after) | {"secret": "changed" if made or change.secret else "kept"}
+            await audit.note(t, actor, "webhook.set", f"webhook {change.name}", change.reason, before=was, after=now)
         _log.info("a webhook was set", subject=change.name, version=after.version, actor=actor)
         return after, made
 
@@ -91,12 +92,13 @@ class WebhookOperations:
             before = await webhooks.targets(t, name)
             secret = await webhooks.remove(t, name)
             if secret is None:
-                raise await _not_found(t, name)
+                raise not_found("webhook", name, await webhooks.names(t))
             if users := await webhooks.users(t, name):
                 message = f"webhook {name!r} is notified by {', '.join(users[:5])}; take it out of `notify` of these jobs first"
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message, detail={"jobs": users})
             await secrets.remove(t, secret)
-            await _note(t, actor, "webhook.remove", name, before=before, reason=reason)
+            was = _facts(before[0]) if before else None
+            await audit.note(t, actor, "webhook.remove", f"webhook {name}", reason, before=was)
         _log.info("a webhook was removed", subject=name, actor=actor)
 
     async def test(self, name: str, *, reason: str, actor: str) -> Row:
@@ -105,11 +107,11 @@ class WebhookOperations:
             found = await webhooks.targets(t, name)
             delivery = await webhook_outbox.add(t, name, decide.TEST)
             if not found or delivery is None:
-                raise await _not_found(t, name)
+                raise not_found("webhook", name, await webhooks.names(t))
             if not found[0].enabled:
                 message = f"webhook {name!r} is disabled; enable it first: toban webhook set {name} --enable"
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
-            await _note(t, actor, "webhook.test", name, after={"delivery": delivery}, reason=reason)
+            await audit.note(t, actor, "webhook.test", f"webhook {name}", reason, after={"delivery": delivery})
             (row,) = await webhook_outbox.page(t, Wanted(id=delivery), below=delivery + 1, limit=1)
         return row
 
@@ -120,8 +122,8 @@ class WebhookOperations:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
         limit, below = page.rows, page.below_id
         async with autocommit(self.pool) as t:
-            if wanted.webhook and wanted.webhook not in await webhooks.names(t):
-                raise await _not_found(t, wanted.webhook)
+            if wanted.webhook and wanted.webhook not in (known := await webhooks.names(t)):
+                raise not_found("webhook", wanted.webhook, known)
             found = await webhook_outbox.page(t, wanted, below=below, limit=limit + 1)
         return page_of(found, limit, "id")
 
@@ -131,8 +133,8 @@ class WebhookOperations:
             message = f"{len(ids)} deliveries are given, the limit is {MAX_REDELIVERED}"
             raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
         async with tx(self.pool) as t:
-            if name not in await webhooks.names(t):
-                raise await _not_found(t, name)
+            if name not in (known := await webhooks.names(t)):
+                raise not_found("webhook", name, known)
             count = await webhook_outbox.redeliver(t, name, ids, limit=MAX_REDELIVERED)
             if count < len(set(ids)):
                 message = (
@@ -140,74 +142,49 @@ class WebhookOperations:
                     f"its own, or a try is under way; see `toban webhook deliveries {name}`"
                 )
                 raise TobanError(ErrorCode.NOT_FOUND, message)
-            await _note(
-                t, actor, "webhook.redeliver", name, after={"deliveries": count, "ids": list(ids)[:20]}, reason=reason
-            )
+            after = {"deliveries": count, "ids": list(ids)[:20]}
+            await audit.note(t, actor, "webhook.redeliver", f"webhook {name}", reason, after=after)
         return count
 
     async def _create(self, t: Tx, change: TargetChange, secret: str, actor: str) -> None:
         if not change.url:
-            raise await _not_found(t, change.name, "; a new one needs --url")
-        if len(await webhooks.names(t)) >= decide.MAX_TARGETS:
-            message = f"there are {decide.MAX_TARGETS} webhooks, which is the limit; remove one"
-            raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, message)
-        stored = f"webhook.{change.name}"
-        if await secrets.find(t, [stored]):
-            message = f"secret {stored!r} exists and is not of a webhook; choose another name, or remove that secret"
-            raise TobanError(ErrorCode.ALREADY_EXISTS, message)
-        await self._seal(t, change.name, stored, change.url, secret, actor)
-        which = change.which or Filter(states=decide.DEFAULT_STATES, labels={})
-        made = await webhooks.create(
-            t,
-            change.name,
+            raise not_found("webhook", change.name, (), "a new one needs --url")
+        await check_new(t, "webhook", change.name, count=len(await webhooks.names(t)), most=decide.MAX_TARGETS)
+        await self._seal(t, change.name, change.url, secret, actor)
+        values = TargetValues(
             origin=decide.origin_of(change.url),
-            secret=stored,
             form=change.form or GENERIC,
-            which=which,
+            which=change.which or Filter(states=decide.DEFAULT_STATES, labels={}),
             enabled=change.enabled is not False,
-            actor=actor,
         )
-        if not made:
+        if not await webhooks.create(t, change.name, values, secret=f"webhook.{change.name}", actor=actor):
             raise TobanError(ErrorCode.CONFLICT, f"webhook {change.name!r} was made by another call; try again")
 
     async def _change(self, t: Tx, change: TargetChange, secret: str, actor: str) -> None:
-        stored = f"webhook.{change.name}"
         if change.url or secret:
             url, old = ("", "") if change.url and secret else await self._opened(t, change.name)
-            await self._seal(t, change.name, stored, change.url or url, secret or old, actor)
-        await webhooks.change(
-            t,
-            change.name,
+            await self._seal(t, change.name, change.url or url, secret or old, actor)
+        values = TargetValues(
             origin=decide.origin_of(change.url) if change.url else None,
             form=change.form or None,
             which=change.which,
             enabled=change.enabled,
             close=bool(change.url or secret or change.enabled),
-            actor=actor,
         )
+        await webhooks.change(t, change.name, values, actor=actor)
 
     async def _opened(self, t: Tx, name: str) -> tuple[str, str]:
         stored = f"webhook.{name}"
         return open_target(self.keys, await secrets.find(t, [stored]), stored)
 
-    async def _seal(self, t: Tx, name: str, stored: str, url: str, secret: str, actor: str) -> None:
-        sealed = self.keys.seal(stored, json.dumps({"url": url, "secret": secret}).encode())
-        await secrets.store(t, stored, sealed, jobs=[f"{decide.OWNER}{name}"], actor=actor)
+    async def _seal(self, t: Tx, name: str, url: str, secret: str, actor: str) -> None:
+        await seal(t, self.keys, "webhook", name, {"url": url, "secret": secret}, actor=actor)
 
 
-def open_target(keys: SecretKeys, found: Any, stored: str) -> tuple[str, str]:
+def open_target(keys: SecretKeys, rows: Mapping[str, SealedRow], stored: str) -> tuple[str, str]:
     """URL and secret, from `secrets.find`. Raises SECRETS_KEY_MISSING, SECRET_NOT_FOUND."""
-    row = found.get(stored)
-    if row is None:
-        raise TobanError(
-            ErrorCode.SECRET_NOT_FOUND, f"secret {stored!r} is gone; set URL and secret of the webhook again"
-        )
-    try:
-        value = json.loads(keys.open(stored, row.sealed))
-        return value["url"], value["secret"]
-    except (ValueError, LookupError, TypeError):
-        message = f"secret {stored!r} was not written by `toban webhook set`; set URL and secret of the webhook again"
-        raise TobanError(ErrorCode.SECRET_NOT_FOUND, message) from None
+    remedy = "set URL and secret of the webhook again"
+    return unseal(keys, rows, stored, lambda value: (value["url"], value["secret"]), remedy)
 
 
 def _check(change: TargetChange) -> None:
@@ -243,45 +220,10 @@ async def notify_problems(t: Tx, spec: JobSpec) -> list[tuple[str, str, str]]:
     found = []
     for index, rule in enumerate(spec.notify):
         if rule.webhook not in known:
-            near = nearest(rule.webhook, known)
-            hint = f"did you mean {near!r}?" if near else f"run `toban webhook set {rule.webhook} --url URL`"
+            hint = suggestion(rule.webhook, known, f"run `toban webhook set {rule.webhook} --url URL`")
             found.append((f"spec.notify[{index}].webhook", f"there is no webhook {rule.webhook!r}", hint))
     return found
 
 
-async def _note(
-    t: Tx,
-    actor: str,
-    action: str,
-    name: str,
-    *,
-    before: Sequence[StoredTarget] = (),
-    after: dict[str, object] | None = None,
-    reason: str,
-) -> None:
-    was = _facts(before[0]) if before else None
-    target = f"webhook {name}"
-    await audit.note(
-        t,
-        audit.AdminAction(
-            actor=actor, action=action, target=target, before=was, after=after, reason=clean_reason(reason)
-        ),
-    )
-
-
-async def _not_found(t: Tx, name: str, more: str = "") -> TobanError:
-    near = nearest(name, await webhooks.names(t))
-    hint = more or (f"; did you mean {near!r}?" if near else "; see `toban webhook list`")
-    return TobanError(ErrorCode.NOT_FOUND, f"there is no webhook {name[:80]!r}{hint}", detail={"near": near})
-
-
-def _facts(target: StoredTarget) -> dict[str, object]:
-    return {
-        "origin": target.origin,
-        "form": target.form,
-        "states": list(target.states),
-        "jobs": list(target.jobs),
-        "labels": dict(target.labels),
-        "enabled": target.enabled,
-        "version": target.version,
-    }
+def _facts(target: StoredTarget) -> dict[str, Any]:
+    return facts(target, "origin", "form", "states", "jobs", "labels", "enabled", "version")

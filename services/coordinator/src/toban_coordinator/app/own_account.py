@@ -12,7 +12,6 @@ from toban_coordinator.app.sign_in import NewToken, SignIn
 from toban_coordinator.app.sign_in_throttle import forgive
 from toban_coordinator.decide.sign_in import IDLE
 from toban_coordinator.store import accounts, audit, sessions
-from toban_coordinator.store.audit import AdminAction
 from toban_domain.access import Person, highest_role
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.pool import Pool
@@ -63,12 +62,7 @@ class OwnAccount:
                 raise TobanError(ErrorCode.CONFLICT, f"the password of {name} was changed meanwhile; sign in again")
             ended = await sessions.revoke_sessions(t, name)
             after = {"sessions": ended}
-            await audit.note(
-                t,
-                AdminAction(
-                    actor=actor_name(call.person), action="change_password", target=f"user {name}", after=after
-                ),
-            )
+            await audit.note(t, actor_name(call.person), "change_password", f"user {name}", after=after)
         return ended
 
     async def list_sessions(self, call: OwnCall) -> list[Row]:
@@ -82,8 +76,7 @@ class OwnAccount:
             if not await sessions.end_session(t, session_id, user=call.person.name):
                 message = f"{call.person.name} has no open session {session_id}; `toban user sessions` lists them"
                 raise TobanError(ErrorCode.NOT_FOUND, message)
-            entry = AdminAction(actor=actor_name(call.person), action="end_session", target=f"session {session_id}")
-            await audit.note(t, entry)
+            await audit.note(t, actor_name(call.person), "end_session", f"session {session_id}")
 
     async def create_token(self, call: OwnCall, new: NewToken) -> tuple[str, int, datetime]:
         """Secret (given here once), number and end. Raises as SignIn.create_token, and PERMISSION_DENIED for a higher role."""

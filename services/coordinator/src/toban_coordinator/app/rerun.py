@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.run_queries import run_not_found
 from toban_coordinator.app.start_runs import Rerun, RunRequest, StartedRun, StartRuns
-from toban_coordinator.store import reruns
+from toban_coordinator.store import audit, reruns
 from toban_coordinator.store.reruns import Source
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.payload import canonical_json, merge_payload, parse_payload
@@ -105,6 +104,6 @@ def _request(wanted: RerunRequest, source: Source) -> RunRequest:
             run_id=source.id,
             definition_id=source.definition_id,
             version=None if wanted.latest_definition else source.definition_version,
-            reason=clean_reason(wanted.reason),
+            reason=audit.clean_reason(wanted.reason),
         ),
     )

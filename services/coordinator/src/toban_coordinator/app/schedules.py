@@ -13,14 +13,13 @@ from toban_coordinator.app.edit_due_slots import rule_or_none
 from toban_coordinator.app.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.manifests import ManifestText, parse_json
+from toban_coordinator.app.named_objects import not_found
 from toban_coordinator.app.next_slots import check_after, checked_count, note_of
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest
 from toban_coordinator.app.slot_counting import Counts, changed, with_counts
 from toban_coordinator.store import audit, fire_ledger, read_models, schedules_edit
-from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.schedules_edit import StoredSchedule
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.nearest import nearest
 from toban_domain.schedule import ScheduleSpec
 from toban_manifests.read import Document, read_manifests
 from toban_schedule import AnnotatedSlot, Rule, annotated_slots, describe
@@ -29,7 +28,6 @@ from toban_schedule.dst_preview import next_dst_change
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit, tx
 
-MAX_REASON = 1000
 _ABOVE_ALL = (datetime(9999, 12, 31, tzinfo=UTC), 0)
 
 
@@ -107,7 +105,7 @@ class Schedules:
 
     async def pause(self, name: str, *, reason: str, actor: str) -> Row:
         """No runs from now on. Raises SCHEDULE_NOT_FOUND, RESOURCE_INVALID_STATE when it is paused already."""
-        reason = _clean(reason)
+        reason = audit.clean_reason(reason)
 
         async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
             if old.status == "paused":
@@ -124,7 +122,7 @@ class Schedules:
 
     async def resume(self, name: str, *, reason: str = "", actor: str) -> Row:
         """Runs again, from the next slot on. Raises SCHEDULE_NOT_FOUND, RESOURCE_INVALID_STATE when it is active."""
-        reason = _clean(reason)
+        reason = audit.clean_reason(reason)
 
         async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
             if old.status == "active":
@@ -142,7 +140,7 @@ class Schedules:
 
         Raises SCHEDULE_NOT_FOUND.
         """
-        reason, withdrawn = _clean(reason), 0
+        reason, withdrawn = audit.clean_reason(reason), 0
 
         async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
             nonlocal withdrawn
@@ -176,9 +174,7 @@ class Schedules:
                 edit = ScheduleEdit(t=t, now=await schedules_edit.moment(t), actor=actor, why=why, counts=counts)
                 after = await write(t, old, edit)
                 before = {**state_of(old), "until": edit.now.isoformat()}
-                target = f"schedule {name}"
-                done = AdminAction(actor=actor, action=action, target=target, before=before, after=after, reason=reason)
-                await audit.note(t, done)
+                await audit.note(t, actor, action, f"schedule {name}", reason, before=before, after=after)
                 await t.notify("fire")
                 await t.notify("assign")
             return edit
@@ -197,11 +193,8 @@ class Schedules:
 
 async def schedule_not_found(t: Tx, name: str) -> TobanError:
     """SCHEDULE_NOT_FOUND with the nearest name as a hint."""
-    near = nearest(name, await schedules_edit.names(t))
-    hint = f"did you mean {near!r}?" if near else "see `toban schedule list`"
-    return TobanError(
-        ErrorCode.SCHEDULE_NOT_FOUND, f"there is no schedule {name!r}; {hint}", detail={"schedule": name, "near": near}
-    )
+    known = await schedules_edit.names(t)
+    return not_found("schedule", name, known, code=ErrorCode.SCHEDULE_NOT_FOUND, detail={"schedule": name})
 
 
 async def _set_status(
@@ -247,7 +240,3 @@ def _below(cursor: str) -> tuple[datetime, int]:
         return below, int(schedule)
     except ValueError:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"page.cursor {cursor!r} is not from an earlier page") from None
-
-
-def _clean(reason: str) -> str:
-    return reason.replace("\0", "�")[:MAX_REASON]

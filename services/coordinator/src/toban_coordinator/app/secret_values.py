@@ -11,7 +11,7 @@ from toban_coordinator.store import secrets
 from toban_coordinator.store.secrets import SealedRow
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
-from toban_domain.nearest import nearest
+from toban_domain.nearest import suggestion
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import MAX_VALUES, SecretFile, owner_problem
 from toban_store.pool import Pool
@@ -82,14 +82,13 @@ async def problems(t: Tx, spec: JobSpec) -> Iterator[tuple[str, str, str]]:
     known = await secrets.names(t) if len(rows) < len({one.name for one in spec.secrets}) else []
     return iter(
         [
-            (f"spec.secrets[{index}].name", message, _remedy(one.name, known) or remedy)
+            (
+                f"spec.secrets[{index}].name",
+                message,
+                remedy if one.name in known else suggestion(one.name, known, remedy),
+            )
             for index, one in enumerate(spec.secrets)
             if (why := refusal(one.name, rows.get(one.name), spec.name)) is not None
             for message, _, remedy in [why.partition("; ")]
         ]
     )
-
-
-def _remedy(name: str, known: Sequence[str]) -> str:
-    near = nearest(name, known) if name not in known else ""
-    return f"did you mean {near!r}?" if near else ""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from toban_coordinator.app.accounts import SECRET_BYTES, hash_secret
-from toban_coordinator.app.audit_log import clean_reason
 from toban_coordinator.app.claim_names import check_worker_type
 from toban_coordinator.app.passwords import LONGEST as LONGEST_PASSWORD
 from toban_coordinator.app.passwords import Passwords
@@ -18,7 +17,6 @@ from toban_coordinator.decide.sign_in import (
     session_is_good,
 )
 from toban_coordinator.store import accounts, audit, sessions
-from toban_coordinator.store.audit import AdminAction
 from toban_domain.access import TOKEN_PREFIX, WORKER, Effect, Person, Role, Rule, Selector
 from toban_domain.client_address import network_of
 from toban_domain.errors import ErrorCode, TobanError
@@ -155,8 +153,7 @@ class SignIn:
             if row is None or not await sessions.revoke_session(t, hash_secret(secret)):
                 return 0
             ended = 1 + (await sessions.revoke_sessions(t, row["name"]) if everywhere else 0)
-            actor, after = f"user {row['name']}", {"sessions": ended}
-            await audit.note(t, AdminAction(actor=actor, action="sign_out", target="session", after=after))
+            await audit.note(t, f"user {row['name']}", "sign_out", "session", after={"sessions": ended})
             return ended
 
     async def end_sessions(self, user: str, *, actor: str, reason: str = "") -> int:
@@ -165,14 +162,7 @@ class SignIn:
             if not user or not await accounts.people(t, user):
                 raise TobanError(ErrorCode.NOT_FOUND, f"there is no user {user!r}; `toban user list` shows all")
             ended = await sessions.revoke_sessions(t, user)
-            entry = AdminAction(
-                actor=actor,
-                action="end_sessions",
-                target=f"user {user}",
-                after={"sessions": ended},
-                reason=clean_reason(reason),
-            )
-            await audit.note(t, entry)
+            await audit.note(t, actor, "end_sessions", f"user {user}", reason, after={"sessions": ended})
         return ended
 
     async def create_token(self, new: NewToken, *, actor: str, maker: Rule | None = None) -> tuple[str, int, datetime]:
@@ -205,9 +195,7 @@ class SignIn:
             if row is None:
                 raise TobanError(ErrorCode.NOT_FOUND, f"there is no user {new.user!r}; `toban user list` shows all")
             after = {"user": new.user, "name": new.name, "role": new.role.value, "for": str(new.selector)}
-            await audit.note(
-                t, AdminAction(actor=actor, action="create_token", target=f"token {row['id']}", after=after)
-            )
+            await audit.note(t, actor, "create_token", f"token {row['id']}", after=after)
         return secret, row["id"], row["ends_at"]
 
     async def list_tokens(self, user: str = "") -> list[Row]:
@@ -224,14 +212,7 @@ class SignIn:
                     ErrorCode.NOT_FOUND, f"there is no token {token_id} that is good; `toban token list` shows all"
                 )
             before = {"user": row["user"], "name": row["name"]}
-            entry = AdminAction(
-                actor=actor,
-                action="revoke_token",
-                target=f"token {token_id}",
-                before=before,
-                reason=clean_reason(reason),
-            )
-            await audit.note(t, entry)
+            await audit.note(t, actor, "revoke_token", f"token {token_id}", reason, before=before)
 
     async def _open_session(self, user: str, checked: Checked, *, rehashed: str | None, user_agent: str) -> SignedIn:
         secret = self.ids.token_hex(SECRET_BYTES)
@@ -251,9 +232,7 @@ class SignIn:
             )
             if ends_at is None:
                 raise TobanError(ErrorCode.UNAUTHENTICATED, "user or password is wrong")
-            await audit.note(
-                t, AdminAction(actor=f"user {user}", action="sign_in", target="session", after={"address": address})
-            )
+            await audit.note(t, f"user {user}", "sign_in", "session", after={"address": address})
             [person] = await accounts.people(t, user)
         return SignedIn(person, secret, ends_at)
 

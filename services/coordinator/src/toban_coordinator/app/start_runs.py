@@ -11,11 +11,12 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from toban_coordinator.app.audit_log import clean_reason, run_numbers
+from toban_coordinator.app.audit_log import run_numbers
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.fast_path import CurrentFastPath
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.metrics import submitted
+from toban_coordinator.app.named_objects import not_found
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.app.secret_values import check_start
 from toban_coordinator.decide.start_runs import refusal
@@ -23,7 +24,6 @@ from toban_coordinator.store import audit, breakers, jobs, reruns, run_traces, r
 from toban_domain.concurrency import DEFAULT_SCOPE, ONCE, SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
-from toban_domain.nearest import nearest
 from toban_domain.payload import canonical_json, parse_payload
 from toban_domain.redacted import unmasked
 from toban_domain.traceparent import TraceContext
@@ -115,7 +115,7 @@ class StartRuns:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(wanted)} runs in one call, the limit is {MAX_RUNS}")
         if not wanted:
             return []
-        return await with_large_checks(lambda: self._start(wanted, actor, _Note(noted, clean_reason(reason))))
+        return await with_large_checks(lambda: self._start(wanted, actor, _Note(noted, audit.clean_reason(reason))))
 
     async def _start(self, wanted: Sequence[RunRequest], actor: str, note: _Note) -> list[StartedRun]:
         with suppress(_KeyOfOtherJob):
@@ -290,9 +290,7 @@ async def _ignore_limits(t: Tx, ids: Sequence[int], *, reason: str, actor: str) 
     await breakers.ignore_limits(t, ids)
     if ids:
         target, after = run_numbers(ids)
-        await audit.note(
-            t, audit.AdminAction(actor=actor, action="ignore_limits", target=target, after=after, reason=reason)
-        )
+        await audit.note(t, actor, "ignore_limits", target, reason, after=after)
 
 
 def _scope(run: RunRequest) -> tuple[str, str]:
@@ -342,9 +340,7 @@ async def _refuse_repeated(t: Tx, new: Sequence[runs.NewRun]) -> None:
 
 async def job_not_found(t: Tx, name: str) -> TobanError:
     """JOB_NOT_FOUND with the nearest name as a hint."""
-    near = nearest(name, await jobs.names(t))
-    hint = f"did you mean {near!r}?" if near else "see `toban job list`"
-    return TobanError(ErrorCode.JOB_NOT_FOUND, f"there is no job {name!r}; {hint}", detail={"job": name, "near": near})
+    return not_found("job", name, await jobs.names(t), code=ErrorCode.JOB_NOT_FOUND, detail={"job": name})
 
 
 async def _check_times(t: Tx, wanted: Sequence[RunRequest]) -> None:

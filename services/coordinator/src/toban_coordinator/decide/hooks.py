@@ -25,8 +25,6 @@ DEFAULT_RATE, MAX_RATE = 600, 60_000
 KEY_BYTES = 32
 MAX_VALID = 2
 """Secrets of a hook that are valid at a time."""
-OWNER = "hook/"
-"""The secret of a hook is for `hook/NAME`, which is the name of no job: no job can have it."""
 PASSED_PREFIXES = ("x-", "ce-", "webhook-")
 """Headers that the site passes on, beside content type and authorization."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,53}[a-z0-9])?")

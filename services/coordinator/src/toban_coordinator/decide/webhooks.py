@@ -39,8 +39,6 @@ DEFAULT_STATES = (RunState.FAILED.value, RunState.TIMED_OUT.value, RunState.EXPI
 NO_STATES = "NONE"
 """In place of states: only what jobs ask for."""
 TEST = "webhook.test"
-OWNER = "webhook/"
-"""The secret of a target is for `webhook/NAME`, which is the name of no job: no job can have it."""
 _SECRET_PREFIX = "whsec_"
 _SCHEMES = ("https", "http", "smtps", "smtp")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,53}[a-z0-9])?")

@@ -18,6 +18,7 @@ from toban_store.tx import FencedTx, Row, Tx
 _sql = queries.load(__name__)
 # Longer words are in no row; a pattern takes PostgreSQL time by its length.
 MAX_WORD = 300
+MAX_REASON = 1000
 _SEQ_AND_LENGTH, _LENGTH = struct.Struct(">qi"), struct.Struct(">i")
 
 
@@ -92,15 +93,29 @@ class ChainPart:
         return found
 
 
-async def note(t: Tx, action: AdminAction) -> None:
-    """Write it down in the transaction that does it."""
+def clean_reason(text: str) -> str:
+    """The reason that an operator gave, as PostgreSQL can store it."""
+    return text.replace("\0", "�").strip()[:MAX_REASON]
+
+
+async def note(
+    t: Tx,
+    actor: str,
+    action: str,
+    target: str,
+    reason: str = "",
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    """Adds one action, as `AdminAction` has it, in the transaction that does it. The reason is cleaned."""
     params = {
-        "actor": action.actor,
-        "action": action.action,
-        "target": action.target,
-        "before": _json(action.before),
-        "after": _json(action.after),
-        "reason": action.reason,
+        "actor": actor,
+        "action": action,
+        "target": target,
+        "before": _json(before),
+        "after": _json(after),
+        "reason": clean_reason(reason),
         **caller_params(),
     }
     await t.execute(_sql.note, params)

@@ -49,10 +49,7 @@ async def reset(pool: Pool, *, seen: Activity, actor: str) -> int | None:
         epoch = Epoch(generation, min(max(0, row["minutes"]), MAX_COUNTER)).pack()
         await t.execute(_Q.close_executors)
         await t.execute(_Q.reset, {"epoch": epoch})
-        done = audit.AdminAction(
-            actor=actor, action="reset_epochs", target="cluster", before={"epoch": seen.epoch}, after={"epoch": epoch}
-        )
-        await audit.note(t, done)
+        await audit.note(t, actor, "reset_epochs", "cluster", before={"epoch": seen.epoch}, after={"epoch": epoch})
     return epoch
 
 

@@ -59,6 +59,17 @@ class StoredTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TargetValues:
+    """What is written; what is None stays. `close`: failures so far count no more."""
+
+    origin: str | None
+    form: str | None
+    which: Filter | None
+    enabled: bool | None
+    close: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """Targets by state. `overdue`: seconds for which a delivery has been due and not been tried, of targets that are not down."""
 
@@ -85,44 +96,14 @@ async def lock(t: Tx, name: str) -> str | None:
     return None if row is None else str(row["secret"])
 
 
-async def create(
-    t: Tx, name: str, *, origin: str, form: str, secret: str, which: Filter, enabled: bool, actor: str
-) -> bool:
+async def create(t: Tx, name: str, values: TargetValues, *, secret: str, actor: str) -> bool:
     """False when another transaction has made it."""
-    params = {
-        "name": name,
-        "origin": origin,
-        "form": form,
-        "secret": secret,
-        "enabled": enabled,
-        "actor": actor,
-        **_filter(which),
-    }
-    return await t.execute(_sql.create, params) == 1
+    return await t.execute(_sql.create, {**_params(name, values, actor), "secret": secret}) == 1
 
 
-async def change(
-    t: Tx,
-    name: str,
-    *,
-    origin: str | None,
-    form: str | None,
-    which: Filter | None,
-    enabled: bool | None,
-    close: bool,
-    actor: str,
-) -> bool:
-    """What is None stays. `close`: failures so far count no more. False when there is none."""
-    params = {
-        "name": name,
-        "origin": origin,
-        "form": form,
-        "enabled": enabled,
-        "close": close,
-        "actor": actor,
-        **_filter(which),
-    }
-    return await t.execute(_sql.change, params) == 1
+async def change(t: Tx, name: str, values: TargetValues, *, actor: str) -> bool:
+    """False when there is none."""
+    return await t.execute(_sql.change, _params(name, values, actor)) == 1
 
 
 async def remove(t: Tx, name: str) -> str | None:
@@ -143,7 +124,16 @@ async def health(t: Tx) -> Health:
     return Health(**row)
 
 
-def _filter(which: Filter | None) -> dict[str, Any]:
-    if which is None:
-        return {"states": None, "jobs": None, "labels": None}
-    return {"states": list(which.states), "jobs": list(which.jobs), "labels": json.dumps(dict(which.labels))}
+def _params(name: str, values: TargetValues, actor: str) -> dict[str, Any]:
+    which = values.which
+    return {
+        "name": name,
+        "origin": values.origin,
+        "form": values.form,
+        "states": None if which is None else list(which.states),
+        "jobs": None if which is None else list(which.jobs),
+        "labels": None if which is None else json.dumps(dict(which.labels)),
+        "enabled": values.enabled,
+        "close": values.close,
+        "actor": actor,
+    }
