@@ -131,14 +131,14 @@ class Accounts:
         hashed = await self._hashed(password, name)
         async with self._change(actor, "set_password", f"user {name}", reason) as t:
             if not await accounts.set_password(t, name, hashed):
-                raise _no_user(name)
+                raise no_user(name)
             await sessions.revoke_sessions(t, name)
 
     async def delete_user(self, name: str, *, actor: str, reason: str = "") -> None:
         """With rules, sessions and tokens. Raises NOT_FOUND, RESOURCE_INVALID_STATE for the last administrator."""
         async with self._change(actor, "delete_user", f"user {name}", reason) as t:
             if not await accounts.delete_user(t, name):
-                raise _no_user(name)
+                raise no_user(name)
 
     async def link(self, name: str, *, issuer: str, subject: str, actor: str, reason: str = "") -> None:
         """The subject signs in to this account from now on. Raises INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS."""
@@ -221,7 +221,7 @@ class Accounts:
                 actor=actor,
             )
             if found is None:
-                raise _no_user(rule.user) if rule.user else _no_group(rule.group)
+                raise no_user(rule.user) if rule.user else _no_group(rule.group)
             return found
 
     async def remove_rule(self, rule_id: int, *, actor: str, reason: str = "") -> None:
@@ -246,7 +246,7 @@ class Accounts:
         async with autocommit(self.pool) as t:
             found = await accounts.people(t, user)
             if not found or not user:
-                raise _no_user(user)
+                raise no_user(user)
             target = (await targets.find(t, "job", [job])).get(job) if job else None
         if job and target is None:
             raise TobanError(ErrorCode.JOB_NOT_FOUND, f"there is no job {job!r}")
@@ -318,10 +318,11 @@ async def _insert_user(t: Tx, name: str, *, display_name: str, password_hash: st
 
 async def _require_user(t: Tx, name: str) -> None:
     if not name or not await accounts.people(t, name):
-        raise _no_user(name)
+        raise no_user(name)
 
 
-def _no_user(name: str) -> TobanError:
+def no_user(name: str) -> TobanError:
+    """NOT_FOUND: no account has this name."""
     return TobanError(ErrorCode.NOT_FOUND, f"there is no user {name!r}; `toban user list` shows all")
 
 

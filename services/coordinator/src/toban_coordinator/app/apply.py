@@ -15,6 +15,7 @@ from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.manifests import Applied, ManifestText, parse_json
 from toban_coordinator.app.masked_values import carries_mask, with_stored_values
+from toban_coordinator.app.named_objects import changed
 from toban_coordinator.app.operations_groups import selector_problems
 from toban_coordinator.app.operations_limits import check_pools
 from toban_coordinator.app.operations_webhooks import notify_problems
@@ -22,7 +23,7 @@ from toban_coordinator.app.payload_fit import PayloadFit
 from toban_coordinator.app.secret_values import problems as secret_problems
 from toban_coordinator.app.slot_counting import Counts, with_counts
 from toban_coordinator.app.write_batches import WriteBatches
-from toban_coordinator.store import audit, jobs, limit_admin
+from toban_coordinator.store import audit, jobs, limit_admin, object_names
 from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.jobs import Definition, Head
 from toban_domain.errors import ErrorCode, TobanError
@@ -213,7 +214,7 @@ async def _check_jobs_exist(
     missing = [(source, job) for source, job in users if job not in known]
     if not missing:
         return
-    names = [*await jobs.names(work.t), *job_specs]
+    names = [*await object_names.names(work.t, "job"), *job_specs]
     near = {job: nearest(job, names) for job in sorted({job for _, job in missing})[:MAX_HINTS]}
     problems = []
     for source, job in missing:
@@ -289,7 +290,7 @@ async def _apply_job(work: _Work, spec: JobSpec) -> Applied:
     else:
         head = await jobs.update(work.t, old, spec, digest, actor=work.actor)
     if head is None:
-        raise TobanError(ErrorCode.CONFLICT, f"job {spec.name!r} was changed at the same time; apply again")
+        raise changed("job", spec.name)
     work.heads[spec.name] = head
     await work.noted.add(_job_action(work, spec, head.version))
     action = "updated" if old else "created"

@@ -10,8 +10,9 @@ from typing import Any
 from toban_coordinator.app.edit_due_slots import rule_or_none
 from toban_coordinator.app.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.app.manifests import Applied
+from toban_coordinator.app.named_objects import changed
 from toban_coordinator.app.next_slots import NEXT_SHOWN, note_of
-from toban_coordinator.app.slot_counting import Counts, changed
+from toban_coordinator.app.slot_counting import Counts
 from toban_coordinator.app.write_batches import WriteBatches
 from toban_coordinator.store import audit, schedules_edit
 from toban_coordinator.store.audit import AdminAction
@@ -126,7 +127,7 @@ class ScheduleWriter:
             for ready in batch:
                 name = ready.wanted.spec.name
                 if name not in versions:
-                    raise changed(name)
+                    raise changed("schedule", name)
                 self._done[name] = self._applied(ready, versions[name], heads[ready.wanted.spec.job])
             await audit.note_all(self.t, [self._action(ready, versions[ready.wanted.spec.name]) for ready in batch])
 
@@ -145,7 +146,7 @@ class ScheduleWriter:
         versions = await schedules_edit.renew(self.t, batch)
         for old, _ in batch:
             if old.name not in versions:
-                raise changed(old.name)
+                raise changed("schedule", old.name)
             self._unchanged(old, versions[old.name])
         await audit.note_all(self.t, [self._renewed(old, versions[old.name]) for old, _ in batch])
 

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.app.manifests import Applied
+from toban_coordinator.app.named_objects import changed
 from toban_coordinator.app.write_batches import WriteBatches
 from toban_coordinator.store import triggers
 from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.jobs import Head
 from toban_coordinator.store.triggers import StoredTrigger
-from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import TriggerSpec
 from toban_domain.job import JobSpec
 from toban_domain.redacted import masked_payload_of
@@ -54,7 +54,7 @@ class TriggerWriter:
         else:
             version = await triggers.update(self.t, old, spec, digest, definition_id=head.id, actor=self.actor)
         if version is None:
-            raise TobanError(ErrorCode.CONFLICT, f"trigger {spec.name!r} was changed at the same time; apply again")
+            raise changed("trigger", spec.name)
         hidden = {*job.logs.redact, *(old.redact if old else ())}
         await self.noted.add(_action(self.actor, self.reason, old, spec, version, hidden))
         return Applied(kind="EventTrigger", name=spec.name, action="updated" if old else "created", version=version)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.edit_schedule import ScheduleEdit, state_of
 from toban_coordinator.app.large_payload import with_large_checks
-from toban_coordinator.app.slot_counting import Counts, changed, with_counts
-from toban_coordinator.app.start_runs import job_not_found
+from toban_coordinator.app.named_objects import changed, listed, not_found
+from toban_coordinator.app.slot_counting import Counts, with_counts
 from toban_coordinator.store import audit, jobs, schedules_edit, secrets, triggers
 from toban_coordinator.store.audit import AdminAction
 from toban_coordinator.store.jobs import Definition, Users
@@ -20,8 +20,6 @@ from toban_store.tx import Tx, tx
 
 # Of each kind, in one call: more than a job has, few enough for one transaction.
 MOST = 500
-# Of each kind, in a refusal.
-NAMED = 5
 _WHY = "its job was deleted"
 
 
@@ -90,7 +88,7 @@ class DeleteJob:
                 raise _in_use(wanted.name, Users(runs=[run]))
             canceled += await self.cancel.cancel_in(t, run, reason=reason or _WHY, mode="", actor=actor)
         if not await jobs.delete(t, old, actor=actor):
-            raise TobanError(ErrorCode.CONFLICT, f"job {wanted.name!r} was changed at the same time; try again")
+            raise changed("job", wanted.name)
         await secrets.forget_job(t, wanted.name, old.id)
         before = {
             "version": old.version,
@@ -110,7 +108,7 @@ async def _check(t: Tx, wanted: DeleteRequest) -> tuple[Definition, Users]:
     """The job, locked, and what uses it. Raises when that may not go with it."""
     old = (await jobs.lock_current(t, [wanted.name])).get(wanted.name)
     if old is None:
-        raise await job_not_found(t, wanted.name)
+        raise await not_found(t, "job", wanted.name)
     uses = await jobs.users(t, old.id, wanted.name, most=MOST)
     refused = Users(
         schedules=() if wanted.with_schedules else uses.schedules,
@@ -135,7 +133,7 @@ async def _delete_schedules(t: Tx, old: Definition, edit: ScheduleEdit, reason: 
     for one in locked:
         until = settled[one.id].after
         if not await schedules_edit.delete(t, one, settled_until=until, reason=reason or _WHY, actor=edit.actor):
-            raise changed(one.name)
+            raise changed("schedule", one.name)
         before = {**state_of(one), "until": edit.now.isoformat()}
         actions.append(_action(edit.actor, "schedule.delete", f"schedule {one.name}", before, reason))
     return actions
@@ -155,8 +153,7 @@ def _in_use(name: str, uses: Users) -> TobanError:
         ([str(run) for run in uses.runs], "live run", "live runs", "--cancel-runs"),
     ):
         if found:
-            more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-            parts.append(f"{one if len(found) == 1 else many} {', '.join(found[:NAMED])}{more} ({option})")
+            parts.append(f"{one if len(found) == 1 else many} {listed(found)} ({option})")
     return TobanError(
         ErrorCode.RESOURCE_INVALID_STATE,
         f"job {name!r} is in use by {'; '.join(parts)}; remove these first, or delete them with the job by the named options",

@@ -9,8 +9,8 @@ from datetime import datetime
 from toban_coordinator.app.apply_schedule import ScheduleWriter
 from toban_coordinator.app.edit_schedule import ScheduleEdit
 from toban_coordinator.app.large_payload import with_large_checks
+from toban_coordinator.app.named_objects import changed, not_found
 from toban_coordinator.app.slot_counting import Counts, with_counts
-from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.store import audit, jobs, read_models
 from toban_coordinator.store.jobs import Definition
 from toban_domain.errors import ErrorCode, TobanError
@@ -42,7 +42,7 @@ class DisableJob:
             writer = ScheduleWriter(t=t, actor=actor, counts=counts, with_next_slots=False, because=f" by {actor}{why}")
             await writer.begin((), {}, switched, _expect_nothing)
             if not await jobs.disable(t, old, reason=reason, actor=actor):
-                raise _changed(name)
+                raise changed("job", name)
             after = {"enabled": False, "disabled_by": actor}
             await _note(t, "job.disable", name, old, after, reason, actor)
             return writer
@@ -69,7 +69,7 @@ class DisableJob:
             writer = ScheduleWriter(t=t, actor=actor, counts=counts, with_next_slots=False, because=f" by {actor}")
             await writer.begin((), {}, {old.id: "enabled"} if enabled else {}, _expect_nothing)
             if not await jobs.enable(t, old, enabled=enabled):
-                raise _changed(name)
+                raise changed("job", name)
             await _note(t, "job.enable", name, old, {"enabled": enabled}, reason, actor)
             return writer
 
@@ -82,7 +82,7 @@ class DisableJob:
             async with tx(self.pool) as t:
                 old = (await jobs.lock_current(t, [name])).get(name)
                 if old is None:
-                    raise await job_not_found(t, name)
+                    raise await not_found(t, "job", name)
                 writer = await write(t, old, counts)
                 await writer.write((), {})
                 await t.notify("fire")
@@ -94,7 +94,7 @@ class DisableJob:
         async with autocommit(self.pool) as t:
             found = await read_models.jobs_page(t, after="", only=name, limit=1)
             if not found:
-                raise await job_not_found(t, name)
+                raise await not_found(t, "job", name)
         return found[0]
 
 
@@ -105,10 +105,6 @@ def _expect_nothing(name: str, version: int) -> None:
 def _not_disabled(name: str, old: Definition) -> TobanError:
     remedy = "it starts runs" if old.enabled else "its manifest has `enabled: false`; apply it with `enabled: true`"
     return TobanError(ErrorCode.RESOURCE_INVALID_STATE, f"job {name!r} was not disabled by a person: {remedy}")
-
-
-def _changed(name: str) -> TobanError:
-    return TobanError(ErrorCode.CONFLICT, f"job {name!r} was changed at the same time; try again")
 
 
 async def _note(

@@ -8,8 +8,9 @@ from datetime import datetime
 
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.large_payload import CheckPending
+from toban_coordinator.app.named_objects import changed
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.slot_counting import Counts, Uncounted, changed
+from toban_coordinator.app.slot_counting import Counts, Uncounted
 from toban_coordinator.app.write_batches import WriteBatches
 from toban_coordinator.decide import fire as decide
 from toban_coordinator.decide.skipped_slots import has_to_be_counted, pass_by
@@ -113,7 +114,7 @@ class DueSlots:
         advanced = (await schedules.fire(self._t, plans)).advanced
         for plan in plans:
             if plan.schedule.id not in advanced:
-                raise changed(plan.schedule.spec.name)
+                raise changed("schedule", plan.schedule.spec.name)
         self.written.extend(plans)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from toban_coordinator.app.edit_due_slots import DueSlots, rule_or_none
 from toban_coordinator.app.metrics import count_finished, count_settled
-from toban_coordinator.app.slot_counting import Counts, changed
+from toban_coordinator.app.named_objects import changed
+from toban_coordinator.app.slot_counting import Counts
 from toban_coordinator.app.write_batches import BATCH_ROWS, WriteBatches
 from toban_coordinator.decide.skipped_slots import TICK
 from toban_coordinator.store import fire_ledger, runs_finish, schedules_edit
@@ -105,7 +106,7 @@ class ScheduleEdit:
         gone = await runs_finish.finish(self.t, [self._finish(run) for run in early])
         if len(gone) != len(early):
             missing = {run.id for run in early} - {run.id for run in gone}
-            raise changed(next(names[run.schedule_id] for run in early if run.id in missing))
+            raise changed("schedule", next(names[run.schedule_id] for run in early if run.id in missing))
         self.finished.extend(gone)
         messages = [f"the schedule was {self._why(run)} before this time" for run in early]
         await fire_ledger.withdraw(self.t, early, messages)

@@ -14,7 +14,7 @@ from toban_domain.event import check_event
 from toban_domain.payload import canonical_json, parse_payload
 from toban_store.errors import Refused
 from toban_store.pool import Pool
-from toban_store.tx import Tx, autocommit, tx
+from toban_store.tx import autocommit, tx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Events:
         async with autocommit(self.pool) as t:
             found = await triggers.page(t, after=page.cursor, event_type=event_type, only=name, limit=limit + 1)
             if name and not found:
-                raise await _not_found(t, name)
+                raise await not_found(t, "trigger", name)
         return page_of(found, limit, "name")
 
     async def delete_trigger(self, name: str, actor: str) -> None:
@@ -63,10 +63,5 @@ class Events:
         async with tx(self.pool) as t:
             spec = await triggers.delete(t, name)
             if spec is None:
-                raise await _not_found(t, name)
+                raise await not_found(t, "trigger", name)
             await audit.note(t, actor, "trigger.delete", f"trigger {name}", before=spec)
-
-
-async def _not_found(t: Tx, name: str) -> TobanError:
-    known = await triggers.names(t)
-    return not_found("trigger", name, known, code=ErrorCode.TRIGGER_NOT_FOUND, detail={"trigger": name})

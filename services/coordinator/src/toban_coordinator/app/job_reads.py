@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from toban_coordinator.app.explain_run import Explanation, explain, why_at_worker, why_waiting
+from toban_coordinator.app.named_objects import not_found
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
 from toban_coordinator.app.run_queries import RunQuery, run_filter, run_not_found
-from toban_coordinator.app.start_runs import job_not_found
 from toban_coordinator.decide.step_states import StepState, attempt_steps, step_states
 from toban_coordinator.decide.wait_reason import waits_for_executor
 from toban_coordinator.store import external_claims, jobs, orphan_waits, read_models, run_lists, run_steps
@@ -98,7 +98,7 @@ class JobReads:
             # The empty name would mean any.
             found = await read_models.jobs_page(t, only=name, limit=1) if name else []
             if not found:
-                raise await job_not_found(t, name)
+                raise await not_found(t, "job", name)
             return (await _details(t, found))[0]
 
     async def list_versions(self, name: str, page: PageRequest = FIRST_PAGE) -> Page:
@@ -107,7 +107,7 @@ class JobReads:
         async with autocommit(self.pool) as t:
             found = await read_models.job_versions(t, name, below=below, limit=limit + 1)
             if not found and not page.cursor:
-                raise await job_not_found(t, name)
+                raise await not_found(t, "job", name)
         return page_of(found, limit, "version")
 
     async def job_days(self, name: str, days: int = 0) -> list[Row]:
@@ -120,7 +120,7 @@ class JobReads:
             since = today - timedelta(days=(days or DEFAULT_DAYS) - 1)
             found = await read_models.job_days(t, name, since=since, until=today, most=MOST_COUNTED)
             if not found and not await read_models.jobs_page(t, only=name, limit=1):
-                raise await job_not_found(t, name)
+                raise await not_found(t, "job", name)
         return found
 
     async def list_schedules(self, page: PageRequest = FIRST_PAGE, *, job: str = "", part: str = "") -> Page:

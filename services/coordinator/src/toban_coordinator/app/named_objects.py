@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from toban_coordinator.ports.secrets import SecretKeys
-from toban_coordinator.store import secrets
+from toban_coordinator.store import object_names, secrets
 from toban_coordinator.store.secrets import SealedRow
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.nearest import nearest
 from toban_store.tx import Tx
 
 MAX_SHOWN = 200
+MAX_LISTED = 5
+_CODES = {
+    "job": ErrorCode.JOB_NOT_FOUND,
+    "schedule": ErrorCode.SCHEDULE_NOT_FOUND,
+    "secret": ErrorCode.SECRET_NOT_FOUND,
+    "trigger": ErrorCode.TRIGGER_NOT_FOUND,
+}
 T = TypeVar("T")
 
 
-def not_found(
-    kind: str,
-    name: str,
-    known: Iterable[str],
-    remedy: str = "",
-    *,
-    code: ErrorCode = ErrorCode.NOT_FOUND,
-    detail: Mapping[str, object] | None = None,
-) -> TobanError:
-    """The error for a name that no object of this kind has. Without a near name in `known`, its remedy is `remedy`, or the command that
-    lists the objects."""
-    near = nearest(name, known)
+async def not_found(t: Tx, kind: str, name: str, remedy: str = "") -> TobanError:
+    """The error for a name that no object of this kind has, a kind of `object_names.names`. Without a near name, its remedy is `remedy`, or
+    the command that lists the objects."""
+    near, shown = nearest(name, await object_names.names(t, kind)), name[:MAX_SHOWN]
     hint = f"did you mean {near!r}?" if near and near != name else remedy or f"see `toban {kind} list`"
-    return TobanError(code, f"there is no {kind} {name[:MAX_SHOWN]!r}; {hint}", detail={**(detail or {}), "near": near})
+    code = _CODES.get(kind, ErrorCode.NOT_FOUND)
+    return TobanError(
+        code, f"there is no {kind} {shown!r}; {hint}", detail={kind.replace(" ", "_"): shown, "near": near}
+    )
+
+
+def changed(kind: str, name: str) -> TobanError:
+    """CONFLICT: another call changed the object since this one read it."""
+    message = f"{kind} {name!r} was changed at the same time; read it and try again"
+    return TobanError(ErrorCode.CONFLICT, message)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many others there are, for a message."""
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return ", ".join(names[:MAX_LISTED]) + more
 
 
 def facts(stored: object, *names: str) -> dict[str, Any]:
@@ -38,9 +52,9 @@ def facts(stored: object, *names: str) -> dict[str, Any]:
     return {name: getattr(stored, name) for name in names}
 
 
-async def check_new(t: Tx, kind: str, name: str, *, count: int, most: int) -> None:
+async def check_new(t: Tx, kind: str, name: str, *, most: int) -> None:
     """Raises RESOURCE_EXHAUSTED when there are `most` objects of this kind, ALREADY_EXISTS when the name of its sealed value is taken."""
-    if count >= most:
+    if len(await object_names.names(t, kind)) >= most:
         raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, f"there are {most} {kind}s, which is the limit; remove one")
     stored = f"{kind}.{name}"
     if await secrets.find(t, [stored]):

@@ -194,4 +194,4 @@ def _facts(rules: ExecutorGroup) -> dict[str, Any]:
 
 async def _not_found(t: Tx, name: str) -> TobanError:
     remedy = "see `toban group list`, or make it: toban group add NAME"
-    return not_found("executor group", name, await executor_groups.groups(t), remedy)
+    return await not_found(t, "executor group", name, remedy)

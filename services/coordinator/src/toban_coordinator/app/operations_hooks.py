@@ -78,7 +78,7 @@ class HookOperations:
         async with autocommit(self.pool) as t:
             found = await hooks.hooks(t, name)
             if name and not found:
-                raise not_found("hook", name, await hooks.names(t))
+                raise await not_found(t, "hook", name)
         return found
 
     async def remove(self, name: str, *, reason: str, actor: str) -> None:
@@ -87,7 +87,7 @@ class HookOperations:
             before = await hooks.hooks(t, name)
             secret = await hooks.remove(t, name)
             if secret is None:
-                raise not_found("hook", name, await hooks.names(t))
+                raise await not_found(t, "hook", name)
             await secrets.remove(t, secret)
             was = _facts(before[0]) if before else None
             await audit.note(t, actor, "hook.remove", f"hook {name}", reason, before=was)
@@ -115,13 +115,13 @@ class HookOperations:
 
     async def _create(self, t: Tx, change: HookChange, actor: str) -> str:
         if change.drop_old_secret or not change.kind:
-            raise not_found("hook", change.name, (), "a new one needs --kind")
+            raise TobanError(ErrorCode.NOT_FOUND, f"there is no hook {change.name!r}; a new one needs --kind")
         kind = decide.check_kind(change.kind)
         if change.mapping is None:
             raise TobanError(
                 ErrorCode.INVALID_ARGUMENT, "a new hook needs the type of its events, or the values for them"
             )
-        await check_new(t, "hook", change.name, count=len(await hooks.names(t)), most=decide.MAX_HOOKS)
+        await check_new(t, "hook", change.name, most=decide.MAX_HOOKS)
         made = "" if change.secret else decide.make_secret(kind, self.random_bytes(decide.KEY_BYTES))
         await self._seal(t, change.name, [made or decide.check_secret(kind, change.secret)], actor)
         values = HookValues(

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.app.start_runs import job_not_found
+from toban_coordinator.app.named_objects import not_found
 from toban_coordinator.decide.breaker import Breaker, Signal
 from toban_coordinator.decide.limits import LimitTable, Usage, job_of
-from toban_coordinator.store import audit, breakers, deferred, jobs, limit_admin, limits
+from toban_coordinator.store import audit, breakers, deferred, jobs, limit_admin, limits, object_names
 from toban_coordinator.store.limit_admin import Queue, StoredLimit
 from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
@@ -167,7 +167,7 @@ async def check_breaker_name(t: Tx, name: str) -> None:
     if kind == "scope":
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name[:60]!r} has no breaker; use job:NAME or pool:NAME")
     if kind == "job" and rest not in await jobs.heads(t, [rest]):
-        raise await job_not_found(t, rest)
+        raise await not_found(t, "job", rest)
     if kind == "pool" and name not in await limit_admin.stored(t, name):
         raise await _not_found(t, name)
 
@@ -186,7 +186,7 @@ async def _check(t: Tx, name: str, value: int | None) -> None:
         allowed = f"{lowest} … {MAX_LIMIT}" + (", not 0" if kind == "pool" else "")
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} is {value}; use {allowed}")
     if kind == "job" and value is not None and rest not in await jobs.heads(t, [rest]):
-        raise await job_not_found(t, rest)
+        raise await not_found(t, "job", rest)
     if kind == "pool":
         await _check_pool(t, rest, value)
     if kind == "scope" and rest.partition("/")[0] not in SCOPES:
@@ -215,7 +215,7 @@ async def _check_pool(t: Tx, pool: str, value: int | None) -> None:
 
 
 async def _not_found(t: Tx, name: str) -> TobanError:
-    known = [*(await limit_admin.stored(t)), *(f"job:{job}" for job in await jobs.names(t))]
+    known = [*(await limit_admin.stored(t)), *(f"job:{job}" for job in await object_names.names(t, "job"))]
     hint = suggestion(name, known, "see `toban limit list`")
     return TobanError(ErrorCode.NOT_FOUND, f"there is no limit {name[:60]!r}, and no run waits for one; {hint}")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toban_coordinator.app.named_objects import facts, not_found
-from toban_coordinator.app.start_runs import job_not_found
+from toban_coordinator.app.named_objects import facts, listed, not_found
 from toban_coordinator.ports.secrets import SecretKeys
-from toban_coordinator.store import audit, jobs, secrets
+from toban_coordinator.store import audit, jobs, object_names, secrets
 from toban_coordinator.store.secrets import StoredSecret
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.nearest import nearest
@@ -88,7 +87,7 @@ class SecretOperations:
         async with tx(self.pool) as t:
             before = await secrets.stored(t, name)
             if not before or not await secrets.remove(t, name):
-                raise not_found("secret", name, await secrets.names(t), code=ErrorCode.SECRET_NOT_FOUND)
+                raise await not_found(t, "secret", name)
             if owner := _owner(before[0]):
                 message = (
                     f"secret {name!r} is for {owner} alone; run `toban {owner.replace(' ', ' rm ')}` to remove both"
@@ -96,10 +95,8 @@ class SecretOperations:
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
             users = before[0].used_by
             if users and not force:
-                message = (
-                    f"secret {name!r} is used by {_listed('job', users)}: their runs would fail; "
-                    "take it out of these jobs first, or use --force"
-                )
+                noun = "jobs" if len(users) > 1 else "job"
+                message = f"secret {name!r} is used by {noun} {listed(users)}: their runs would fail; take it out of these jobs first, or use --force"
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message, detail={"jobs": list(users)})
             await audit.note(t, actor, "secret.remove", f"secret {name}", reason, before=_facts(before[0]))
         _log.info("a secret was removed", subject=name, actor=actor)
@@ -138,8 +135,8 @@ async def _check_jobs(t: Tx, names: Sequence[str]) -> None:
     """A job that is yet to come is no mistake: its definition is refused without the secret. A name that no job can have is one."""
     found = await jobs.heads(t, names) if names else {}
     for name in names:
-        if name not in found and nearest(name, await jobs.names(t)):
-            raise await job_not_found(t, name)
+        if name not in found and nearest(name, await object_names.names(t, "job")):
+            raise await not_found(t, "job", name)
 
 
 def _owner(secret: StoredSecret) -> str:
@@ -149,8 +146,3 @@ def _owner(secret: StoredSecret) -> str:
 
 def _facts(secret: StoredSecret) -> dict[str, object]:
     return facts(secret, "version", "key_id", "jobs")
-
-
-def _listed(noun: str, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:5])
-    return f"{noun}{'s' if len(names) > 1 else ''} {shown}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"

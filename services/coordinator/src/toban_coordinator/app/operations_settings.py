@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from toban_coordinator.app.named_objects import changed
 from toban_coordinator.store import audit, settings
 from toban_coordinator.store.settings import Stored
 from toban_domain.errors import ErrorCode, TobanError
@@ -91,7 +92,7 @@ async def _store(t: Tx, spec: SettingSpec, value: float, before: Stored | None, 
     version = before.version if before else 0
     made = await settings.store(t, spec.name, value, version=version, actor=actor)
     if made is None:
-        raise TobanError(ErrorCode.CONFLICT, f"setting {spec.name} was changed at the same time; look at it again")
+        raise changed("setting", spec.name)
     facts = {"value": before.value if before else spec.default, "version": version}
     after = {"value": value, "version": made.version}
     await audit.note(t, actor, "update_setting", f"setting {spec.name}", reason, before=facts, after=after)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toban_coordinator.app.named_objects import check_new, facts, not_found, seal, unseal
+from toban_coordinator.app.named_objects import check_new, facts, listed, not_found, seal, unseal
 from toban_coordinator.app.paging import Page, PageRequest, page_of
 from toban_coordinator.decide import webhooks as decide
 from toban_coordinator.decide.webhook_forms import FORMS, GENERIC, SMTP
 from toban_coordinator.ports.secrets import SecretKeys
-from toban_coordinator.store import audit, secrets, webhook_outbox, webhooks
+from toban_coordinator.store import audit, object_names, secrets, webhook_outbox, webhooks
 from toban_coordinator.store.secrets import SealedRow
 from toban_coordinator.store.webhook_outbox import Wanted
 from toban_coordinator.store.webhooks import Filter, StoredTarget, TargetValues
@@ -92,9 +92,11 @@ class WebhookOperations:
             before = await webhooks.targets(t, name)
             secret = await webhooks.remove(t, name)
             if secret is None:
-                raise not_found("webhook", name, await webhooks.names(t))
+                raise await not_found(t, "webhook", name)
             if users := await webhooks.users(t, name):
-                message = f"webhook {name!r} is notified by {', '.join(users[:5])}; take it out of `notify` of these jobs first"
+                message = (
+                    f"webhook {name!r} is notified by {listed(users)}; take it out of `notify` of these jobs first"
+                )
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message, detail={"jobs": users})
             await secrets.remove(t, secret)
             was = _facts(before[0]) if before else None
@@ -107,7 +109,7 @@ class WebhookOperations:
             found = await webhooks.targets(t, name)
             delivery = await webhook_outbox.add(t, name, decide.TEST)
             if not found or delivery is None:
-                raise not_found("webhook", name, await webhooks.names(t))
+                raise await not_found(t, "webhook", name)
             if not found[0].enabled:
                 message = f"webhook {name!r} is disabled; enable it first: toban webhook set {name} --enable"
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
@@ -122,8 +124,8 @@ class WebhookOperations:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
         limit, below = page.rows, page.below_id
         async with autocommit(self.pool) as t:
-            if wanted.webhook and wanted.webhook not in (known := await webhooks.names(t)):
-                raise not_found("webhook", wanted.webhook, known)
+            if wanted.webhook and wanted.webhook not in await object_names.names(t, "webhook"):
+                raise await not_found(t, "webhook", wanted.webhook)
             found = await webhook_outbox.page(t, wanted, below=below, limit=limit + 1)
         return page_of(found, limit, "id")
 
@@ -133,8 +135,8 @@ class WebhookOperations:
             message = f"{len(ids)} deliveries are given, the limit is {MAX_REDELIVERED}"
             raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
         async with tx(self.pool) as t:
-            if name not in (known := await webhooks.names(t)):
-                raise not_found("webhook", name, known)
+            if name not in await object_names.names(t, "webhook"):
+                raise await not_found(t, "webhook", name)
             count = await webhook_outbox.redeliver(t, name, ids, limit=MAX_REDELIVERED)
             if count < len(set(ids)):
                 message = (
@@ -148,8 +150,8 @@ class WebhookOperations:
 
     async def _create(self, t: Tx, change: TargetChange, secret: str, actor: str) -> None:
         if not change.url:
-            raise not_found("webhook", change.name, (), "a new one needs --url")
-        await check_new(t, "webhook", change.name, count=len(await webhooks.names(t)), most=decide.MAX_TARGETS)
+            raise TobanError(ErrorCode.NOT_FOUND, f"there is no webhook {change.name!r}; a new one needs --url")
+        await check_new(t, "webhook", change.name, most=decide.MAX_TARGETS)
         await self._seal(t, change.name, change.url, secret, actor)
         values = TargetValues(
             origin=decide.origin_of(change.url),
@@ -216,7 +218,7 @@ def _with_form(change: TargetChange, form: str) -> TargetChange:
 
 async def notify_problems(t: Tx, spec: JobSpec) -> list[tuple[str, str, str]]:
     """Rules of a definition that name no webhook: path, message and remedy of each."""
-    known = await webhooks.names(t) if spec.notify else []
+    known = await object_names.names(t, "webhook") if spec.notify else []
     found = []
     for index, rule in enumerate(spec.notify):
         if rule.webhook not in known:

@@ -13,10 +13,10 @@ from toban_coordinator.app.edit_due_slots import rule_or_none
 from toban_coordinator.app.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.manifests import ManifestText, parse_json
-from toban_coordinator.app.named_objects import not_found
+from toban_coordinator.app.named_objects import changed, not_found
 from toban_coordinator.app.next_slots import check_after, checked_count, note_of
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest
-from toban_coordinator.app.slot_counting import Counts, changed, with_counts
+from toban_coordinator.app.slot_counting import Counts, with_counts
 from toban_coordinator.store import audit, fire_ledger, read_models, schedules_edit
 from toban_coordinator.store.schedules_edit import StoredSchedule
 from toban_domain.errors import ErrorCode, TobanError
@@ -95,7 +95,7 @@ class Schedules:
         async with autocommit(self.pool) as t:
             found = await fire_ledger.page(t, name, below=below, limit=limit + 1)
             if not found and not await fire_ledger.known(t, name):
-                raise await schedule_not_found(t, name)
+                raise await not_found(t, "schedule", name)
         more = (
             f"{found[limit - 1]['first_slot'].isoformat()},{found[limit - 1]['schedule_id']}"
             if len(found) > limit
@@ -147,7 +147,7 @@ class Schedules:
             settled = (await edit.settle([old]))[old.id]
             withdrawn = settled.withdrawn
             if not await schedules_edit.delete(t, old, settled_until=settled.after, reason=reason, actor=actor):
-                raise changed(old.name)
+                raise changed("schedule", old.name)
             return {"after": settled.after.isoformat()}
 
         await self._edit(name, "schedule.delete", "deleted", write, actor=actor, reason=reason)
@@ -169,7 +169,7 @@ class Schedules:
             async with tx(self.pool) as t:
                 locked = await schedules_edit.lock(t, [name])
                 if not locked:
-                    raise await schedule_not_found(t, name)
+                    raise await not_found(t, "schedule", name)
                 old = locked[0]
                 edit = ScheduleEdit(t=t, now=await schedules_edit.moment(t), actor=actor, why=why, counts=counts)
                 after = await write(t, old, edit)
@@ -187,14 +187,8 @@ class Schedules:
             # The empty name would mean any.
             found = await read_models.schedules_page(t, only=name, limit=1) if name else []
             if not found:
-                raise await schedule_not_found(t, name)
+                raise await not_found(t, "schedule", name)
         return found[0]
-
-
-async def schedule_not_found(t: Tx, name: str) -> TobanError:
-    """SCHEDULE_NOT_FOUND with the nearest name as a hint."""
-    known = await schedules_edit.names(t)
-    return not_found("schedule", name, known, code=ErrorCode.SCHEDULE_NOT_FOUND, detail={"schedule": name})
 
 
 async def _set_status(
@@ -205,7 +199,7 @@ async def _set_status(
     following = settled.next_slot(rule) if old.enabled and rule is not None else None
     version = await schedules_edit.set_status(t, old, status, reason=reason, next_run_at=following, actor=actor)
     if version is None:
-        raise changed(old.name)
+        raise changed("schedule", old.name)
     return {"version": version, "status": status, "after": settled.after.isoformat()}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toban_coordinator.app import metrics
 from toban_coordinator.ports.secrets import SecretKeys, SecretUse, SecretValues
-from toban_coordinator.store import secrets
+from toban_coordinator.store import object_names, secrets
 from toban_coordinator.store.secrets import SealedRow
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
@@ -79,7 +79,7 @@ async def problems(t: Tx, spec: JobSpec) -> Iterator[tuple[str, str, str]]:
     if not spec.secrets:
         return iter(())
     rows = await secrets.find(t, {one.name for one in spec.secrets})
-    known = await secrets.names(t) if len(rows) < len({one.name for one in spec.secrets}) else []
+    known = await object_names.names(t, "secret") if len(rows) < len({one.name for one in spec.secrets}) else []
     return iter(
         [
             (

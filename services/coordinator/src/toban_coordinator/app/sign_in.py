@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from toban_coordinator.app.accounts import SECRET_BYTES, hash_secret
+from toban_coordinator.app.accounts import SECRET_BYTES, hash_secret, no_user
 from toban_coordinator.app.claim_names import check_worker_type
 from toban_coordinator.app.passwords import LONGEST as LONGEST_PASSWORD
 from toban_coordinator.app.passwords import Passwords
@@ -160,7 +160,7 @@ class SignIn:
         """Every session of an account, by an administrator; how many. Raises NOT_FOUND."""
         async with tx(self.pool) as t:
             if not user or not await accounts.people(t, user):
-                raise TobanError(ErrorCode.NOT_FOUND, f"there is no user {user!r}; `toban user list` shows all")
+                raise no_user(user)
             ended = await sessions.revoke_sessions(t, user)
             await audit.note(t, actor, "end_sessions", f"user {user}", reason, after={"sessions": ended})
         return ended
@@ -193,7 +193,7 @@ class SignIn:
                 maker=None if maker is None else maker.id,
             )
             if row is None:
-                raise TobanError(ErrorCode.NOT_FOUND, f"there is no user {new.user!r}; `toban user list` shows all")
+                raise no_user(new.user)
             after = {"user": new.user, "name": new.name, "role": new.role.value, "for": str(new.selector)}
             await audit.note(t, actor, "create_token", f"token {row['id']}", after=after)
         return secret, row["id"], row["ends_at"]

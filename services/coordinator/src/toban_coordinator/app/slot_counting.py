@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
+from toban_coordinator.app.named_objects import changed
 from toban_coordinator.decide import skipped_slots
 from toban_coordinator.decide.skipped_slots import Counted
-from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.fire_plan import DueSchedule
 from toban_schedule import Rule
 
@@ -47,9 +47,4 @@ async def with_counts(edit: Callable[[Counts], Awaitable[T]]) -> T:
             missing = uncounted
         counts |= await asyncio.to_thread(missing.count)
     assert missing is not None
-    raise changed(missing.schedules[0][0].spec.name)
-
-
-def changed(name: str) -> TobanError:
-    """CONFLICT: another call was quicker."""
-    return TobanError(ErrorCode.CONFLICT, f"schedule {name!r} was changed at the same time; read it and try again")
+    raise changed("schedule", missing.schedules[0][0].spec.name)

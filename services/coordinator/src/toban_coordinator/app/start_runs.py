@@ -218,7 +218,7 @@ class StartRuns:
         found = await jobs.heads(t, names)
         for name in names:
             if name not in found:
-                raise await job_not_found(t, name)
+                raise await not_found(t, "job", name)
             if not found[name].enabled:
                 why = found[name].disabled_why
                 remedy = (
@@ -336,11 +336,6 @@ async def _refuse_repeated(t: Tx, new: Sequence[runs.NewRun]) -> None:
             "repeatable: false; give other values, or apply it with repeatable: true",
             detail={"run_id": done, "job": run.job},
         )
-
-
-async def job_not_found(t: Tx, name: str) -> TobanError:
-    """JOB_NOT_FOUND with the nearest name as a hint."""
-    return not_found("job", name, await jobs.names(t), code=ErrorCode.JOB_NOT_FOUND, detail={"job": name})
 
 
 async def _check_times(t: Tx, wanted: Sequence[RunRequest]) -> None:

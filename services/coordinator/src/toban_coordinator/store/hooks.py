@@ -58,11 +58,6 @@ async def hooks(t: Tx, name: str = "") -> list[StoredHook]:
     return [StoredHook(**row) for row in await t.fetch_all(_sql.hooks, {"name": name})]
 
 
-async def names(t: Tx) -> list[str]:
-    """All names."""
-    return [row["name"] for row in await t.fetch_all(_sql.names)]
-
-
 async def lock(t: Tx, name: str) -> bool:
     """Locks the hook for a change; False when there is none."""
     return await t.fetch_one(_sql.lock, {"name": name}) is not None

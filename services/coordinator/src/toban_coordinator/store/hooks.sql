@@ -6,10 +6,6 @@ SELECT h.id, h.name, h.kind, h.secret, h.secrets, h.event_type, h.type_from, h.e
  WHERE %(name)s::text = '' OR h.name = %(name)s::text
  ORDER BY h.name
 
--- name: names
--- All names, for hints and the limit.
-SELECT h.name FROM scheduler.hooks h ORDER BY h.name
-
 -- name: lock
 -- The hook to change, locked, so that its secrets are read and written by one change at a time.
 SELECT h.id FROM scheduler.hooks h WHERE h.name = %(name)s::text FOR UPDATE

@@ -98,11 +98,6 @@ async def payloads_of(t: Tx, ids: Sequence[int]) -> list[Row]:
     return await t.fetch_all(_sql.payloads_of, {"ids": list(ids)}) if ids else []
 
 
-async def names(t: Tx) -> list[str]:
-    """All names, for hints."""
-    return [row["name"] for row in await t.fetch_all(_sql.names)]
-
-
 async def versions(t: Tx, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], JobSpec | str]:
     """The specs of (definition, version) pairs; versions never change once written. One that cannot be read: why."""
     rows = await t.fetch_all(_sql.versions, {"ids": [k[0] for k in keys], "versions": [k[1] for k in keys]})

@@ -10,10 +10,6 @@ SELECT d.id, d.name, d.version, d.enabled, d.spec, d.spec_hash, d.disabled_at, d
 -- Id, version, whether enabled and why not of some names: what enqueue asks each time.
 SELECT d.id, d.name, d.version, d.enabled, {{disabled_why}} AS disabled_why FROM scheduler.job_definitions d WHERE d.name = ANY(%(names)s::text[])
 
--- name: names
--- All names of definitions, for hints.
-SELECT d.name FROM scheduler.job_definitions d WHERE d.deleted_at IS NULL ORDER BY d.name LIMIT 5000
-
 -- name: starters
 -- Schedules and triggers of some definitions, the first few of each.
 SELECT d.name, u.name AS used_by

@@ -155,11 +155,6 @@ async def unstarted_ahead(t: Tx, schedule_ids: Sequence[int], now: datetime) -> 
     return [AheadOfSlot(**{**row, "state": RunState(row["state"])}) for row in rows]
 
 
-async def names(t: Tx) -> list[str]:
-    """The names of all schedules, at most 10,000."""
-    return [row["name"] for row in await t.fetch_all(_sql.names)]
-
-
 def _versions(rows: Sequence[Row]) -> dict[str, int]:
     return {row["name"]: row["version"] for row in rows}
 

@@ -85,7 +85,3 @@ SELECT r.id, r.schedule_id, r.slot, r.state::text AS state, r.token, r.attempt, 
    AND r.dispatched_at IS NULL
  ORDER BY r.id
    FOR UPDATE
-
--- name: names
--- All names, for suggestions.
-SELECT s.name FROM scheduler.schedules s ORDER BY s.name LIMIT 10000

@@ -46,11 +46,6 @@ async def find(t: Tx, names: Iterable[str]) -> dict[str, SealedRow]:
     return {row["name"]: _sealed(row) for row in rows}
 
 
-async def names(t: Tx) -> list[str]:
-    """The first 5,000 names."""
-    return [row["name"] for row in await t.fetch_all(_sql.names)]
-
-
 async def stored(t: Tx, name: str = "") -> list[StoredSecret]:
     """All of them, or the one called `name`."""
     return [StoredSecret(**row) for row in await t.fetch_all(_sql.stored, {"name": name})]
@@ -61,12 +56,10 @@ async def key_ids(t: Tx) -> dict[str, int]:
     return {row["key_id"]: row["secrets"] for row in await t.fetch_all(_sql.key_ids)}
 
 
-async def store(t: Tx, name: str, sealed: Sealed, *, jobs: Sequence[str] | None, actor: str) -> int:
-    """Make it or replace its value; its new version. `jobs` None leaves those that may use it."""
+async def store(t: Tx, name: str, sealed: Sealed, *, jobs: Sequence[str] | None, actor: str) -> None:
+    """Makes a secret or replaces its value. `jobs` None leaves those that may use it."""
     params = {**_params(name, sealed), "jobs": None if jobs is None else list(jobs), "actor": actor}
-    row = await t.fetch_one(_sql.store, params)
-    assert row is not None, "an upsert returns its row"
-    return int(row["version"])
+    await t.execute(_sql.store, params)
 
 
 async def lock_with_other_key(t: Tx, key_id: str) -> list[SealedRow]:
@@ -87,7 +80,7 @@ async def forget_job(t: Tx, name: str, definition_id: int) -> None:
 
 async def remove(t: Tx, name: str) -> bool:
     """False when there is none."""
-    return await t.fetch_one(_sql.remove, {"name": name}) is not None
+    return await t.execute(_sql.remove, {"name": name}) == 1
 
 
 def _params(name: str, sealed: Sealed) -> dict[str, object]:

@@ -2,10 +2,6 @@
 -- Encrypted values of some names, with the jobs that may use them.
 SELECT s.name, s.key_id, s.nonce, s.ciphertext, s.jobs FROM scheduler.secrets s WHERE s.name = ANY(%(names)s::text[])
 
--- name: names
--- All names that jobs may use, for hints.
-SELECT s.name FROM scheduler.secrets s WHERE s.name !~ '^(hook|webhook)[.]' ORDER BY s.name LIMIT 5000
-
 -- name: stored
 -- Every secret without its value, or the one called `name`, with the current definitions, the webhook and the hook that use it. Deleted
 -- definitions stay for their runs, and use nothing.
@@ -34,7 +30,6 @@ VALUES (%(name)s::text, %(key_id)s::text, %(nonce)s::bytea, %(ciphertext)s::byte
     ON CONFLICT (name) DO UPDATE
        SET key_id = EXCLUDED.key_id, nonce = EXCLUDED.nonce, ciphertext = EXCLUDED.ciphertext, jobs = COALESCE(%(jobs)s::text[], s.jobs),
            version = s.version + 1, updated_at = now(), updated_by = EXCLUDED.updated_by
-RETURNING s.version
 
 -- name: with_other_key
 -- Secrets that another key than the first one encrypts, locked.
@@ -48,7 +43,7 @@ UPDATE scheduler.secrets s SET key_id = %(key_id)s::text, nonce = %(nonce)s::byt
 
 -- name: remove
 -- A value → ∅.
-DELETE FROM scheduler.secrets s WHERE s.name = %(name)s::text RETURNING s.version
+DELETE FROM scheduler.secrets s WHERE s.name = %(name)s::text
 
 -- name: forget_job
 -- A name among the jobs that may use a secret → another one; the list never gets empty, which would be every job.

@@ -55,11 +55,6 @@ async def delete(t: Tx, name: str) -> Mapping[str, Any] | None:
     return None if row is None else masked_payload_of(row["spec"], row["redact"])
 
 
-async def names(t: Tx) -> list[str]:
-    """All names, for hints."""
-    return [row["name"] for row in await t.fetch_all(_sql.names)]
-
-
 async def count_of_types(t: Tx, types: Sequence[str], *, without: Sequence[str]) -> dict[str, int]:
     """How many triggers, other than those named, wait for each of these types."""
     rows = await t.fetch_all(_sql.count_of_type, {"types": list(types), "names": list(without)})

@@ -27,10 +27,6 @@ RETURNING g.version
 DELETE FROM scheduler.event_triggers g WHERE g.name = %(name)s::text
 RETURNING g.spec, (SELECT {{definition_redact}} FROM scheduler.job_definitions d WHERE d.id = g.definition_id) AS redact
 
--- name: names
--- All names of triggers, for hints.
-SELECT g.name FROM scheduler.event_triggers g ORDER BY g.name LIMIT 5000
-
 -- name: count_of_type
 -- How many triggers other than some wait for a type of event.
 SELECT g.event_type, count(*) AS triggers

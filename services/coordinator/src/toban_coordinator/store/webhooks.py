@@ -85,11 +85,6 @@ async def targets(t: Tx, name: str = "") -> list[StoredTarget]:
     return [StoredTarget(**row) for row in await t.fetch_all(_sql.targets, {"name": name, "breaker": BREAKER_FAILURES})]
 
 
-async def names(t: Tx) -> list[str]:
-    """All names."""
-    return [row["name"] for row in await t.fetch_all(_sql.names)]
-
-
 async def lock(t: Tx, name: str) -> str | None:
     """The name of its secret, with the target locked; None when there is none."""
     row = await t.fetch_one(_sql.lock, {"name": name})

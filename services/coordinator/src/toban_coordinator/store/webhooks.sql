@@ -10,10 +10,6 @@ SELECT t.id, t.name, t.origin, t.form, t.secret, t.states, t.jobs, t.labels, t.e
  WHERE %(name)s::text = '' OR t.name = %(name)s::text
  ORDER BY t.name
 
--- name: names
--- All names, for hints and the limit.
-SELECT t.name FROM scheduler.webhook_targets t ORDER BY t.name
-
 -- name: lock
 -- The target to change, locked, so that URL and secret are read and written by one change at a time.
 SELECT t.id, t.secret FROM scheduler.webhook_targets t WHERE t.name = %(name)s::text FOR UPDATE
