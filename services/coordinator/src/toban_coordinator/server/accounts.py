@@ -12,7 +12,7 @@ from toban_coordinator.app.credentials import Credentials
 from toban_coordinator.app.oidc_sign_in import OidcSignIn
 from toban_coordinator.app.own_account import OwnAccount
 from toban_coordinator.app.sign_in import NewToken, SignedIn, SignIn
-from toban_coordinator.server.from_proto import page_from_pb
+from toban_coordinator.server.from_proto import audit_of, page_from_pb
 from toban_coordinator.server.person_check import own_call
 from toban_domain.access import WORKER, Action, Effect, Person, Role, Selector, highest_role, worker_type_of
 from toban_domain.concurrency import SCOPES
@@ -101,20 +101,15 @@ class AccountsService(AccountsServicer):
 
     async def LinkUser(self, request: pb.LinkUserRequest, context: Context) -> pb.AccountsChange:
         """A subject of a provider signs in to an account."""
-        await self._accounts.link(
-            request.name,
-            issuer=self._oidc.linkable_issuer(request.issuer),
-            subject=request.subject,
-            actor=actor_of(context),
-            reason=request.reason,
-        )
+        issuer = self._oidc.linkable_issuer(request.issuer)
+        await self._accounts.link(request.name, issuer=issuer, subject=request.subject, **audit_of(request, context))
         return pb.AccountsChange()
 
     async def UnlinkUser(self, request: pb.UnlinkUserRequest, context: Context) -> pb.AccountsChange:
         """It does not any more."""
         # Also of a provider that is not used any more.
         issuer = request.issuer or (self._oidc.rules.issuer if self._oidc.rules is not None else "")
-        await self._accounts.unlink(request.name, issuer=issuer, actor=actor_of(context), reason=request.reason)
+        await self._accounts.unlink(request.name, issuer=issuer, **audit_of(request, context))
         return pb.AccountsChange()
 
     async def CreateBootstrapLink(
@@ -142,31 +137,26 @@ class AccountsService(AccountsServicer):
     async def AddUser(self, request: pb.AddUserRequest, context: Context) -> pb.AccountsChange:
         """An account without rights."""
         await self._accounts.add_user(
-            request.name,
-            display_name=request.display_name,
-            password=request.password,
-            actor=actor_of(context),
-            reason=request.reason,
+            request.name, display_name=request.display_name, password=request.password, **audit_of(request, context)
         )
         return pb.AccountsChange()
 
     async def UpdateUser(self, request: pb.UpdateUserRequest, context: Context) -> pb.AccountsChange:
         """Enabled, disabled, or with another password."""
-        actor = actor_of(context)
         if request.HasField("password"):
-            await self._accounts.set_password(request.name, request.password, actor=actor, reason=request.reason)
+            await self._accounts.set_password(request.name, request.password, **audit_of(request, context))
         if request.HasField("enabled"):
-            await self._accounts.set_enabled(request.name, enabled=request.enabled, actor=actor, reason=request.reason)
+            await self._accounts.set_enabled(request.name, enabled=request.enabled, **audit_of(request, context))
         return pb.AccountsChange()
 
     async def DeleteUser(self, request: pb.DeleteUserRequest, context: Context) -> pb.AccountsChange:
         """An account with rules, sessions and tokens."""
-        await self._accounts.delete_user(request.name, actor=actor_of(context), reason=request.reason)
+        await self._accounts.delete_user(request.name, **audit_of(request, context))
         return pb.AccountsChange()
 
     async def EndSessions(self, request: pb.EndSessionsRequest, context: Context) -> pb.SignOutResponse:
         """Every session of an account."""
-        ended = await self._sign_in.end_sessions(request.user, actor=actor_of(context), reason=request.reason)
+        ended = await self._sign_in.end_sessions(request.user, **audit_of(request, context))
         return pb.SignOutResponse(ended=ended)
 
     async def ListGroups(self, _request: pb.ListGroupsRequest, _context: Context) -> pb.ListGroupsResponse:
@@ -175,7 +165,7 @@ class AccountsService(AccountsServicer):
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.AccountsChange:
         """A new group, one less, or a member more or less."""
-        about: dict[str, str] = {"actor": actor_of(context), "reason": request.reason}
+        about = audit_of(request, context)
         if request.change == "add":
             await self._accounts.add_group(request.name, **about)
         elif request.change == "delete":
@@ -201,12 +191,12 @@ class AccountsService(AccountsServicer):
             role=_choice(Role, "role", request.rule.role),
             selector=_selector_from_pb(request.rule.selector),
         )
-        made = await self._accounts.add_rule(rule, actor=actor_of(context), reason=request.reason)
+        made = await self._accounts.add_rule(rule, **audit_of(request, context))
         return pb.AddRuleResponse(id=made)
 
     async def RemoveRule(self, request: pb.RemoveRuleRequest, context: Context) -> pb.AccountsChange:
         """A rule less."""
-        await self._accounts.remove_rule(request.id, actor=actor_of(context), reason=request.reason)
+        await self._accounts.remove_rule(request.id, **audit_of(request, context))
         return pb.AccountsChange()
 
     async def May(self, request: pb.MayRequest, _context: Context) -> pb.MayResponse:
@@ -222,13 +212,7 @@ class AccountsService(AccountsServicer):
 
     async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> pb.CreateTokenResponse:
         """A token; its secret is in this answer only."""
-        new = NewToken(
-            user=request.user,
-            name=request.name,
-            role=_choice(Role, "role", request.role),
-            selector=_selector_from_pb(request.selector, tokens=True),
-            days=request.days,
-        )
+        new = _new_token(request, request.user)
         secret, number, ends_at = await self._sign_in.create_token(new, actor=actor_of(context))
         return pb.CreateTokenResponse(id=number, secret=secret, ends_at=timestamp_to_pb(ends_at))
 
@@ -240,7 +224,7 @@ class AccountsService(AccountsServicer):
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.AccountsChange:
         """Revokes a token."""
-        await self._sign_in.revoke_token(request.id, actor=actor_of(context), reason=request.reason)
+        await self._sign_in.revoke_token(request.id, **audit_of(request, context))
         return pb.AccountsChange()
 
     async def ChangeOwnPassword(self, request: pb.ChangeOwnPasswordRequest, _context: Context) -> pb.SignOutResponse:
@@ -252,7 +236,7 @@ class AccountsService(AccountsServicer):
     ) -> pb.ListOwnSessionsResponse:
         """Those that are good."""
         rows = await self._own.list_sessions(own_call())
-        return pb.ListOwnSessionsResponse(sessions=[_session_to_pb(row) for row in rows])
+        return pb.ListOwnSessionsResponse(sessions=[fill(pb.UserSession, row) for row in rows])
 
     async def EndOwnSession(self, request: pb.EndOwnSessionRequest, _context: Context) -> pb.AccountsChange:
         """One session less."""
@@ -262,14 +246,7 @@ class AccountsService(AccountsServicer):
     async def CreateOwnToken(self, request: pb.CreateOwnTokenRequest, _context: Context) -> pb.CreateTokenResponse:
         """A token; its secret is in this answer only."""
         call = own_call()
-        new = NewToken(
-            user=call.person.name,
-            name=request.name,
-            role=_choice(Role, "role", request.role),
-            selector=_selector_from_pb(request.selector, tokens=True),
-            days=request.days,
-        )
-        secret, number, ends_at = await self._own.create_token(call, new)
+        secret, number, ends_at = await self._own.create_token(call, _new_token(request, call.person.name))
         return pb.CreateTokenResponse(id=number, secret=secret, ends_at=timestamp_to_pb(ends_at))
 
     async def ListOwnTokens(self, _request: pb.ListOwnTokensRequest, _context: Context) -> pb.ListTokensResponse:
@@ -279,8 +256,7 @@ class AccountsService(AccountsServicer):
 
     async def RevokeOwnToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.AccountsChange:
         """Revokes a token."""
-        about = {"actor": actor_of(context), "reason": request.reason}
-        await self._sign_in.revoke_token(request.id, user=own_call().person.name, **about)
+        await self._sign_in.revoke_token(request.id, user=own_call().person.name, **audit_of(request, context))
         return pb.AccountsChange()
 
 
@@ -301,6 +277,11 @@ def _choice(kind: type[E], name: str, given: str) -> E:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, message) from None
 
 
+def _new_token(request: pb.CreateTokenRequest | pb.CreateOwnTokenRequest, user: str) -> NewToken:
+    role, selector = _choice(Role, "role", request.role), _selector_from_pb(request.selector, tokens=True)
+    return NewToken(user=user, name=request.name, role=role, selector=selector, days=request.days)
+
+
 def _selector_from_pb(message: pb.AccessSelector, *, tokens: bool = False) -> Selector:
     """Raises INVALID_ARGUMENT. `tokens`: of a token, which can be for the steps of a type of external workers."""
     scopes = (*SCOPES, WORKER) if tokens else SCOPES
@@ -311,26 +292,14 @@ def _selector_from_pb(message: pb.AccessSelector, *, tokens: bool = False) -> Se
     return Selector(job=message.job, labels=dict(message.labels), scope=message.scope, scope_id=message.scope_id)
 
 
-def _selector_to_pb(row: Mapping[str, Any]) -> pb.AccessSelector:
-    return fill(pb.AccessSelector, row)
-
-
 def _user_to_pb(row: Mapping[str, Any], person: Person | None, linked: Iterable[Mapping[str, Any]]) -> pb.User:
-    identities = [_identity_to_pb(one) for one in linked if one["name"] == row["name"]]
+    identities = [fill(pb.UserIdentity, one) for one in linked if one["name"] == row["name"]]
     return fill(pb.User, row, role=_role(person), identities=identities)
 
 
-def _identity_to_pb(row: Mapping[str, Any]) -> pb.UserIdentity:
-    return fill(pb.UserIdentity, row)
-
-
 def _rule_to_pb(row: Mapping[str, Any]) -> pb.AccessRule:
-    return fill(pb.AccessRule, row, selector=_selector_to_pb(row))
-
-
-def _session_to_pb(row: Mapping[str, Any]) -> pb.UserSession:
-    return fill(pb.UserSession, row)
+    return fill(pb.AccessRule, row, selector=fill(pb.AccessSelector, row))
 
 
 def _token_to_pb(row: Mapping[str, Any]) -> pb.ApiToken:
-    return fill(pb.ApiToken, row, selector=_selector_to_pb(row))
+    return fill(pb.ApiToken, row, selector=fill(pb.AccessSelector, row))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any, Protocol, TypedDict
 
 from toban_coordinator.app.change_runs import ChangeRequest, Rights
 from toban_coordinator.app.manifests import ManifestText
@@ -17,6 +18,24 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_transport.convert import timestamp_from_pb
+from toban_transport.server import actor_of
+
+
+class Audit(TypedDict):
+    """Who changes something, and why: arguments of each use case whose changes are in the audit log."""
+
+    actor: str
+    reason: str
+
+
+class _WithReason(Protocol):
+    @property
+    def reason(self) -> str: ...
+
+
+def audit_of(request: _WithReason, context: Any) -> Audit:
+    """The caller, and the reason that the request has."""
+    return {"actor": actor_of(context), "reason": request.reason}
 
 
 def group_change_from_pb(request: pb.SetExecutorGroupRequest) -> GroupChange:

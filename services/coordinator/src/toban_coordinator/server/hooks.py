@@ -8,6 +8,7 @@ from toban_coordinator.app.hook_receiver import HookReceiver
 from toban_coordinator.app.operations_hooks import HookChange, HookOperations
 from toban_coordinator.decide.hook_messages import HookMessage
 from toban_coordinator.decide.hooks import HookMapping
+from toban_coordinator.server.from_proto import audit_of
 from toban_coordinator.store.hooks import StoredHook
 from toban_domain.payload import canonical_json
 from toban_proto.v1 import hooks_pb2 as pb
@@ -46,7 +47,7 @@ class HooksService(HooksServicer):
 
     async def RemoveHook(self, request: pb.RemoveHookRequest, context: Context) -> pb.RemoveHookResponse:
         """Deletes a hook with its secrets."""
-        await self._operations.remove(request.name, reason=request.reason, actor=actor_of(context))
+        await self._operations.remove(request.name, **audit_of(request, context))
         return pb.RemoveHookResponse()
 
     async def TestHook(self, request: pb.TestHookRequest, _context: Context) -> pb.TestHookResponse:

@@ -17,6 +17,7 @@ from toban_coordinator.app.rerun import RunRepeats
 from toban_coordinator.app.schedules import Schedules
 from toban_coordinator.app.start_runs import StartRuns
 from toban_coordinator.server.from_proto import (
+    audit_of,
     change_request_from_pb,
     manifest_from_pb,
     rerun_from_pb,
@@ -60,11 +61,7 @@ class JobControl(JobControlServicer):
         """All manifests or none."""
         texts = [manifest_from_pb(message) for message in request.manifests]
         applied = await self._deps.apply.apply(
-            texts,
-            dry_run=request.dry_run,
-            actor=actor_of(context),
-            reason=request.reason,
-            force=request.force,
+            texts, dry_run=request.dry_run, force=request.force, **audit_of(request, context)
         )
         return pb.ApplyResponse(applied=[applied_to_pb(one) for one in applied])
 
@@ -76,8 +73,7 @@ class JobControl(JobControlServicer):
 
     async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:
         """Canceled at once, or asked to stop."""
-        actor = actor_of(context)
-        await self._deps.cancel.cancel(request.id, reason=request.reason, mode=request.mode, actor=actor)
+        await self._deps.cancel.cancel(request.id, mode=request.mode, **audit_of(request, context))
         return pb.CancelRunResponse(run=run_details_to_pb(await self._deps.reads.get_run(request.id)))
 
     async def CancelRuns(self, request: pb.CancelRunsRequest, context: Context) -> pb.ChangeRunsResponse:
@@ -121,22 +117,16 @@ class JobControl(JobControlServicer):
 
     async def DisableJob(self, request: pb.DisableJobRequest, context: Context) -> pb.Job:
         """It starts nothing from now on."""
-        actor = actor_of(context)
-        return job_to_pb(await self._deps.switches.disable(request.name, reason=request.reason, actor=actor))
+        return job_to_pb(await self._deps.switches.disable(request.name, **audit_of(request, context)))
 
     async def EnableJob(self, request: pb.EnableJobRequest, context: Context) -> pb.Job:
         """It starts runs again."""
-        row = await self._deps.switches.enable(
-            request.name,
-            reason=request.reason,
-            actor=actor_of(context),
-            seen=timestamp_from_pb(request.disabled_at) if request.HasField("disabled_at") else None,
-        )
-        return job_to_pb(row)
+        seen = timestamp_from_pb(request.disabled_at) if request.HasField("disabled_at") else None
+        return job_to_pb(await self._deps.switches.enable(request.name, seen=seen, **audit_of(request, context)))
 
     async def DeclareRunLost(self, request: pb.DeclareRunLostRequest, context: Context) -> pb.DeclareRunLostResponse:
         """Ends the wait of an ORPHANED run."""
-        await self._deps.lost.declare(request.id, reason=request.reason, actor=actor_of(context))
+        await self._deps.lost.declare(request.id, **audit_of(request, context))
         return pb.DeclareRunLostResponse(run=run_details_to_pb(await self._deps.reads.get_run(request.id)))
 
     async def EmitEvent(self, request: pb.EmitEventRequest, context: Context) -> pb.EmitEventResponse:
@@ -156,15 +146,13 @@ class JobControl(JobControlServicer):
 
     async def PauseSchedule(self, request: pb.PauseScheduleRequest, context: Context) -> pb.Schedule:
         """No runs of it from now on."""
-        actor = actor_of(context)
-        return schedule_to_pb(await self._deps.schedules.pause(request.name, reason=request.reason, actor=actor))
+        return schedule_to_pb(await self._deps.schedules.pause(request.name, **audit_of(request, context)))
 
     async def ResumeSchedule(self, request: pb.ResumeScheduleRequest, context: Context) -> pb.Schedule:
         """Runs of it again, from the next slot on."""
-        actor = actor_of(context)
-        return schedule_to_pb(await self._deps.schedules.resume(request.name, reason=request.reason, actor=actor))
+        return schedule_to_pb(await self._deps.schedules.resume(request.name, **audit_of(request, context)))
 
     async def DeleteSchedule(self, request: pb.DeleteScheduleRequest, context: Context) -> pb.DeleteScheduleResponse:
         """Deletes a schedule; its ledger stays."""
-        withdrawn = await self._deps.schedules.delete(request.name, reason=request.reason, actor=actor_of(context))
+        withdrawn = await self._deps.schedules.delete(request.name, **audit_of(request, context))
         return pb.DeleteScheduleResponse(withdrawn_runs=withdrawn)

@@ -27,6 +27,7 @@ from toban_coordinator.server.cluster_to_proto import (
 )
 from toban_coordinator.server.from_proto import (
     audit_filter_from_pb,
+    audit_of,
     group_change_from_pb,
     page_from_pb,
     setting_change_from_pb,
@@ -92,32 +93,24 @@ class Operations(OperationsServicer):
 
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.Executor:
         """No new work; what runs goes on."""
-        work = self._deps.executors.drain(
-            request.worker_id, reason=request.reason, actor=actor_of(context), epoch=request.epoch
-        )
+        work = self._deps.executors.drain(request.worker_id, epoch=request.epoch, **audit_of(request, context))
         return executor_to_pb(await _counted("drain", work))
 
     async def UndrainExecutor(self, request: pb.UndrainExecutorRequest, context: Context) -> pb.Executor:
         """Work again."""
-        work = self._deps.executors.undrain(
-            request.worker_id, reason=request.reason, actor=actor_of(context), epoch=request.epoch
-        )
+        work = self._deps.executors.undrain(request.worker_id, epoch=request.epoch, **audit_of(request, context))
         return executor_to_pb(await _counted("undrain", work))
 
     async def DetachExecutor(self, request: pb.DetachExecutorRequest, context: Context) -> pb.Executor:
         """Its runs end, or are let to their end; then the process registers again."""
         work = self._deps.executors.detach(
-            request.worker_id,
-            mode=request.mode,
-            reason=request.reason,
-            actor=actor_of(context),
-            epoch=request.epoch,
+            request.worker_id, mode=request.mode, epoch=request.epoch, **audit_of(request, context)
         )
         return executor_to_pb(await _counted("detach", work))
 
     async def DemoteLeader(self, request: pb.DemoteLeaderRequest, context: Context) -> pb.DemoteLeaderResponse:
         """Another term, of another coordinator where there is one."""
-        work = self._deps.leader.demote(request.epoch, reason=request.reason, actor=actor_of(context))
+        work = self._deps.leader.demote(request.epoch, **audit_of(request, context))
         view = await _counted("demote", work)
         return pb.DemoteLeaderResponse(
             new_epoch=view.epoch, leader_worker_id=view.worker_id, leader_address=view.address
@@ -125,7 +118,7 @@ class Operations(OperationsServicer):
 
     async def AdoptEpoch(self, request: pb.AdoptEpochRequest, context: Context) -> pb.AdoptEpochResponse:
         """A generation of epochs above one that an executor cannot prove."""
-        work = self._deps.leader.adopt_epoch(request.epoch, reason=request.reason, actor=actor_of(context))
+        work = self._deps.leader.adopt_epoch(request.epoch, **audit_of(request, context))
         adopted = await _counted("adopt_epoch", work)
         return pb.AdoptEpochResponse(
             epoch_before=adopted.before,
@@ -145,24 +138,20 @@ class Operations(OperationsServicer):
     async def SetLimit(self, request: pb.SetLimitRequest, context: Context) -> pb.SetLimitResponse:
         """Sets or resets a limit; the leader works with it at once."""
         value = None if request.reset else request.limit
-        work = self._deps.limits.set(request.name, value, reason=request.reason, actor=actor_of(context))
+        work = self._deps.limits.set(request.name, value, **audit_of(request, context))
         return pb.SetLimitResponse(limit=limit_to_pb(await _counted("set_limit", work)))
 
     async def SetBreaker(self, request: pb.SetBreakerRequest, context: Context) -> pb.SetBreakerResponse:
         """Opens or closes a breaker; the leader works with it at once."""
         work = self._deps.breakers.open if request.open else self._deps.breakers.close
         action = "open_breaker" if request.open else "close_breaker"
-        await _counted(action, work(request.name, reason=request.reason, actor=actor_of(context)))
+        await _counted(action, work(request.name, **audit_of(request, context)))
         return pb.SetBreakerResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))
 
     async def SignalLimit(self, request: pb.SignalLimitRequest, context: Context) -> pb.SignalLimitResponse:
         """Reduces a limit while what it protects is not well."""
         work = self._deps.breakers.signal(
-            request.name,
-            request.level,
-            ttl_seconds=request.ttl_seconds,
-            reason=request.reason,
-            actor=actor_of(context),
+            request.name, request.level, ttl_seconds=request.ttl_seconds, **audit_of(request, context)
         )
         await _counted("signal_limit", work)
         return pb.SignalLimitResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))
@@ -184,15 +173,13 @@ class Operations(OperationsServicer):
 
     async def RemoveSecret(self, request: pb.RemoveSecretRequest, context: Context) -> pb.RemoveSecretResponse:
         """Deletes a secret."""
-        work = self._deps.secrets.remove(
-            request.name, force=request.force, reason=request.reason, actor=actor_of(context)
-        )
+        work = self._deps.secrets.remove(request.name, force=request.force, **audit_of(request, context))
         await _counted("remove_secret", work)
         return pb.RemoveSecretResponse()
 
     async def RotateSecrets(self, request: pb.RotateSecretsRequest, context: Context) -> pb.RotateSecretsResponse:
         """Every secret under the first key."""
-        work = self._deps.secrets.rotate(reason=request.reason, actor=actor_of(context))
+        work = self._deps.secrets.rotate(**audit_of(request, context))
         done = await _counted("rotate_secrets", work)
         return pb.RotateSecretsResponse(rotated=done.rotated, key_id=done.key_id, unreadable=done.unreadable)
 
@@ -211,7 +198,7 @@ class Operations(OperationsServicer):
         self, request: pb.RemoveExecutorGroupRequest, context: Context
     ) -> pb.RemoveExecutorGroupResponse:
         """Deletes a group without executors."""
-        work = self._deps.groups.remove(request.name, reason=request.reason, actor=actor_of(context))
+        work = self._deps.groups.remove(request.name, **audit_of(request, context))
         await _counted("remove_group", work)
         return pb.RemoveExecutorGroupResponse()
 
