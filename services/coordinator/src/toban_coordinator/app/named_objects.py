@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 async def not_found(t: Tx, kind: str, name: str, remedy: str = "") -> TobanError:
-    """The error for a name that no object of this kind has, a kind of `object_names.names`. Without a near name, its remedy is `remedy`, or
-    the command that lists the objects."""
+    """The error for a name that no object of this kind has; `object_names.names` has the kinds. The remedy is the nearest name, else
+    `remedy`, by default the command that lists the objects."""
     near, shown = nearest(name, await object_names.names(t, kind)), name[:MAX_SHOWN]
     hint = f"did you mean {near!r}?" if near and near != name else remedy or f"see `toban {kind} list`"
     code = _CODES.get(kind, ErrorCode.NOT_FOUND)
