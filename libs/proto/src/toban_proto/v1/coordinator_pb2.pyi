@@ -2653,6 +2653,7 @@ class ListExecutorsRequest(_message.Message):
 
     INCLUDE_OFF_FIELD_NUMBER: _builtins.int
     include_off: _builtins.bool
+    """Also those that are off."""
     def __init__(
         self,
         *,
@@ -6124,6 +6125,8 @@ Global___SignOutRequest: _TypeAlias = SignOutRequest  # noqa: Y015
 
 @_typing.final
 class SignOutResponse(_message.Message):
+    """Sessions that ended."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ENDED_FIELD_NUMBER: _builtins.int
@@ -6656,6 +6659,8 @@ Global___AddRuleRequest: _TypeAlias = AddRuleRequest  # noqa: Y015
 
 @_typing.final
 class AddRuleResponse(_message.Message):
+    """The number of what was made."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
@@ -6876,6 +6881,7 @@ class ListTokensRequest(_message.Message):
 
     USER_FIELD_NUMBER: _builtins.int
     user: _builtins.str
+    """Only those of this user."""
     def __init__(
         self,
         *,

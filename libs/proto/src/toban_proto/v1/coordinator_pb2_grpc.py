@@ -541,13 +541,15 @@ class JobReaderServicer:
     """
 
     def ListJobs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Jobs by name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One job with its definition.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -567,19 +569,22 @@ class JobReaderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListSchedules(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Schedules by name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Runs, newest first.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRun(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One run with attempts, steps and events.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -592,51 +597,57 @@ class JobReaderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListExecutors(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Executors.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCluster(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Leader, coordinators, executors and health.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainRun(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Why a run waits, or what became of it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSchedule(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One schedule.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def NextSlots(self, request, context):
-        """The next slots of a stored schedule, or of a manifest that is not applied.
+        """The next slots of a schedule, with the rules of clock changes. The schedule is stored, or a manifest that is not applied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFires(self, request, context):
-        """The fire ledger: the outcome of each due slot.
+        """What became of the slots of a schedule, newest first: the fire ledger.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTriggers(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Triggers by name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEvents(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Events, newest first.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -649,7 +660,8 @@ class JobReaderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetOverview(self, request, context):
-        """What needs attention, failures first. A coordinator may answer from its memory, some seconds old.
+        """What needs attention: alerts, failures, what waits, missed slots, what fires next. A coordinator may answer from its memory, some
+        seconds old.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1342,45 +1354,50 @@ class JobControlServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Apply(self, request, context):
-        """All or nothing: either every manifest of the request is applied, in one transaction, or none.
+        """Applies manifests: all or none, in one transaction.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StartRuns(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Starts several runs: all or none.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelRun(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Cancels a run, or asks it to stop.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RerunRun(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Repeats a finished run.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeclareRunLost(self, request, context):
-        """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run.
+        """Ends the wait of an ORPHANED run for its executor. It goes on as any other lost run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a job; its runs stay readable.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DisableJob(self, request, context):
-        """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on.
+        """The job starts nothing until it is enabled, whatever is applied meanwhile. Slots of its schedules are skipped, its triggers and starts
+        on demand fail; runs that are made go on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1394,37 +1411,43 @@ class JobControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PauseSchedule(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The schedule makes no runs from now on.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeSchedule(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The schedule makes runs again, from the next slot on.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EmitEvent(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Emits an event; it is stored when this answers.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSchedule(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a schedule; its ledger stays.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTrigger(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a trigger.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelRuns(self, request, context):
-        """Cancels the runs that a filter names, each as CancelRun does; those that cannot be canceled are skipped. A part of them in each call.
+        """Cancels the runs that a filter names, a part of them in each call. Each is canceled as by CancelRun; those that cannot be canceled are
+        skipped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2096,50 +2119,57 @@ class OperationsServicer:
     """Missing associated documentation comment in .proto file."""
 
     def ListSettings(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All settings.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateSetting(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Changes a setting.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListAudit(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The audit log, newest first or oldest first.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def VerifyAudit(self, request, context):
-        """Checks a part of the hash chain over the audit.
+        """Checks the hash chain of the audit log, a part at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DetachExecutor(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Takes an executor out of the cluster.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DrainExecutor(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The executor gets no further runs; its running ones continue.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UndrainExecutor(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The executor gets runs again.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DemoteLeader(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Makes another coordinator lead.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -2151,13 +2181,15 @@ class OperationsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetLimit(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Sets a limit.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListLimits(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All limits.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -2177,14 +2209,14 @@ class OperationsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SignalLimit(self, request, context):
-        """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %.
+        """Reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Diagnose(self, request, context):
-        """The health of the whole installation as the responding coordinator observes it.
+        """What is wrong in the installation, with remedies, as the responding coordinator observes it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2198,13 +2230,15 @@ class OperationsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListSecrets(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All secrets, without their values.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveSecret(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Removes a secret.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -2231,7 +2265,7 @@ class OperationsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemoveExecutorGroup(self, request, context):
-        """Only without executors.
+        """Removes a group of executors. It must have none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -3123,7 +3157,8 @@ class AccountsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListUsers(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Accounts by name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -3154,119 +3189,136 @@ class AccountsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AddUser(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Adds an account.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateUser(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Enables, disables, or sets a password.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteUser(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes an account with all it has.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EndSessions(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ends every session of an account.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListGroups(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Groups by name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateGroup(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Adds a group.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRules(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Rules by number.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddRule(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Adds a rule.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveRule(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Removes a rule.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def May(self, request, context):
-        """The decision that a request of this user would get now, with its reason.
+        """Whether a user may do something now, and why.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateToken(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Makes an API token; its secret is in this answer only.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTokens(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """API tokens, newest first.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeToken(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Revokes an API token.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ChangeOwnPassword(self, request, context):
-        """The account of the person who calls, with any role. A token must be as wide as the account.
-        The present password is checked as in a sign-in. Every session of the account ends.
+        """Changes the own password and ends every session of the account. Any role will do; a token must be as wide as the account. The present
+        password is checked as in a sign-in.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListOwnSessions(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Own sessions, newest first.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EndOwnSession(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ends an own session.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateOwnToken(self, request, context):
-        """Its role is at most the highest role of the person. A token that a token makes ends with that token at the latest.
+        """Makes an own API token; its secret is in this answer only. Its role is at most the highest role of the person. A token that a token
+        makes ends with that token at the latest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListOwnTokens(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Own API tokens, newest first.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeOwnToken(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Revokes an own API token.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -3285,14 +3337,15 @@ class AccountsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def LinkUser(self, request, context):
-        """The identity at a provider that signs in to an account.
+        """Links an account to a subject of an OpenID provider, who signs in to it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnlinkUser(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Unlinks an account from an OpenID provider, and ends its sessions; its person gets no new account.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -4287,39 +4340,42 @@ class ExternalWorkServicer:
     """
 
     def Claim(self, request, context):
-        """Waits until steps of this type are offered, or for `wait_seconds`.
+        """Claims steps of a type, as soon as some are offered, or none after `wait_seconds`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Extends the locks of claimed steps, and says which of them are lost or to be canceled.
+        """Extends the locks of claimed steps, and reports which of them are lost or to be canceled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateProgress(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Shows how far a step is.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Complete(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ends steps with their results.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fail(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ends a step with an error.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AcknowledgeCancel(self, request, context):
-        """The worker has stopped working on a step whose cancel it was told.
+        """The worker has stopped working on a canceled step.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

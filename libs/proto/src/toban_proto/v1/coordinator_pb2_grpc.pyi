@@ -147,30 +147,43 @@ class JobReaderStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> JobReaderAsyncStub: ...
     ListJobs: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobsRequest, _coordinator_pb2.ListJobsResponse]
+    """Jobs by name."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobRequest, _coordinator_pb2.Job]
+    """One job with its definition."""
     ListJobVersions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobVersionsRequest, _coordinator_pb2.ListJobVersionsResponse]
     """The definitions that a job has had, newest first."""
     GetJobDays: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobDaysRequest, _coordinator_pb2.JobDays]
     """How many runs of a job ended well or badly on each of the last days."""
     ListSchedules: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSchedulesRequest, _coordinator_pb2.ListSchedulesResponse]
+    """Schedules by name."""
     ListRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]
+    """Runs, newest first."""
     GetRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]
+    """One run with attempts, steps and events."""
     WatchRun: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]
     """Sends the run immediately and on each change of state; ends after a terminal state."""
     ListExecutors: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorsRequest, _coordinator_pb2.ListExecutorsResponse]
+    """Executors."""
     GetCluster: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetClusterRequest, _coordinator_pb2.Cluster]
+    """Leader, coordinators, executors and health."""
     ExplainRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]
+    """Why a run waits, or what became of it."""
     GetSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetScheduleRequest, _coordinator_pb2.Schedule]
+    """One schedule."""
     NextSlots: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]
-    """The next slots of a stored schedule, or of a manifest that is not applied."""
+    """The next slots of a schedule, with the rules of clock changes. The schedule is stored, or a manifest that is not applied."""
     ListFires: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListFiresRequest, _coordinator_pb2.ListFiresResponse]
-    """The fire ledger: the outcome of each due slot."""
+    """What became of the slots of a schedule, newest first: the fire ledger."""
     ListTriggers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]
+    """Triggers by name."""
     ListEvents: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]
+    """Events, newest first."""
     GetReadTicket: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetReadTicketRequest, _coordinator_pb2.GetReadTicketResponse]
     """A permission to read the output of runs at log-archivers."""
     GetOverview: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetOverviewRequest, _coordinator_pb2.Overview]
-    """What needs attention, failures first. A coordinator may answer from its memory, some seconds old."""
+    """What needs attention: alerts, failures, what waits, missed slots, what fires next. A coordinator may answer from its memory, some
+    seconds old.
+    """
 
 @_typing.type_check_only
 class JobReaderAsyncStub(JobReaderStub):
@@ -178,30 +191,43 @@ class JobReaderAsyncStub(JobReaderStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListJobs: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobsRequest, _coordinator_pb2.ListJobsResponse]  # type: ignore[assignment]
+    """Jobs by name."""
     GetJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobRequest, _coordinator_pb2.Job]  # type: ignore[assignment]
+    """One job with its definition."""
     ListJobVersions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListJobVersionsRequest, _coordinator_pb2.ListJobVersionsResponse]  # type: ignore[assignment]
     """The definitions that a job has had, newest first."""
     GetJobDays: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetJobDaysRequest, _coordinator_pb2.JobDays]  # type: ignore[assignment]
     """How many runs of a job ended well or badly on each of the last days."""
     ListSchedules: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSchedulesRequest, _coordinator_pb2.ListSchedulesResponse]  # type: ignore[assignment]
+    """Schedules by name."""
     ListRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]  # type: ignore[assignment]
+    """Runs, newest first."""
     GetRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]  # type: ignore[assignment]
+    """One run with attempts, steps and events."""
     WatchRun: _aio.UnaryStreamMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]  # type: ignore[assignment]
     """Sends the run immediately and on each change of state; ends after a terminal state."""
     ListExecutors: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorsRequest, _coordinator_pb2.ListExecutorsResponse]  # type: ignore[assignment]
+    """Executors."""
     GetCluster: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetClusterRequest, _coordinator_pb2.Cluster]  # type: ignore[assignment]
+    """Leader, coordinators, executors and health."""
     ExplainRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]  # type: ignore[assignment]
+    """Why a run waits, or what became of it."""
     GetSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
+    """One schedule."""
     NextSlots: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]  # type: ignore[assignment]
-    """The next slots of a stored schedule, or of a manifest that is not applied."""
+    """The next slots of a schedule, with the rules of clock changes. The schedule is stored, or a manifest that is not applied."""
     ListFires: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListFiresRequest, _coordinator_pb2.ListFiresResponse]  # type: ignore[assignment]
-    """The fire ledger: the outcome of each due slot."""
+    """What became of the slots of a schedule, newest first: the fire ledger."""
     ListTriggers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]  # type: ignore[assignment]
+    """Triggers by name."""
     ListEvents: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListEventsRequest, _coordinator_pb2.ListEventsResponse]  # type: ignore[assignment]
+    """Events, newest first."""
     GetReadTicket: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetReadTicketRequest, _coordinator_pb2.GetReadTicketResponse]  # type: ignore[assignment]
     """A permission to read the output of runs at log-archivers."""
     GetOverview: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetOverviewRequest, _coordinator_pb2.Overview]  # type: ignore[assignment]
-    """What needs attention, failures first. A coordinator may answer from its memory, some seconds old."""
+    """What needs attention: alerts, failures, what waits, missed slots, what fires next. A coordinator may answer from its memory, some
+    seconds old.
+    """
 
 class JobReaderServicer(metaclass=_abc_1.ABCMeta):
     """---- callers: admin-web, admin-cli"""
@@ -211,14 +237,16 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.ListJobsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListJobsResponse, _abc.Awaitable[_coordinator_pb2.ListJobsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListJobsResponse, _abc.Awaitable[_coordinator_pb2.ListJobsResponse]]:
+        """Jobs by name."""
 
     @_abc_1.abstractmethod
     def GetJob(
         self,
         request: _coordinator_pb2.GetJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Job, _abc.Awaitable[_coordinator_pb2.Job]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Job, _abc.Awaitable[_coordinator_pb2.Job]]:
+        """One job with its definition."""
 
     @_abc_1.abstractmethod
     def ListJobVersions(
@@ -241,21 +269,24 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.ListSchedulesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListSchedulesResponse, _abc.Awaitable[_coordinator_pb2.ListSchedulesResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListSchedulesResponse, _abc.Awaitable[_coordinator_pb2.ListSchedulesResponse]]:
+        """Schedules by name."""
 
     @_abc_1.abstractmethod
     def ListRuns(
         self,
         request: _coordinator_pb2.ListRunsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListRunsResponse, _abc.Awaitable[_coordinator_pb2.ListRunsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListRunsResponse, _abc.Awaitable[_coordinator_pb2.ListRunsResponse]]:
+        """Runs, newest first."""
 
     @_abc_1.abstractmethod
     def GetRun(
         self,
         request: _coordinator_pb2.GetRunRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Run, _abc.Awaitable[_coordinator_pb2.Run]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Run, _abc.Awaitable[_coordinator_pb2.Run]]:
+        """One run with attempts, steps and events."""
 
     @_abc_1.abstractmethod
     def WatchRun(
@@ -270,28 +301,32 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.ListExecutorsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListExecutorsResponse, _abc.Awaitable[_coordinator_pb2.ListExecutorsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListExecutorsResponse, _abc.Awaitable[_coordinator_pb2.ListExecutorsResponse]]:
+        """Executors."""
 
     @_abc_1.abstractmethod
     def GetCluster(
         self,
         request: _coordinator_pb2.GetClusterRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Cluster, _abc.Awaitable[_coordinator_pb2.Cluster]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Cluster, _abc.Awaitable[_coordinator_pb2.Cluster]]:
+        """Leader, coordinators, executors and health."""
 
     @_abc_1.abstractmethod
     def ExplainRun(
         self,
         request: _coordinator_pb2.GetRunRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.RunExplanation, _abc.Awaitable[_coordinator_pb2.RunExplanation]]: ...
+    ) -> _typing.Union[_coordinator_pb2.RunExplanation, _abc.Awaitable[_coordinator_pb2.RunExplanation]]:
+        """Why a run waits, or what became of it."""
 
     @_abc_1.abstractmethod
     def GetSchedule(
         self,
         request: _coordinator_pb2.GetScheduleRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Schedule, _abc.Awaitable[_coordinator_pb2.Schedule]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Schedule, _abc.Awaitable[_coordinator_pb2.Schedule]]:
+        """One schedule."""
 
     @_abc_1.abstractmethod
     def NextSlots(
@@ -299,7 +334,7 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.NextSlotsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.NextSlotsResponse, _abc.Awaitable[_coordinator_pb2.NextSlotsResponse]]:
-        """The next slots of a stored schedule, or of a manifest that is not applied."""
+        """The next slots of a schedule, with the rules of clock changes. The schedule is stored, or a manifest that is not applied."""
 
     @_abc_1.abstractmethod
     def ListFires(
@@ -307,21 +342,23 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ListFiresRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListFiresResponse, _abc.Awaitable[_coordinator_pb2.ListFiresResponse]]:
-        """The fire ledger: the outcome of each due slot."""
+        """What became of the slots of a schedule, newest first: the fire ledger."""
 
     @_abc_1.abstractmethod
     def ListTriggers(
         self,
         request: _coordinator_pb2.ListTriggersRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListTriggersResponse, _abc.Awaitable[_coordinator_pb2.ListTriggersResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListTriggersResponse, _abc.Awaitable[_coordinator_pb2.ListTriggersResponse]]:
+        """Triggers by name."""
 
     @_abc_1.abstractmethod
     def ListEvents(
         self,
         request: _coordinator_pb2.ListEventsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListEventsResponse, _abc.Awaitable[_coordinator_pb2.ListEventsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListEventsResponse, _abc.Awaitable[_coordinator_pb2.ListEventsResponse]]:
+        """Events, newest first."""
 
     @_abc_1.abstractmethod
     def GetReadTicket(
@@ -337,7 +374,9 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.GetOverviewRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.Overview, _abc.Awaitable[_coordinator_pb2.Overview]]:
-        """What needs attention, failures first. A coordinator may answer from its memory, some seconds old."""
+        """What needs attention: alerts, failures, what waits, missed slots, what fires next. A coordinator may answer from its memory, some
+        seconds old.
+        """
 
 def add_JobReaderServicer_to_server(servicer: JobReaderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
@@ -347,24 +386,37 @@ class JobControlStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> JobControlAsyncStub: ...
     Apply: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ApplyRequest, _coordinator_pb2.ApplyResponse]
-    """All or nothing: either every manifest of the request is applied, in one transaction, or none."""
+    """Applies manifests: all or none, in one transaction."""
     StartRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.StartRunsRequest, _coordinator_pb2.StartRunsResponse]
+    """Starts several runs: all or none."""
     CancelRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunRequest, _coordinator_pb2.CancelRunResponse]
+    """Cancels a run, or asks it to stop."""
     RerunRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunRequest, _coordinator_pb2.RerunRunResponse]
+    """Repeats a finished run."""
     DeclareRunLost: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeclareRunLostRequest, _coordinator_pb2.DeclareRunLostResponse]
-    """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
+    """Ends the wait of an ORPHANED run for its executor. It goes on as any other lost run."""
     DeleteJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteJobRequest, _coordinator_pb2.DeleteJobResponse]
+    """Deletes a job; its runs stay readable."""
     DisableJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DisableJobRequest, _coordinator_pb2.Job]
-    """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on."""
+    """The job starts nothing until it is enabled, whatever is applied meanwhile. Slots of its schedules are skipped, its triggers and starts
+    on demand fail; runs that are made go on.
+    """
     EnableJob: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EnableJobRequest, _coordinator_pb2.Job]
     """The job starts runs again, when its manifest has `enabled: true`."""
     PauseSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]
+    """The schedule makes no runs from now on."""
     ResumeSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]
+    """The schedule makes runs again, from the next slot on."""
     EmitEvent: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]
+    """Emits an event; it is stored when this answers."""
     DeleteSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteScheduleRequest, _coordinator_pb2.DeleteScheduleResponse]
+    """Deletes a schedule; its ledger stays."""
     DeleteTrigger: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteTriggerRequest, _coordinator_pb2.DeleteTriggerResponse]
+    """Deletes a trigger."""
     CancelRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunsRequest, _coordinator_pb2.ChangeRunsResponse]
-    """Cancels the runs that a filter names, each as CancelRun does; those that cannot be canceled are skipped. A part of them in each call."""
+    """Cancels the runs that a filter names, a part of them in each call. Each is canceled as by CancelRun; those that cannot be canceled are
+    skipped.
+    """
     RerunRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunsRequest, _coordinator_pb2.ChangeRunsResponse]
     """Repeats the runs that a filter names, each as RerunRun does. A part of them in each call."""
     NoteRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.NoteRunRequest, _coordinator_pb2.NoteRunResponse]
@@ -374,24 +426,37 @@ class JobControlStub:
 class JobControlAsyncStub(JobControlStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Apply: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ApplyRequest, _coordinator_pb2.ApplyResponse]  # type: ignore[assignment]
-    """All or nothing: either every manifest of the request is applied, in one transaction, or none."""
+    """Applies manifests: all or none, in one transaction."""
     StartRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.StartRunsRequest, _coordinator_pb2.StartRunsResponse]  # type: ignore[assignment]
+    """Starts several runs: all or none."""
     CancelRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunRequest, _coordinator_pb2.CancelRunResponse]  # type: ignore[assignment]
+    """Cancels a run, or asks it to stop."""
     RerunRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunRequest, _coordinator_pb2.RerunRunResponse]  # type: ignore[assignment]
+    """Repeats a finished run."""
     DeclareRunLost: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeclareRunLostRequest, _coordinator_pb2.DeclareRunLostResponse]  # type: ignore[assignment]
-    """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
+    """Ends the wait of an ORPHANED run for its executor. It goes on as any other lost run."""
     DeleteJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteJobRequest, _coordinator_pb2.DeleteJobResponse]  # type: ignore[assignment]
+    """Deletes a job; its runs stay readable."""
     DisableJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DisableJobRequest, _coordinator_pb2.Job]  # type: ignore[assignment]
-    """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on."""
+    """The job starts nothing until it is enabled, whatever is applied meanwhile. Slots of its schedules are skipped, its triggers and starts
+    on demand fail; runs that are made go on.
+    """
     EnableJob: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EnableJobRequest, _coordinator_pb2.Job]  # type: ignore[assignment]
     """The job starts runs again, when its manifest has `enabled: true`."""
     PauseSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PauseScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
+    """The schedule makes no runs from now on."""
     ResumeSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResumeScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
+    """The schedule makes runs again, from the next slot on."""
     EmitEvent: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EmitEventRequest, _coordinator_pb2.EmitEventResponse]  # type: ignore[assignment]
+    """Emits an event; it is stored when this answers."""
     DeleteSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteScheduleRequest, _coordinator_pb2.DeleteScheduleResponse]  # type: ignore[assignment]
+    """Deletes a schedule; its ledger stays."""
     DeleteTrigger: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteTriggerRequest, _coordinator_pb2.DeleteTriggerResponse]  # type: ignore[assignment]
+    """Deletes a trigger."""
     CancelRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunsRequest, _coordinator_pb2.ChangeRunsResponse]  # type: ignore[assignment]
-    """Cancels the runs that a filter names, each as CancelRun does; those that cannot be canceled are skipped. A part of them in each call."""
+    """Cancels the runs that a filter names, a part of them in each call. Each is canceled as by CancelRun; those that cannot be canceled are
+    skipped.
+    """
     RerunRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunsRequest, _coordinator_pb2.ChangeRunsResponse]  # type: ignore[assignment]
     """Repeats the runs that a filter names, each as RerunRun does. A part of them in each call."""
     NoteRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.NoteRunRequest, _coordinator_pb2.NoteRunResponse]  # type: ignore[assignment]
@@ -404,28 +469,31 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ApplyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ApplyResponse, _abc.Awaitable[_coordinator_pb2.ApplyResponse]]:
-        """All or nothing: either every manifest of the request is applied, in one transaction, or none."""
+        """Applies manifests: all or none, in one transaction."""
 
     @_abc_1.abstractmethod
     def StartRuns(
         self,
         request: _coordinator_pb2.StartRunsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.StartRunsResponse, _abc.Awaitable[_coordinator_pb2.StartRunsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.StartRunsResponse, _abc.Awaitable[_coordinator_pb2.StartRunsResponse]]:
+        """Starts several runs: all or none."""
 
     @_abc_1.abstractmethod
     def CancelRun(
         self,
         request: _coordinator_pb2.CancelRunRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.CancelRunResponse, _abc.Awaitable[_coordinator_pb2.CancelRunResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.CancelRunResponse, _abc.Awaitable[_coordinator_pb2.CancelRunResponse]]:
+        """Cancels a run, or asks it to stop."""
 
     @_abc_1.abstractmethod
     def RerunRun(
         self,
         request: _coordinator_pb2.RerunRunRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.RerunRunResponse, _abc.Awaitable[_coordinator_pb2.RerunRunResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.RerunRunResponse, _abc.Awaitable[_coordinator_pb2.RerunRunResponse]]:
+        """Repeats a finished run."""
 
     @_abc_1.abstractmethod
     def DeclareRunLost(
@@ -433,14 +501,15 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.DeclareRunLostRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.DeclareRunLostResponse, _abc.Awaitable[_coordinator_pb2.DeclareRunLostResponse]]:
-        """An operator's decision about an ORPHANED run that waits for its executor's report: it goes on as any other lost run."""
+        """Ends the wait of an ORPHANED run for its executor. It goes on as any other lost run."""
 
     @_abc_1.abstractmethod
     def DeleteJob(
         self,
         request: _coordinator_pb2.DeleteJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.DeleteJobResponse, _abc.Awaitable[_coordinator_pb2.DeleteJobResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.DeleteJobResponse, _abc.Awaitable[_coordinator_pb2.DeleteJobResponse]]:
+        """Deletes a job; its runs stay readable."""
 
     @_abc_1.abstractmethod
     def DisableJob(
@@ -448,7 +517,9 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.DisableJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.Job, _abc.Awaitable[_coordinator_pb2.Job]]:
-        """A job that starts nothing: slots of its schedules are skipped, its triggers and starts on demand fail. Runs that are made go on."""
+        """The job starts nothing until it is enabled, whatever is applied meanwhile. Slots of its schedules are skipped, its triggers and starts
+        on demand fail; runs that are made go on.
+        """
 
     @_abc_1.abstractmethod
     def EnableJob(
@@ -463,35 +534,40 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.PauseScheduleRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Schedule, _abc.Awaitable[_coordinator_pb2.Schedule]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Schedule, _abc.Awaitable[_coordinator_pb2.Schedule]]:
+        """The schedule makes no runs from now on."""
 
     @_abc_1.abstractmethod
     def ResumeSchedule(
         self,
         request: _coordinator_pb2.ResumeScheduleRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Schedule, _abc.Awaitable[_coordinator_pb2.Schedule]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Schedule, _abc.Awaitable[_coordinator_pb2.Schedule]]:
+        """The schedule makes runs again, from the next slot on."""
 
     @_abc_1.abstractmethod
     def EmitEvent(
         self,
         request: _coordinator_pb2.EmitEventRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.EmitEventResponse, _abc.Awaitable[_coordinator_pb2.EmitEventResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.EmitEventResponse, _abc.Awaitable[_coordinator_pb2.EmitEventResponse]]:
+        """Emits an event; it is stored when this answers."""
 
     @_abc_1.abstractmethod
     def DeleteSchedule(
         self,
         request: _coordinator_pb2.DeleteScheduleRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.DeleteScheduleResponse, _abc.Awaitable[_coordinator_pb2.DeleteScheduleResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.DeleteScheduleResponse, _abc.Awaitable[_coordinator_pb2.DeleteScheduleResponse]]:
+        """Deletes a schedule; its ledger stays."""
 
     @_abc_1.abstractmethod
     def DeleteTrigger(
         self,
         request: _coordinator_pb2.DeleteTriggerRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.DeleteTriggerResponse, _abc.Awaitable[_coordinator_pb2.DeleteTriggerResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.DeleteTriggerResponse, _abc.Awaitable[_coordinator_pb2.DeleteTriggerResponse]]:
+        """Deletes a trigger."""
 
     @_abc_1.abstractmethod
     def CancelRuns(
@@ -499,7 +575,9 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.CancelRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ChangeRunsResponse, _abc.Awaitable[_coordinator_pb2.ChangeRunsResponse]]:
-        """Cancels the runs that a filter names, each as CancelRun does; those that cannot be canceled are skipped. A part of them in each call."""
+        """Cancels the runs that a filter names, a part of them in each call. Each is canceled as by CancelRun; those that cannot be canceled are
+        skipped.
+        """
 
     @_abc_1.abstractmethod
     def RerunRuns(
@@ -525,29 +603,40 @@ class OperationsStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> OperationsAsyncStub: ...
     ListSettings: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSettingsRequest, _coordinator_pb2.ListSettingsResponse]
+    """All settings."""
     UpdateSetting: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateSettingRequest, _coordinator_pb2.Setting]
+    """Changes a setting."""
     ListAudit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListAuditRequest, _coordinator_pb2.ListAuditResponse]
+    """The audit log, newest first or oldest first."""
     VerifyAudit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.VerifyAuditRequest, _coordinator_pb2.VerifyAuditResponse]
-    """Checks a part of the hash chain over the audit."""
+    """Checks the hash chain of the audit log, a part at a time."""
     DetachExecutor: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DetachExecutorRequest, _coordinator_pb2.Executor]
+    """Takes an executor out of the cluster."""
     DrainExecutor: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DrainExecutorRequest, _coordinator_pb2.Executor]
+    """The executor gets no further runs; its running ones continue."""
     UndrainExecutor: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UndrainExecutorRequest, _coordinator_pb2.Executor]
+    """The executor gets runs again."""
     DemoteLeader: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]
+    """Makes another coordinator lead."""
     AdoptEpoch: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]
     SetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]
+    """Sets a limit."""
     ListLimits: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListLimitsRequest, _coordinator_pb2.ListLimitsResponse]
+    """All limits."""
     GetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetLimitRequest, _coordinator_pb2.GetLimitResponse]
     """One limit, which runs hold it since when, and which wait for it."""
     SetBreaker: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetBreakerRequest, _coordinator_pb2.SetBreakerResponse]
     """Opens or closes a breaker by hand."""
     SignalLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SignalLimitRequest, _coordinator_pb2.SignalLimitResponse]
-    """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
+    """Reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
     Diagnose: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]
-    """The health of the whole installation as the responding coordinator observes it."""
+    """What is wrong in the installation, with remedies, as the responding coordinator observes it."""
     SetSecret: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetSecretRequest, _coordinator_pb2.Secret]
     """Makes a secret, or gives it a new value. No method returns a value."""
     ListSecrets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListSecretsRequest, _coordinator_pb2.ListSecretsResponse]
+    """All secrets, without their values."""
     RemoveSecret: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveSecretRequest, _coordinator_pb2.RemoveSecretResponse]
+    """Removes a secret."""
     RotateSecrets: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RotateSecretsRequest, _coordinator_pb2.RotateSecretsResponse]
     """Encrypts every secret with the first key of the key file again."""
     ListExecutorGroups: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorGroupsRequest, _coordinator_pb2.ListExecutorGroupsResponse]
@@ -555,35 +644,46 @@ class OperationsStub:
     SetExecutorGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetExecutorGroupRequest, _coordinator_pb2.ExecutorGroup]
     """Makes a group or changes one. Labels of running executors change with it."""
     RemoveExecutorGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveExecutorGroupRequest, _coordinator_pb2.RemoveExecutorGroupResponse]
-    """Only without executors."""
+    """Removes a group of executors. It must have none."""
 
 @_typing.type_check_only
 class OperationsAsyncStub(OperationsStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListSettings: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSettingsRequest, _coordinator_pb2.ListSettingsResponse]  # type: ignore[assignment]
+    """All settings."""
     UpdateSetting: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateSettingRequest, _coordinator_pb2.Setting]  # type: ignore[assignment]
+    """Changes a setting."""
     ListAudit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListAuditRequest, _coordinator_pb2.ListAuditResponse]  # type: ignore[assignment]
+    """The audit log, newest first or oldest first."""
     VerifyAudit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.VerifyAuditRequest, _coordinator_pb2.VerifyAuditResponse]  # type: ignore[assignment]
-    """Checks a part of the hash chain over the audit."""
+    """Checks the hash chain of the audit log, a part at a time."""
     DetachExecutor: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DetachExecutorRequest, _coordinator_pb2.Executor]  # type: ignore[assignment]
+    """Takes an executor out of the cluster."""
     DrainExecutor: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DrainExecutorRequest, _coordinator_pb2.Executor]  # type: ignore[assignment]
+    """The executor gets no further runs; its running ones continue."""
     UndrainExecutor: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UndrainExecutorRequest, _coordinator_pb2.Executor]  # type: ignore[assignment]
+    """The executor gets runs again."""
     DemoteLeader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]  # type: ignore[assignment]
+    """Makes another coordinator lead."""
     AdoptEpoch: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]  # type: ignore[assignment]
     SetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]  # type: ignore[assignment]
+    """Sets a limit."""
     ListLimits: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListLimitsRequest, _coordinator_pb2.ListLimitsResponse]  # type: ignore[assignment]
+    """All limits."""
     GetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetLimitRequest, _coordinator_pb2.GetLimitResponse]  # type: ignore[assignment]
     """One limit, which runs hold it since when, and which wait for it."""
     SetBreaker: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetBreakerRequest, _coordinator_pb2.SetBreakerResponse]  # type: ignore[assignment]
     """Opens or closes a breaker by hand."""
     SignalLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SignalLimitRequest, _coordinator_pb2.SignalLimitResponse]  # type: ignore[assignment]
-    """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
+    """Reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
     Diagnose: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DiagnoseRequest, _coordinator_pb2.Diagnosis]  # type: ignore[assignment]
-    """The health of the whole installation as the responding coordinator observes it."""
+    """What is wrong in the installation, with remedies, as the responding coordinator observes it."""
     SetSecret: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetSecretRequest, _coordinator_pb2.Secret]  # type: ignore[assignment]
     """Makes a secret, or gives it a new value. No method returns a value."""
     ListSecrets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListSecretsRequest, _coordinator_pb2.ListSecretsResponse]  # type: ignore[assignment]
+    """All secrets, without their values."""
     RemoveSecret: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveSecretRequest, _coordinator_pb2.RemoveSecretResponse]  # type: ignore[assignment]
+    """Removes a secret."""
     RotateSecrets: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RotateSecretsRequest, _coordinator_pb2.RotateSecretsResponse]  # type: ignore[assignment]
     """Encrypts every secret with the first key of the key file again."""
     ListExecutorGroups: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListExecutorGroupsRequest, _coordinator_pb2.ListExecutorGroupsResponse]  # type: ignore[assignment]
@@ -591,7 +691,7 @@ class OperationsAsyncStub(OperationsStub):
     SetExecutorGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetExecutorGroupRequest, _coordinator_pb2.ExecutorGroup]  # type: ignore[assignment]
     """Makes a group or changes one. Labels of running executors change with it."""
     RemoveExecutorGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveExecutorGroupRequest, _coordinator_pb2.RemoveExecutorGroupResponse]  # type: ignore[assignment]
-    """Only without executors."""
+    """Removes a group of executors. It must have none."""
 
 class OperationsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -599,21 +699,24 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.ListSettingsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListSettingsResponse, _abc.Awaitable[_coordinator_pb2.ListSettingsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListSettingsResponse, _abc.Awaitable[_coordinator_pb2.ListSettingsResponse]]:
+        """All settings."""
 
     @_abc_1.abstractmethod
     def UpdateSetting(
         self,
         request: _coordinator_pb2.UpdateSettingRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Setting, _abc.Awaitable[_coordinator_pb2.Setting]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Setting, _abc.Awaitable[_coordinator_pb2.Setting]]:
+        """Changes a setting."""
 
     @_abc_1.abstractmethod
     def ListAudit(
         self,
         request: _coordinator_pb2.ListAuditRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListAuditResponse, _abc.Awaitable[_coordinator_pb2.ListAuditResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListAuditResponse, _abc.Awaitable[_coordinator_pb2.ListAuditResponse]]:
+        """The audit log, newest first or oldest first."""
 
     @_abc_1.abstractmethod
     def VerifyAudit(
@@ -621,35 +724,39 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.VerifyAuditRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.VerifyAuditResponse, _abc.Awaitable[_coordinator_pb2.VerifyAuditResponse]]:
-        """Checks a part of the hash chain over the audit."""
+        """Checks the hash chain of the audit log, a part at a time."""
 
     @_abc_1.abstractmethod
     def DetachExecutor(
         self,
         request: _coordinator_pb2.DetachExecutorRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Executor, _abc.Awaitable[_coordinator_pb2.Executor]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Executor, _abc.Awaitable[_coordinator_pb2.Executor]]:
+        """Takes an executor out of the cluster."""
 
     @_abc_1.abstractmethod
     def DrainExecutor(
         self,
         request: _coordinator_pb2.DrainExecutorRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Executor, _abc.Awaitable[_coordinator_pb2.Executor]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Executor, _abc.Awaitable[_coordinator_pb2.Executor]]:
+        """The executor gets no further runs; its running ones continue."""
 
     @_abc_1.abstractmethod
     def UndrainExecutor(
         self,
         request: _coordinator_pb2.UndrainExecutorRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.Executor, _abc.Awaitable[_coordinator_pb2.Executor]]: ...
+    ) -> _typing.Union[_coordinator_pb2.Executor, _abc.Awaitable[_coordinator_pb2.Executor]]:
+        """The executor gets runs again."""
 
     @_abc_1.abstractmethod
     def DemoteLeader(
         self,
         request: _coordinator_pb2.DemoteLeaderRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.DemoteLeaderResponse, _abc.Awaitable[_coordinator_pb2.DemoteLeaderResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.DemoteLeaderResponse, _abc.Awaitable[_coordinator_pb2.DemoteLeaderResponse]]:
+        """Makes another coordinator lead."""
 
     @_abc_1.abstractmethod
     def AdoptEpoch(
@@ -663,14 +770,16 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.SetLimitRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.SetLimitResponse, _abc.Awaitable[_coordinator_pb2.SetLimitResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.SetLimitResponse, _abc.Awaitable[_coordinator_pb2.SetLimitResponse]]:
+        """Sets a limit."""
 
     @_abc_1.abstractmethod
     def ListLimits(
         self,
         request: _coordinator_pb2.ListLimitsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListLimitsResponse, _abc.Awaitable[_coordinator_pb2.ListLimitsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListLimitsResponse, _abc.Awaitable[_coordinator_pb2.ListLimitsResponse]]:
+        """All limits."""
 
     @_abc_1.abstractmethod
     def GetLimit(
@@ -694,7 +803,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.SignalLimitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.SignalLimitResponse, _abc.Awaitable[_coordinator_pb2.SignalLimitResponse]]:
-        """A program reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
+        """Reports how healthy the subject of a limit is: soft leaves 80 % of it, hard 50 %."""
 
     @_abc_1.abstractmethod
     def Diagnose(
@@ -702,7 +811,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.DiagnoseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.Diagnosis, _abc.Awaitable[_coordinator_pb2.Diagnosis]]:
-        """The health of the whole installation as the responding coordinator observes it."""
+        """What is wrong in the installation, with remedies, as the responding coordinator observes it."""
 
     @_abc_1.abstractmethod
     def SetSecret(
@@ -717,14 +826,16 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.ListSecretsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListSecretsResponse, _abc.Awaitable[_coordinator_pb2.ListSecretsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListSecretsResponse, _abc.Awaitable[_coordinator_pb2.ListSecretsResponse]]:
+        """All secrets, without their values."""
 
     @_abc_1.abstractmethod
     def RemoveSecret(
         self,
         request: _coordinator_pb2.RemoveSecretRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.RemoveSecretResponse, _abc.Awaitable[_coordinator_pb2.RemoveSecretResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.RemoveSecretResponse, _abc.Awaitable[_coordinator_pb2.RemoveSecretResponse]]:
+        """Removes a secret."""
 
     @_abc_1.abstractmethod
     def RotateSecrets(
@@ -756,7 +867,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.RemoveExecutorGroupRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.RemoveExecutorGroupResponse, _abc.Awaitable[_coordinator_pb2.RemoveExecutorGroupResponse]]:
-        """Only without executors."""
+        """Removes a group of executors. It must have none."""
 
 def add_OperationsServicer_to_server(servicer: OperationsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
@@ -768,41 +879,61 @@ class AccountsStub:
     Authenticate: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AuthenticateRequest, _coordinator_pb2.AuthenticateResponse]
     """A new session for a user and a password; or whose session or token it is. Exactly one of password, token and session is given."""
     ListUsers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListUsersRequest, _coordinator_pb2.ListUsersResponse]
+    """Accounts by name."""
     SignOut: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SignOutRequest, _coordinator_pb2.SignOutResponse]
     GetAccountsState: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetAccountsStateRequest, _coordinator_pb2.GetAccountsStateResponse]
     """Whether an enabled account can administer. Until then only RedeemBootstrapLink makes an account."""
     CreateBootstrapLink: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CreateBootstrapLinkRequest, _coordinator_pb2.CreateBootstrapLinkResponse]
     RedeemBootstrapLink: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RedeemBootstrapLinkRequest, _coordinator_pb2.RedeemBootstrapLinkResponse]
     AddUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AddUserRequest, _coordinator_pb2.AccountsChange]
+    """Adds an account."""
     UpdateUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateUserRequest, _coordinator_pb2.AccountsChange]
+    """Enables, disables, or sets a password."""
     DeleteUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteUserRequest, _coordinator_pb2.AccountsChange]
+    """Deletes an account with all it has."""
     EndSessions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EndSessionsRequest, _coordinator_pb2.SignOutResponse]
+    """Ends every session of an account."""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListGroupsRequest, _coordinator_pb2.ListGroupsResponse]
+    """Groups by name."""
     UpdateGroup: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateGroupRequest, _coordinator_pb2.AccountsChange]
+    """Adds a group."""
     ListRules: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRulesRequest, _coordinator_pb2.ListRulesResponse]
+    """Rules by number."""
     AddRule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AddRuleRequest, _coordinator_pb2.AddRuleResponse]
+    """Adds a rule."""
     RemoveRule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveRuleRequest, _coordinator_pb2.AccountsChange]
+    """Removes a rule."""
     May: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.MayRequest, _coordinator_pb2.MayResponse]
-    """The decision that a request of this user would get now, with its reason."""
+    """Whether a user may do something now, and why."""
     CreateToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CreateTokenRequest, _coordinator_pb2.CreateTokenResponse]
+    """Makes an API token; its secret is in this answer only."""
     ListTokens: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListTokensRequest, _coordinator_pb2.ListTokensResponse]
+    """API tokens, newest first."""
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]
+    """Revokes an API token."""
     ChangeOwnPassword: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ChangeOwnPasswordRequest, _coordinator_pb2.SignOutResponse]
-    """The account of the person who calls, with any role. A token must be as wide as the account.
-    The present password is checked as in a sign-in. Every session of the account ends.
+    """Changes the own password and ends every session of the account. Any role will do; a token must be as wide as the account. The present
+    password is checked as in a sign-in.
     """
     ListOwnSessions: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListOwnSessionsRequest, _coordinator_pb2.ListOwnSessionsResponse]
+    """Own sessions, newest first."""
     EndOwnSession: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.EndOwnSessionRequest, _coordinator_pb2.AccountsChange]
+    """Ends an own session."""
     CreateOwnToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CreateOwnTokenRequest, _coordinator_pb2.CreateTokenResponse]
-    """Its role is at most the highest role of the person. A token that a token makes ends with that token at the latest."""
+    """Makes an own API token; its secret is in this answer only. Its role is at most the highest role of the person. A token that a token
+    makes ends with that token at the latest.
+    """
     ListOwnTokens: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListOwnTokensRequest, _coordinator_pb2.ListTokensResponse]
+    """Own API tokens, newest first."""
     RevokeOwnToken: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]
+    """Revokes an own API token."""
     StartOidcSignIn: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.StartOidcSignInRequest, _coordinator_pb2.StartOidcSignInResponse]
     """Sign-in with an OpenID provider: where the browser goes, and then a session for the ID token that the site got for it."""
     SignInWithOidc: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SignInWithOidcRequest, _coordinator_pb2.AuthenticateResponse]
     LinkUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.LinkUserRequest, _coordinator_pb2.AccountsChange]
-    """The identity at a provider that signs in to an account."""
+    """Links an account to a subject of an OpenID provider, who signs in to it."""
     UnlinkUser: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UnlinkUserRequest, _coordinator_pb2.AccountsChange]
+    """Unlinks an account from an OpenID provider, and ends its sessions; its person gets no new account."""
 
 @_typing.type_check_only
 class AccountsAsyncStub(AccountsStub):
@@ -810,41 +941,61 @@ class AccountsAsyncStub(AccountsStub):
     Authenticate: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AuthenticateRequest, _coordinator_pb2.AuthenticateResponse]  # type: ignore[assignment]
     """A new session for a user and a password; or whose session or token it is. Exactly one of password, token and session is given."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListUsersRequest, _coordinator_pb2.ListUsersResponse]  # type: ignore[assignment]
+    """Accounts by name."""
     SignOut: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SignOutRequest, _coordinator_pb2.SignOutResponse]  # type: ignore[assignment]
     GetAccountsState: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetAccountsStateRequest, _coordinator_pb2.GetAccountsStateResponse]  # type: ignore[assignment]
     """Whether an enabled account can administer. Until then only RedeemBootstrapLink makes an account."""
     CreateBootstrapLink: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CreateBootstrapLinkRequest, _coordinator_pb2.CreateBootstrapLinkResponse]  # type: ignore[assignment]
     RedeemBootstrapLink: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RedeemBootstrapLinkRequest, _coordinator_pb2.RedeemBootstrapLinkResponse]  # type: ignore[assignment]
     AddUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AddUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """Adds an account."""
     UpdateUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """Enables, disables, or sets a password."""
     DeleteUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """Deletes an account with all it has."""
     EndSessions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EndSessionsRequest, _coordinator_pb2.SignOutResponse]  # type: ignore[assignment]
+    """Ends every session of an account."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListGroupsRequest, _coordinator_pb2.ListGroupsResponse]  # type: ignore[assignment]
+    """Groups by name."""
     UpdateGroup: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateGroupRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """Adds a group."""
     ListRules: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRulesRequest, _coordinator_pb2.ListRulesResponse]  # type: ignore[assignment]
+    """Rules by number."""
     AddRule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AddRuleRequest, _coordinator_pb2.AddRuleResponse]  # type: ignore[assignment]
+    """Adds a rule."""
     RemoveRule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RemoveRuleRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """Removes a rule."""
     May: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.MayRequest, _coordinator_pb2.MayResponse]  # type: ignore[assignment]
-    """The decision that a request of this user would get now, with its reason."""
+    """Whether a user may do something now, and why."""
     CreateToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CreateTokenRequest, _coordinator_pb2.CreateTokenResponse]  # type: ignore[assignment]
+    """Makes an API token; its secret is in this answer only."""
     ListTokens: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListTokensRequest, _coordinator_pb2.ListTokensResponse]  # type: ignore[assignment]
+    """API tokens, newest first."""
     RevokeToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """Revokes an API token."""
     ChangeOwnPassword: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ChangeOwnPasswordRequest, _coordinator_pb2.SignOutResponse]  # type: ignore[assignment]
-    """The account of the person who calls, with any role. A token must be as wide as the account.
-    The present password is checked as in a sign-in. Every session of the account ends.
+    """Changes the own password and ends every session of the account. Any role will do; a token must be as wide as the account. The present
+    password is checked as in a sign-in.
     """
     ListOwnSessions: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListOwnSessionsRequest, _coordinator_pb2.ListOwnSessionsResponse]  # type: ignore[assignment]
+    """Own sessions, newest first."""
     EndOwnSession: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.EndOwnSessionRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """Ends an own session."""
     CreateOwnToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CreateOwnTokenRequest, _coordinator_pb2.CreateTokenResponse]  # type: ignore[assignment]
-    """Its role is at most the highest role of the person. A token that a token makes ends with that token at the latest."""
+    """Makes an own API token; its secret is in this answer only. Its role is at most the highest role of the person. A token that a token
+    makes ends with that token at the latest.
+    """
     ListOwnTokens: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListOwnTokensRequest, _coordinator_pb2.ListTokensResponse]  # type: ignore[assignment]
+    """Own API tokens, newest first."""
     RevokeOwnToken: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RevokeTokenRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """Revokes an own API token."""
     StartOidcSignIn: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.StartOidcSignInRequest, _coordinator_pb2.StartOidcSignInResponse]  # type: ignore[assignment]
     """Sign-in with an OpenID provider: where the browser goes, and then a session for the ID token that the site got for it."""
     SignInWithOidc: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SignInWithOidcRequest, _coordinator_pb2.AuthenticateResponse]  # type: ignore[assignment]
     LinkUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.LinkUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
-    """The identity at a provider that signs in to an account."""
+    """Links an account to a subject of an OpenID provider, who signs in to it."""
     UnlinkUser: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UnlinkUserRequest, _coordinator_pb2.AccountsChange]  # type: ignore[assignment]
+    """Unlinks an account from an OpenID provider, and ends its sessions; its person gets no new account."""
 
 class AccountsServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -860,7 +1011,8 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.ListUsersRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListUsersResponse, _abc.Awaitable[_coordinator_pb2.ListUsersResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListUsersResponse, _abc.Awaitable[_coordinator_pb2.ListUsersResponse]]:
+        """Accounts by name."""
 
     @_abc_1.abstractmethod
     def SignOut(
@@ -896,63 +1048,72 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.AddUserRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """Adds an account."""
 
     @_abc_1.abstractmethod
     def UpdateUser(
         self,
         request: _coordinator_pb2.UpdateUserRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """Enables, disables, or sets a password."""
 
     @_abc_1.abstractmethod
     def DeleteUser(
         self,
         request: _coordinator_pb2.DeleteUserRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """Deletes an account with all it has."""
 
     @_abc_1.abstractmethod
     def EndSessions(
         self,
         request: _coordinator_pb2.EndSessionsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.SignOutResponse, _abc.Awaitable[_coordinator_pb2.SignOutResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.SignOutResponse, _abc.Awaitable[_coordinator_pb2.SignOutResponse]]:
+        """Ends every session of an account."""
 
     @_abc_1.abstractmethod
     def ListGroups(
         self,
         request: _coordinator_pb2.ListGroupsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListGroupsResponse, _abc.Awaitable[_coordinator_pb2.ListGroupsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListGroupsResponse, _abc.Awaitable[_coordinator_pb2.ListGroupsResponse]]:
+        """Groups by name."""
 
     @_abc_1.abstractmethod
     def UpdateGroup(
         self,
         request: _coordinator_pb2.UpdateGroupRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """Adds a group."""
 
     @_abc_1.abstractmethod
     def ListRules(
         self,
         request: _coordinator_pb2.ListRulesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListRulesResponse, _abc.Awaitable[_coordinator_pb2.ListRulesResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListRulesResponse, _abc.Awaitable[_coordinator_pb2.ListRulesResponse]]:
+        """Rules by number."""
 
     @_abc_1.abstractmethod
     def AddRule(
         self,
         request: _coordinator_pb2.AddRuleRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AddRuleResponse, _abc.Awaitable[_coordinator_pb2.AddRuleResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AddRuleResponse, _abc.Awaitable[_coordinator_pb2.AddRuleResponse]]:
+        """Adds a rule."""
 
     @_abc_1.abstractmethod
     def RemoveRule(
         self,
         request: _coordinator_pb2.RemoveRuleRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """Removes a rule."""
 
     @_abc_1.abstractmethod
     def May(
@@ -960,28 +1121,31 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.MayRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.MayResponse, _abc.Awaitable[_coordinator_pb2.MayResponse]]:
-        """The decision that a request of this user would get now, with its reason."""
+        """Whether a user may do something now, and why."""
 
     @_abc_1.abstractmethod
     def CreateToken(
         self,
         request: _coordinator_pb2.CreateTokenRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.CreateTokenResponse, _abc.Awaitable[_coordinator_pb2.CreateTokenResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.CreateTokenResponse, _abc.Awaitable[_coordinator_pb2.CreateTokenResponse]]:
+        """Makes an API token; its secret is in this answer only."""
 
     @_abc_1.abstractmethod
     def ListTokens(
         self,
         request: _coordinator_pb2.ListTokensRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListTokensResponse, _abc.Awaitable[_coordinator_pb2.ListTokensResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListTokensResponse, _abc.Awaitable[_coordinator_pb2.ListTokensResponse]]:
+        """API tokens, newest first."""
 
     @_abc_1.abstractmethod
     def RevokeToken(
         self,
         request: _coordinator_pb2.RevokeTokenRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """Revokes an API token."""
 
     @_abc_1.abstractmethod
     def ChangeOwnPassword(
@@ -989,8 +1153,8 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ChangeOwnPasswordRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.SignOutResponse, _abc.Awaitable[_coordinator_pb2.SignOutResponse]]:
-        """The account of the person who calls, with any role. A token must be as wide as the account.
-        The present password is checked as in a sign-in. Every session of the account ends.
+        """Changes the own password and ends every session of the account. Any role will do; a token must be as wide as the account. The present
+        password is checked as in a sign-in.
         """
 
     @_abc_1.abstractmethod
@@ -998,14 +1162,16 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _coordinator_pb2.ListOwnSessionsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListOwnSessionsResponse, _abc.Awaitable[_coordinator_pb2.ListOwnSessionsResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListOwnSessionsResponse, _abc.Awaitable[_coordinator_pb2.ListOwnSessionsResponse]]:
+        """Own sessions, newest first."""
 
     @_abc_1.abstractmethod
     def EndOwnSession(
         self,
         request: _coordinator_pb2.EndOwnSessionRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """Ends an own session."""
 
     @_abc_1.abstractmethod
     def CreateOwnToken(
@@ -1013,21 +1179,25 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.CreateOwnTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.CreateTokenResponse, _abc.Awaitable[_coordinator_pb2.CreateTokenResponse]]:
-        """Its role is at most the highest role of the person. A token that a token makes ends with that token at the latest."""
+        """Makes an own API token; its secret is in this answer only. Its role is at most the highest role of the person. A token that a token
+        makes ends with that token at the latest.
+        """
 
     @_abc_1.abstractmethod
     def ListOwnTokens(
         self,
         request: _coordinator_pb2.ListOwnTokensRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.ListTokensResponse, _abc.Awaitable[_coordinator_pb2.ListTokensResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.ListTokensResponse, _abc.Awaitable[_coordinator_pb2.ListTokensResponse]]:
+        """Own API tokens, newest first."""
 
     @_abc_1.abstractmethod
     def RevokeOwnToken(
         self,
         request: _coordinator_pb2.RevokeTokenRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """Revokes an own API token."""
 
     @_abc_1.abstractmethod
     def StartOidcSignIn(
@@ -1050,14 +1220,15 @@ class AccountsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.LinkUserRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
-        """The identity at a provider that signs in to an account."""
+        """Links an account to a subject of an OpenID provider, who signs in to it."""
 
     @_abc_1.abstractmethod
     def UnlinkUser(
         self,
         request: _coordinator_pb2.UnlinkUserRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]: ...
+    ) -> _typing.Union[_coordinator_pb2.AccountsChange, _abc.Awaitable[_coordinator_pb2.AccountsChange]]:
+        """Unlinks an account from an OpenID provider, and ends its sessions; its person gets no new account."""
 
 def add_AccountsServicer_to_server(servicer: AccountsServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
@@ -1069,14 +1240,17 @@ class ExternalWorkStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ExternalWorkAsyncStub: ...
     Claim: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ClaimRequest, _coordinator_pb2.ClaimResponse]
-    """Waits until steps of this type are offered, or for `wait_seconds`."""
+    """Claims steps of a type, as soon as some are offered, or none after `wait_seconds`."""
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ExternalHeartbeatRequest, _coordinator_pb2.ExternalHeartbeatResponse]
-    """Extends the locks of claimed steps, and says which of them are lost or to be canceled."""
+    """Extends the locks of claimed steps, and reports which of them are lost or to be canceled."""
     UpdateProgress: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateProgressRequest, _coordinator_pb2.UpdateProgressResponse]
+    """Shows how far a step is."""
     Complete: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CompleteRequest, _coordinator_pb2.CompleteResponse]
+    """Ends steps with their results."""
     Fail: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FailRequest, _coordinator_pb2.FailResponse]
+    """Ends a step with an error."""
     AcknowledgeCancel: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AcknowledgeCancelRequest, _coordinator_pb2.AcknowledgeCancelResponse]
-    """The worker has stopped working on a step whose cancel it was told."""
+    """The worker has stopped working on a canceled step."""
 
 @_typing.type_check_only
 class ExternalWorkAsyncStub(ExternalWorkStub):
@@ -1084,14 +1258,17 @@ class ExternalWorkAsyncStub(ExternalWorkStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Claim: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ClaimRequest, _coordinator_pb2.ClaimResponse]  # type: ignore[assignment]
-    """Waits until steps of this type are offered, or for `wait_seconds`."""
+    """Claims steps of a type, as soon as some are offered, or none after `wait_seconds`."""
     Heartbeat: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ExternalHeartbeatRequest, _coordinator_pb2.ExternalHeartbeatResponse]  # type: ignore[assignment]
-    """Extends the locks of claimed steps, and says which of them are lost or to be canceled."""
+    """Extends the locks of claimed steps, and reports which of them are lost or to be canceled."""
     UpdateProgress: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateProgressRequest, _coordinator_pb2.UpdateProgressResponse]  # type: ignore[assignment]
+    """Shows how far a step is."""
     Complete: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CompleteRequest, _coordinator_pb2.CompleteResponse]  # type: ignore[assignment]
+    """Ends steps with their results."""
     Fail: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FailRequest, _coordinator_pb2.FailResponse]  # type: ignore[assignment]
+    """Ends a step with an error."""
     AcknowledgeCancel: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AcknowledgeCancelRequest, _coordinator_pb2.AcknowledgeCancelResponse]  # type: ignore[assignment]
-    """The worker has stopped working on a step whose cancel it was told."""
+    """The worker has stopped working on a canceled step."""
 
 class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
     """---- callers: external-worker (docs/external-workers.md)"""
@@ -1102,7 +1279,7 @@ class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ClaimRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ClaimResponse, _abc.Awaitable[_coordinator_pb2.ClaimResponse]]:
-        """Waits until steps of this type are offered, or for `wait_seconds`."""
+        """Claims steps of a type, as soon as some are offered, or none after `wait_seconds`."""
 
     @_abc_1.abstractmethod
     def Heartbeat(
@@ -1110,28 +1287,31 @@ class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ExternalHeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ExternalHeartbeatResponse, _abc.Awaitable[_coordinator_pb2.ExternalHeartbeatResponse]]:
-        """Extends the locks of claimed steps, and says which of them are lost or to be canceled."""
+        """Extends the locks of claimed steps, and reports which of them are lost or to be canceled."""
 
     @_abc_1.abstractmethod
     def UpdateProgress(
         self,
         request: _coordinator_pb2.UpdateProgressRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.UpdateProgressResponse, _abc.Awaitable[_coordinator_pb2.UpdateProgressResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.UpdateProgressResponse, _abc.Awaitable[_coordinator_pb2.UpdateProgressResponse]]:
+        """Shows how far a step is."""
 
     @_abc_1.abstractmethod
     def Complete(
         self,
         request: _coordinator_pb2.CompleteRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.CompleteResponse, _abc.Awaitable[_coordinator_pb2.CompleteResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.CompleteResponse, _abc.Awaitable[_coordinator_pb2.CompleteResponse]]:
+        """Ends steps with their results."""
 
     @_abc_1.abstractmethod
     def Fail(
         self,
         request: _coordinator_pb2.FailRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_coordinator_pb2.FailResponse, _abc.Awaitable[_coordinator_pb2.FailResponse]]: ...
+    ) -> _typing.Union[_coordinator_pb2.FailResponse, _abc.Awaitable[_coordinator_pb2.FailResponse]]:
+        """Ends a step with an error."""
 
     @_abc_1.abstractmethod
     def AcknowledgeCancel(
@@ -1139,7 +1319,7 @@ class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.AcknowledgeCancelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.AcknowledgeCancelResponse, _abc.Awaitable[_coordinator_pb2.AcknowledgeCancelResponse]]:
-        """The worker has stopped working on a step whose cancel it was told."""
+        """The worker has stopped working on a canceled step."""
 
 def add_ExternalWorkServicer_to_server(servicer: ExternalWorkServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -69,7 +69,8 @@ class HooksServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListHooks(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All hooks: messages of other systems that become events.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -82,7 +83,8 @@ class HooksServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TestHook(self, request, context):
-        """Signs a message with the secret of a hook and reads it as one that was posted. Emits nothing.
+        """Which event a message would become; nothing is emitted. The message is signed with the secret of the hook and read as one that was
+        posted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

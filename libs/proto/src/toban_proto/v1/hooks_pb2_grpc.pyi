@@ -36,10 +36,13 @@ class HooksStub:
     SetHook: _grpc.UnaryUnaryMultiCallable[_hooks_pb2.SetHookRequest, _hooks_pb2.SetHookResponse]
     """Makes a hook, or changes the fields that are given."""
     ListHooks: _grpc.UnaryUnaryMultiCallable[_hooks_pb2.ListHooksRequest, _hooks_pb2.ListHooksResponse]
+    """All hooks: messages of other systems that become events."""
     RemoveHook: _grpc.UnaryUnaryMultiCallable[_hooks_pb2.RemoveHookRequest, _hooks_pb2.RemoveHookResponse]
     """Deletes a hook; events that it has made stay."""
     TestHook: _grpc.UnaryUnaryMultiCallable[_hooks_pb2.TestHookRequest, _hooks_pb2.TestHookResponse]
-    """Signs a message with the secret of a hook and reads it as one that was posted. Emits nothing."""
+    """Which event a message would become; nothing is emitted. The message is signed with the secret of the hook and read as one that was
+    posted.
+    """
 
 @_typing.type_check_only
 class HooksAsyncStub(HooksStub):
@@ -49,10 +52,13 @@ class HooksAsyncStub(HooksStub):
     SetHook: _aio.UnaryUnaryMultiCallable[_hooks_pb2.SetHookRequest, _hooks_pb2.SetHookResponse]  # type: ignore[assignment]
     """Makes a hook, or changes the fields that are given."""
     ListHooks: _aio.UnaryUnaryMultiCallable[_hooks_pb2.ListHooksRequest, _hooks_pb2.ListHooksResponse]  # type: ignore[assignment]
+    """All hooks: messages of other systems that become events."""
     RemoveHook: _aio.UnaryUnaryMultiCallable[_hooks_pb2.RemoveHookRequest, _hooks_pb2.RemoveHookResponse]  # type: ignore[assignment]
     """Deletes a hook; events that it has made stay."""
     TestHook: _aio.UnaryUnaryMultiCallable[_hooks_pb2.TestHookRequest, _hooks_pb2.TestHookResponse]  # type: ignore[assignment]
-    """Signs a message with the secret of a hook and reads it as one that was posted. Emits nothing."""
+    """Which event a message would become; nothing is emitted. The message is signed with the secret of the hook and read as one that was
+    posted.
+    """
 
 class HooksServicer(metaclass=_abc_1.ABCMeta):
     """What people do with hooks. Callers: admin-web, admin-cli."""
@@ -70,7 +76,8 @@ class HooksServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _hooks_pb2.ListHooksRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_hooks_pb2.ListHooksResponse, _abc.Awaitable[_hooks_pb2.ListHooksResponse]]: ...
+    ) -> _typing.Union[_hooks_pb2.ListHooksResponse, _abc.Awaitable[_hooks_pb2.ListHooksResponse]]:
+        """All hooks: messages of other systems that become events."""
 
     @_abc_1.abstractmethod
     def RemoveHook(
@@ -86,7 +93,9 @@ class HooksServicer(metaclass=_abc_1.ABCMeta):
         request: _hooks_pb2.TestHookRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_hooks_pb2.TestHookResponse, _abc.Awaitable[_hooks_pb2.TestHookResponse]]:
-        """Signs a message with the secret of a hook and reads it as one that was posted. Emits nothing."""
+        """Which event a message would become; nothing is emitted. The message is signed with the secret of the hook and read as one that was
+        posted.
+        """
 
 def add_HooksServicer_to_server(servicer: HooksServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -72,34 +72,35 @@ class WebhooksServicer:
     """
 
     def SetWebhook(self, request, context):
-        """Makes a target, or changes the fields that are given.
+        """Makes a webhook, or changes the fields that are given.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListWebhooks(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """All webhooks: targets of ends of runs.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveWebhook(self, request, context):
-        """Deletes a target; what waits for it is not sent.
+        """Deletes a webhook; what waits for it is not sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TestWebhook(self, request, context):
-        """Adds an event of type webhook.test to the outbox, for one target.
+        """Sends an event of type webhook.test, by the outbox; the list of deliveries has its outcome.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDeliveries(self, request, context):
-        """Deliveries, newest first.
+        """Deliveries to webhooks, newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

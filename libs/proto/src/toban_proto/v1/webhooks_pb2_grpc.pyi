@@ -34,14 +34,15 @@ class WebhooksStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WebhooksAsyncStub: ...
     SetWebhook: _grpc.UnaryUnaryMultiCallable[_webhooks_pb2.SetWebhookRequest, _webhooks_pb2.SetWebhookResponse]
-    """Makes a target, or changes the fields that are given."""
+    """Makes a webhook, or changes the fields that are given."""
     ListWebhooks: _grpc.UnaryUnaryMultiCallable[_webhooks_pb2.ListWebhooksRequest, _webhooks_pb2.ListWebhooksResponse]
+    """All webhooks: targets of ends of runs."""
     RemoveWebhook: _grpc.UnaryUnaryMultiCallable[_webhooks_pb2.RemoveWebhookRequest, _webhooks_pb2.RemoveWebhookResponse]
-    """Deletes a target; what waits for it is not sent."""
+    """Deletes a webhook; what waits for it is not sent."""
     TestWebhook: _grpc.UnaryUnaryMultiCallable[_webhooks_pb2.TestWebhookRequest, _webhooks_pb2.WebhookDelivery]
-    """Adds an event of type webhook.test to the outbox, for one target."""
+    """Sends an event of type webhook.test, by the outbox; the list of deliveries has its outcome."""
     ListDeliveries: _grpc.UnaryUnaryMultiCallable[_webhooks_pb2.ListDeliveriesRequest, _webhooks_pb2.ListDeliveriesResponse]
-    """Deliveries, newest first."""
+    """Deliveries to webhooks, newest first."""
     Redeliver: _grpc.UnaryUnaryMultiCallable[_webhooks_pb2.RedeliverRequest, _webhooks_pb2.RedeliverResponse]
     """Sends deliveries again, with the ids that their events had."""
 
@@ -51,14 +52,15 @@ class WebhooksAsyncStub(WebhooksStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SetWebhook: _aio.UnaryUnaryMultiCallable[_webhooks_pb2.SetWebhookRequest, _webhooks_pb2.SetWebhookResponse]  # type: ignore[assignment]
-    """Makes a target, or changes the fields that are given."""
+    """Makes a webhook, or changes the fields that are given."""
     ListWebhooks: _aio.UnaryUnaryMultiCallable[_webhooks_pb2.ListWebhooksRequest, _webhooks_pb2.ListWebhooksResponse]  # type: ignore[assignment]
+    """All webhooks: targets of ends of runs."""
     RemoveWebhook: _aio.UnaryUnaryMultiCallable[_webhooks_pb2.RemoveWebhookRequest, _webhooks_pb2.RemoveWebhookResponse]  # type: ignore[assignment]
-    """Deletes a target; what waits for it is not sent."""
+    """Deletes a webhook; what waits for it is not sent."""
     TestWebhook: _aio.UnaryUnaryMultiCallable[_webhooks_pb2.TestWebhookRequest, _webhooks_pb2.WebhookDelivery]  # type: ignore[assignment]
-    """Adds an event of type webhook.test to the outbox, for one target."""
+    """Sends an event of type webhook.test, by the outbox; the list of deliveries has its outcome."""
     ListDeliveries: _aio.UnaryUnaryMultiCallable[_webhooks_pb2.ListDeliveriesRequest, _webhooks_pb2.ListDeliveriesResponse]  # type: ignore[assignment]
-    """Deliveries, newest first."""
+    """Deliveries to webhooks, newest first."""
     Redeliver: _aio.UnaryUnaryMultiCallable[_webhooks_pb2.RedeliverRequest, _webhooks_pb2.RedeliverResponse]  # type: ignore[assignment]
     """Sends deliveries again, with the ids that their events had."""
 
@@ -71,14 +73,15 @@ class WebhooksServicer(metaclass=_abc_1.ABCMeta):
         request: _webhooks_pb2.SetWebhookRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_webhooks_pb2.SetWebhookResponse, _abc.Awaitable[_webhooks_pb2.SetWebhookResponse]]:
-        """Makes a target, or changes the fields that are given."""
+        """Makes a webhook, or changes the fields that are given."""
 
     @_abc_1.abstractmethod
     def ListWebhooks(
         self,
         request: _webhooks_pb2.ListWebhooksRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_webhooks_pb2.ListWebhooksResponse, _abc.Awaitable[_webhooks_pb2.ListWebhooksResponse]]: ...
+    ) -> _typing.Union[_webhooks_pb2.ListWebhooksResponse, _abc.Awaitable[_webhooks_pb2.ListWebhooksResponse]]:
+        """All webhooks: targets of ends of runs."""
 
     @_abc_1.abstractmethod
     def RemoveWebhook(
@@ -86,7 +89,7 @@ class WebhooksServicer(metaclass=_abc_1.ABCMeta):
         request: _webhooks_pb2.RemoveWebhookRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_webhooks_pb2.RemoveWebhookResponse, _abc.Awaitable[_webhooks_pb2.RemoveWebhookResponse]]:
-        """Deletes a target; what waits for it is not sent."""
+        """Deletes a webhook; what waits for it is not sent."""
 
     @_abc_1.abstractmethod
     def TestWebhook(
@@ -94,7 +97,7 @@ class WebhooksServicer(metaclass=_abc_1.ABCMeta):
         request: _webhooks_pb2.TestWebhookRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_webhooks_pb2.WebhookDelivery, _abc.Awaitable[_webhooks_pb2.WebhookDelivery]]:
-        """Adds an event of type webhook.test to the outbox, for one target."""
+        """Sends an event of type webhook.test, by the outbox; the list of deliveries has its outcome."""
 
     @_abc_1.abstractmethod
     def ListDeliveries(
@@ -102,7 +105,7 @@ class WebhooksServicer(metaclass=_abc_1.ABCMeta):
         request: _webhooks_pb2.ListDeliveriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_webhooks_pb2.ListDeliveriesResponse, _abc.Awaitable[_webhooks_pb2.ListDeliveriesResponse]]:
-        """Deliveries, newest first."""
+        """Deliveries to webhooks, newest first."""
 
     @_abc_1.abstractmethod
     def Redeliver(

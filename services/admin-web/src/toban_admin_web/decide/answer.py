@@ -21,3 +21,7 @@ class Page(Answer):
     """A page of a list."""
 
     next_cursor: str = Field(description="Give it as `cursor` to read on; empty on the last page.")
+
+
+class Done(Answer):
+    """Nothing to tell beyond the status."""

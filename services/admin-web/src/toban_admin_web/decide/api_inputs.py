@@ -58,6 +58,12 @@ class SchedulesQuery(Paged):
     name: str = Field("", max_length=300, description="Part of the name, in any case of its letters; empty = any.")
 
 
+class ExecutorsQuery(Input):
+    """Which executors."""
+
+    include_off: bool = Field(False, description="Also those that are off.")
+
+
 class Cancel(Reason):
     """How a run is canceled."""
 
@@ -269,6 +275,12 @@ class RulesQuery(Input):
 
     user: str = Field("", max_length=300, description="Only those of this user.")
     group: str = Field("", max_length=300, description="Only those of this group.")
+
+
+class TokensQuery(Input):
+    """Whose tokens."""
+
+    user: str = Field("", max_length=300, description="Only those of this user.")
 
 
 class NewClaim(Input):

@@ -862,6 +862,12 @@ class UserPage(Page):
     users: list[User]
 
 
+class Ended(Answer):
+    """Sessions that ended."""
+
+    ended: int
+
+
 class Group(Answer):
     """Users with common rules."""
 
@@ -903,6 +909,12 @@ class Rules(Answer):
     """Rules by number."""
 
     rules: list[AccessRule]
+
+
+class Created(Answer):
+    """The number of what was made."""
+
+    id: int
 
 
 class Verdict(Answer):

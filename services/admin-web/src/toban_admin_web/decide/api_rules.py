@@ -5,16 +5,18 @@ The action decides early who is refused; the coordinators decide again, with the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from toban_domain.access import MINIMUM, Action, Role
 from toban_domain.errors import ErrorCode, TobanError
 from toban_transport.person_rules import PERSON_RULES
-from toban_transport.rules import PACKAGE, RULES, About
+from toban_transport.rules import PACKAGE, RULES, About, Route
 
 PREFIX = "/api/v1"
+_PARAMETER = re.compile(r"{(\w+)}")
 AUTHENTICATE = "Accounts.Authenticate"
 """Asks whose credential it is, so no person is needed for it."""
 DOCS = "/api/docs"
@@ -36,6 +38,10 @@ class RouteRule:
 
     needs: Action | Open
     method: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Of the path → field of the request, where they differ."""
+    whole: bool = True
+    """It is the whole method, not a part or form of it."""
 
 
 # Reads that can take long at a coordinator that works: a filter with few hits reads the whole audit log, and a check a part of it.
@@ -47,19 +53,24 @@ SLOW_READS: Mapping[str, float] = {
 """Method → time limit of one call, seconds."""
 
 
-def _rule(path: str) -> RouteRule:
+def _rule(path: str, route: Route, whole: bool) -> RouteRule:
     """The action of a route is that of its method (full name), so both decide by one rule. Raises KeyError for a method without an action."""
     method = path.removeprefix(f"/{PACKAGE}.").replace("/", ".")
     if method == AUTHENTICATE:
-        return RouteRule(Open.SIGNED_IN, method)
+        return RouteRule(Open.SIGNED_IN, method, whole=whole)
     person = PERSON_RULES[path]
     needs = Open.SIGNED_IN if person.about is About.OWN else person.action
-    return RouteRule(needs, method)
+    names = zip(_PARAMETER.findall(route.published), _PARAMETER.findall(route.path), strict=True)
+    return RouteRule(needs, method, {published: name for published, name in names if published != name}, whole)
 
 
 ROUTE_RULES: Mapping[str, RouteRule] = {
     "GET /openapi.json": RouteRule(Open.PUBLIC, ""),
-    **{str(route): _rule(method) for method, rule in RULES.items() for route in rule.rest},
+    **{
+        str(route): _rule(method, route, number == 0)
+        for method, rule in RULES.items()
+        for number, route in enumerate(rule.rest)
+    },
 }
 """Method and path below PREFIX → rule."""
 

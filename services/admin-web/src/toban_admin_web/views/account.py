@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, g, request, url_for
 
+from toban_admin_web.decide.answer import Done
 from toban_admin_web.decide.api_models import NewToken, Tokens, UserSessions
 from toban_admin_web.decide.problems import status_of
-from toban_admin_web.views.api.answers import Done
 from toban_admin_web.views.session_gate import forget_session, keep_session, see_other
 from toban_admin_web.views.view_context import caller, context, page, read
 from toban_domain.access import WORKER

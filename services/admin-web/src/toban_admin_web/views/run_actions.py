@@ -6,12 +6,12 @@ from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 
+from toban_admin_web.decide.answer import Done
 from toban_admin_web.decide.api_models import ChangedRun, Job, Run, StartedRun
 from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
 from toban_admin_web.decide.run_actions import ENDPOINTS
 from toban_admin_web.views.actions import Refused, confirmed, form, form_key, given_key, given_reason, require
-from toban_admin_web.views.api.answers import Done
 from toban_admin_web.views.view_context import caller, read
 from toban_domain.errors import ErrorCode, TobanError
 

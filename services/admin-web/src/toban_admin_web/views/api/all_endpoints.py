@@ -1,7 +1,9 @@
-"""Every endpoint of the API."""
+"""Every endpoint of the API: those written by hand, and one for each further method whose request and response are those of its route."""
 
 from __future__ import annotations
 
+from toban_admin_web.decide.api_methods import METHODS
+from toban_admin_web.decide.api_rules import ROUTE_RULES
 from toban_admin_web.views.api import (
     accounts,
     cluster,
@@ -14,8 +16,9 @@ from toban_admin_web.views.api import (
     streams,
     work,
 )
+from toban_admin_web.views.api.endpoint import Endpoint
 
-ENDPOINTS = (
+_BY_HAND = (
     *session.ENDPOINTS,
     *definitions.ENDPOINTS,
     *runs.ENDPOINTS,
@@ -26,4 +29,10 @@ ENDPOINTS = (
     *accounts.ENDPOINTS,
     *hooks.ENDPOINTS,
     *work.ENDPOINTS,
+)
+
+_OTHERS = ROUTE_RULES.keys() - {one.route for one in _BY_HAND}
+ENDPOINTS = (
+    *_BY_HAND,
+    *(Endpoint.of(one) for one in sorted(_OTHERS) if ROUTE_RULES[one].whole and ROUTE_RULES[one].method in METHODS),
 )

@@ -1,4 +1,4 @@
-"""Answers of the API that no message has."""
+"""Errors of the API, which no message has."""
 
 from __future__ import annotations
 
@@ -7,22 +7,6 @@ from typing import Any
 from pydantic import Field
 
 from toban_admin_web.decide.answer import Answer
-
-
-class Done(Answer):
-    """Nothing to tell beyond the status."""
-
-
-class Created(Answer):
-    """The number of what was made."""
-
-    id: int
-
-
-class Ended(Answer):
-    """Sessions that ended."""
-
-    ended: int
 
 
 class Problem(Answer):

@@ -7,51 +7,16 @@ from typing import Any
 from pydantic import Field
 
 from toban_admin_web.decide.answer import Answer
-from toban_admin_web.decide.api_inputs import (
-    AuditCheckQuery,
-    AuditQuery,
-    Breaker,
-    Demote,
-    Detach,
-    NewLimit,
-    NewValue,
-    RemoveQuery,
-    SecretValue,
-    SeenEpoch,
-    Signal,
-)
 from toban_admin_web.decide.api_models import (
-    AuditCheck,
-    AuditPage,
     ChangedLimit,
-    Cluster,
-    Diagnosis,
-    Executor,
     ExecutorGroup,
     ExecutorGroups,
-    Executors,
-    LimitDetails,
-    Limits,
-    NewLeader,
-    Overview,
-    RotatedSecrets,
-    Secret,
-    Secrets,
     Setting,
     Settings,
 )
-from toban_admin_web.decide.request_input import Input, Reason
-from toban_admin_web.views.api.answers import Done
+from toban_admin_web.decide.request_input import Reason
 from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_domain.errors import ErrorCode, TobanError
-
-_LIMIT = {"limit": "name"}
-
-
-class ExecutorsQuery(Input):
-    """Which executors."""
-
-    include_off: bool = Field(False, description="Also those that are off.")
 
 
 class GroupRules(Reason):
@@ -104,29 +69,9 @@ def _reset_limit(call: Call) -> Answer:
     return call.ask(ChangedLimit, {**call.fields(), "reset": True})
 
 
-def _of_executor(verb: str, summary: str, body: type[Input] = SeenEpoch) -> Endpoint:
-    route = f"POST /executors/{{worker_id}}/{verb}"
-    return Endpoint(route=route, summary=summary, body=body, body_optional=True, answer=Executor)
-
-
 ENDPOINTS = (
-    Endpoint(route="GET /executors", summary="Executors.", query=ExecutorsQuery, answer=Executors),
-    _of_executor("drain", "Sends it no further runs; its running ones continue."),
-    _of_executor("undrain", "Gives it runs again."),
-    _of_executor("detach", "Takes it out of the cluster.", Detach),
-    Endpoint(route="GET /cluster", summary="Leader, coordinators, executors and health.", answer=Cluster),
-    Endpoint(
-        route="GET /overview",
-        summary="What needs attention: alerts, failures, what waits, missed slots, what fires next.",
-        answer=Overview,
-    ),
-    Endpoint(
-        route="GET /cluster/diagnosis", summary="What is wrong in the installation, with remedies.", answer=Diagnosis
-    ),
-    Endpoint(route="POST /cluster/demote", summary="Makes another coordinator lead.", body=Demote, answer=NewLeader),
-    Endpoint(route="GET /executor-groups", summary="Groups of executors.", answer=ExecutorGroups),
-    Endpoint(
-        route="GET /executor-groups/{name}",
+    Endpoint.of(
+        "GET /executor-groups/{name}",
         summary="One group of executors.",
         answer=ExecutorGroup,
         tagged=True,
@@ -141,64 +86,12 @@ ENDPOINTS = (
         tagged=True,
         handle=_set_group,
     ),
-    Endpoint(
-        route="DELETE /executor-groups/{name}", summary="Removes a group of executors.", query=Reason, answer=Done
-    ),
-    Endpoint(route="GET /settings", summary="All settings.", answer=Settings),
-    Endpoint(route="GET /settings/{name}", summary="One setting.", answer=Setting, tagged=True, handle=_setting),
-    Endpoint(
-        route="PUT /settings/{name}",
-        summary="Changes a setting.",
-        body=NewValue,
-        answer=Setting,
-        conditional=True,
-        tagged=True,
-        handle=_set_setting,
-    ),
-    Endpoint(route="GET /limits", summary="All limits.", answer=Limits),
-    Endpoint(route="GET /limits/{limit}", summary="One limit with its runs.", answer=LimitDetails, renames=_LIMIT),
-    Endpoint(route="PUT /limits/{limit}", summary="Sets a limit.", body=NewLimit, answer=ChangedLimit, renames=_LIMIT),
-    Endpoint(
-        route="DELETE /limits/{limit}",
+    Endpoint.of("GET /settings/{name}", summary="One setting.", answer=Setting, tagged=True, handle=_setting),
+    Endpoint.of("PUT /settings/{name}", conditional=True, tagged=True, handle=_set_setting),
+    Endpoint.of(
+        "DELETE /limits/{limit}",
         summary="Removes the stored value: the definition's counts again.",
         query=Reason,
-        answer=ChangedLimit,
-        renames=_LIMIT,
         handle=_reset_limit,
-    ),
-    Endpoint(
-        route="POST /limits/{limit}/breaker",
-        summary="Opens or closes a breaker.",
-        body=Breaker,
-        answer=ChangedLimit,
-        renames=_LIMIT,
-    ),
-    Endpoint(
-        route="POST /limits/{limit}/signal",
-        summary="Reports the health of what a limit protects.",
-        body=Signal,
-        answer=ChangedLimit,
-        renames=_LIMIT,
-    ),
-    Endpoint(route="GET /secrets", summary="All secrets, without their values.", answer=Secrets),
-    Endpoint(
-        route="PUT /secrets/{name}", summary="Makes a secret, or gives it a new value.", body=SecretValue, answer=Secret
-    ),
-    Endpoint(route="DELETE /secrets/{name}", summary="Removes a secret.", query=RemoveQuery, answer=Done),
-    Endpoint(
-        route="POST /secrets/rotate",
-        summary="Encrypts every secret with the first key again.",
-        body=Reason,
-        body_optional=True,
-        answer=RotatedSecrets,
-    ),
-    Endpoint(
-        route="GET /audit", summary="The audit log, newest first or oldest first.", query=AuditQuery, answer=AuditPage
-    ),
-    Endpoint(
-        route="GET /audit/verify",
-        summary="Checks the hash chain of the audit log, a part at a time.",
-        query=AuditCheckQuery,
-        answer=AuditCheck,
     ),
 )

@@ -8,33 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from toban_admin_web.decide.answer import Answer
-from toban_admin_web.decide.api_inputs import (
-    DaysQuery,
-    DeleteJobQuery,
-    EnableJob,
-    JobsQuery,
-    SchedulesQuery,
-    SlotsQuery,
-    TriggersQuery,
-)
 from toban_admin_web.decide.api_models import (
     Applied,
     AppliedManifests,
-    DeletedJob,
-    DeletedSchedule,
-    FirePage,
-    Job,
-    JobDays,
-    JobPage,
-    JobVersionPage,
-    NextSlots,
-    Schedule,
-    SchedulePage,
     Trigger,
     TriggerPage,
 )
-from toban_admin_web.decide.request_input import MAX_ID, MAX_NAME, Input, Paged, Reason
-from toban_admin_web.views.api.answers import Done
+from toban_admin_web.decide.request_input import MAX_ID, Input, Reason
 from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_admin_web.views.api.inputs import invalid
 from toban_domain.errors import ErrorCode, TobanError
@@ -82,14 +62,6 @@ class HowApplied(Reason):
 
     dry_run: bool = _DRY_RUN
     force: bool = _FORCE
-
-
-_PART = Field("", max_length=MAX_NAME, description="Part of the name, in any case of its letters; empty = any.")
-
-
-def _fires(call: Call) -> Answer:
-    fields = call.fields()
-    return call.ask(FirePage, {"schedule": fields["name"], "page": fields["page"]})
 
 
 def _trigger(call: Call) -> Answer:
@@ -148,78 +120,11 @@ def _applying(kind: str, path: str) -> Endpoint:
 
 
 ENDPOINTS = (
-    Endpoint(route="GET /jobs", summary="Jobs by name.", query=JobsQuery, answer=JobPage),
-    Endpoint(route="GET /jobs/{name}", summary="One job with its definition.", answer=Job, tagged=True),
-    Endpoint(
-        route="GET /jobs/{name}/versions",
-        summary="The definitions that a job has had, newest first.",
-        query=Paged,
-        answer=JobVersionPage,
+    Endpoint.of("GET /jobs/{name}", tagged=True),
+    Endpoint.of("GET /schedules/{name}", tagged=True),
+    Endpoint.of(
+        "GET /triggers/{name}", summary="One trigger.", answer=Trigger, tagged=True, handle=_trigger, query=None
     ),
-    Endpoint(
-        route="GET /jobs/{name}/days",
-        summary="How many runs ended well or badly on each of the last days.",
-        query=DaysQuery,
-        answer=JobDays,
-    ),
-    Endpoint(
-        route="DELETE /jobs/{name}",
-        summary="Deletes a job; its runs stay readable.",
-        query=DeleteJobQuery,
-        answer=DeletedJob,
-    ),
-    Endpoint(route="GET /schedules", summary="Schedules by name.", query=SchedulesQuery, answer=SchedulePage),
-    Endpoint(route="GET /schedules/{name}", summary="One schedule.", answer=Schedule, tagged=True),
-    Endpoint(
-        route="GET /schedules/{name}/next",
-        summary="Its next slots, with the rules of clock changes.",
-        query=SlotsQuery,
-        answer=NextSlots,
-    ),
-    Endpoint(
-        route="GET /schedules/{name}/fires",
-        summary="What became of its slots, newest first.",
-        query=Paged,
-        answer=FirePage,
-        handle=_fires,
-    ),
-    Endpoint(
-        route="POST /jobs/{name}/disable",
-        summary="It starts nothing until it is enabled, whatever is applied meanwhile.",
-        body=Reason,
-        body_optional=True,
-        answer=Job,
-    ),
-    Endpoint(
-        route="POST /jobs/{name}/enable",
-        summary="It starts runs again.",
-        body=EnableJob,
-        body_optional=True,
-        answer=Job,
-    ),
-    Endpoint(
-        route="POST /schedules/{name}/pause",
-        summary="No runs of it from now on.",
-        body=Reason,
-        body_optional=True,
-        answer=Schedule,
-    ),
-    Endpoint(
-        route="POST /schedules/{name}/resume",
-        summary="Runs of it again, from the next slot on.",
-        body=Reason,
-        body_optional=True,
-        answer=Schedule,
-    ),
-    Endpoint(
-        route="DELETE /schedules/{name}",
-        summary="Deletes a schedule; its ledger stays.",
-        query=Reason,
-        answer=DeletedSchedule,
-    ),
-    Endpoint(route="GET /triggers", summary="Triggers by name.", query=TriggersQuery, answer=TriggerPage),
-    Endpoint(route="GET /triggers/{name}", summary="One trigger.", answer=Trigger, tagged=True, handle=_trigger),
-    Endpoint(route="DELETE /triggers/{name}", summary="Deletes a trigger.", answer=Done),
     Endpoint(
         route="POST /apply",
         summary="Applies manifests: all or none.",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from flask import Response
 from pydantic import BaseModel
 
 from toban_admin_web.decide.answer import Answer
+from toban_admin_web.decide.api_methods import METHODS
 from toban_admin_web.decide.api_rules import ROUTE_RULES
 from toban_admin_web.decide.request_input import Input
 from toban_admin_web.ports.api import Caller
@@ -72,8 +73,22 @@ class Endpoint:
     """It takes If-Match, and If-None-Match for objects that are made."""
     tagged: bool = False
     """Its answer has an ETag, its version."""
-    renames: Mapping[str, str] = field(default_factory=dict)
-    """Parameter of the path → field of the request, where they differ."""
+
+    @classmethod
+    def of(cls, route: str, **changes: Any) -> Endpoint:
+        """The endpoint of a method whose request and response are those of the route, with some attributes of its own.
+
+        Raises KeyError for a route of no such method.
+        """
+        method = METHODS[ROUTE_RULES[route].method]
+        taken, verb = method.input, route.partition(" ")[0]
+        made: dict[str, Any] = {"summary": method.summary, "answer": method.answer}
+        if taken is not None and verb in ("GET", "DELETE"):
+            made["query"] = taken
+        elif taken is not None:
+            all_left_out = not any(one.is_required() for one in taken.model_fields.values())
+            made |= {"body": taken, "body_optional": verb == "POST" and all_left_out}
+        return cls(route=route, **{**made, **changes})
 
     @property
     def verb(self) -> str:

@@ -10,6 +10,7 @@ from flask import request
 from pydantic import BaseModel, ValidationError
 from werkzeug.exceptions import UnsupportedMediaType
 
+from toban_admin_web.decide.api_rules import ROUTE_RULES
 from toban_admin_web.decide.request_input import MAX_NAME, Input
 from toban_admin_web.views.api.endpoint import Endpoint
 from toban_domain.errors import ErrorCode, TobanError
@@ -27,7 +28,8 @@ def path_of(endpoint: Endpoint, given: dict[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if isinstance(value, str) and len(value) > MAX_NAME:
             raise invalid(f"path.{name}", f"has more than {MAX_NAME} characters")
-    return {endpoint.renames.get(name, name): value for name, value in given.items()}
+    renamed = ROUTE_RULES[endpoint.route].parameters
+    return {renamed.get(name, name): value for name, value in given.items()}
 
 
 def query_of(endpoint: Endpoint) -> Input | None:

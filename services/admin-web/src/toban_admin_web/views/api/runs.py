@@ -7,20 +7,14 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field, field_validator
 
 from toban_admin_web.decide.answer import Answer
-from toban_admin_web.decide.api_inputs import Cancel, Emit, EventsQuery, Note, Rerun
 from toban_admin_web.decide.api_models import (
-    ChangedRun,
     ChangedRuns,
     EmittedEvent,
-    EventPage,
-    Run,
-    RunExplanation,
     RunPage,
     StartedRun,
     StartedRuns,
 )
 from toban_admin_web.decide.request_input import MAX_CURSOR, MAX_INT32, MAX_NAME, MAX_REASON, Input, Reason
-from toban_admin_web.views.api.answers import Done
 from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_domain.run import RunState
 
@@ -173,8 +167,6 @@ def _emit(call: Call) -> tuple[Answer, int]:
 
 ENDPOINTS = (
     Endpoint(route="GET /runs", summary="Runs, newest first.", query=RunsQuery, answer=RunPage),
-    Endpoint(route="GET /runs/{id}", summary="One run with attempts, steps and events.", answer=Run),
-    Endpoint(route="GET /runs/{id}/why", summary="Why a run waits, or what became of it.", answer=RunExplanation),
     Endpoint(
         route="POST /jobs/{name}/runs",
         summary="Starts a run of a job.",
@@ -196,17 +188,7 @@ ENDPOINTS = (
         idempotent=True,
         handle=_start_many,
     ),
-    Endpoint(
-        route="POST /runs/{id}/rerun",
-        summary="Repeats a finished run.",
-        body=Rerun,
-        body_optional=True,
-        answer=StartedRun,
-        status=201,
-        also=(200,),
-        idempotent=True,
-        handle=_rerun,
-    ),
+    Endpoint.of("POST /runs/{id}/rerun", status=201, also=(200,), idempotent=True, handle=_rerun),
     Endpoint(
         route="POST /runs/rerun",
         summary="Repeats the runs that a filter names, a part in each call.",
@@ -216,37 +198,10 @@ ENDPOINTS = (
         handle=_rerun_many,
     ),
     Endpoint(
-        route="POST /runs/{id}/cancel",
-        summary="Cancels a run, or asks it to stop.",
-        body=Cancel,
-        body_optional=True,
-        answer=ChangedRun,
-    ),
-    Endpoint(
         route="POST /runs/cancel",
         summary="Cancels the runs that a filter names, a part in each call.",
         body=CancelMany,
         answer=ChangedRuns,
     ),
-    Endpoint(
-        route="POST /runs/{id}/declare-lost",
-        summary="Ends the wait of an ORPHANED run for its executor.",
-        body=Reason,
-        body_optional=True,
-        answer=ChangedRun,
-    ),
-    Endpoint(
-        route="POST /runs/{id}/notes", summary="Keeps a remark among the events of a run.", body=Note, answer=Done
-    ),
-    Endpoint(route="GET /events", summary="Events, newest first.", query=EventsQuery, answer=EventPage),
-    Endpoint(
-        route="POST /events",
-        summary="Emits an event; it is stored when this answers.",
-        body=Emit,
-        answer=EmittedEvent,
-        status=201,
-        also=(200,),
-        idempotent=True,
-        handle=_emit,
-    ),
+    Endpoint.of("POST /events", status=201, also=(200,), idempotent=True, handle=_emit),
 )

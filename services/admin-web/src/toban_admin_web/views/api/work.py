@@ -6,13 +6,8 @@ from typing import Any
 
 from flask import Response
 
-from toban_admin_web.decide.api_inputs import Beat, Completed, Failed, NewClaim, OfStep, Progress
 from toban_admin_web.decide.api_models import (
     ClaimedSteps,
-    EndedStep,
-    ExtendedClaims,
-    NotedProgress,
-    StepAnswers,
 )
 from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_admin_web.views.stream_response import stream_response
@@ -27,29 +22,4 @@ def _claim(call: Call) -> Response:
     return stream_response(body, "application/json")
 
 
-ENDPOINTS = (
-    Endpoint(
-        route="POST /external-work/claims",
-        summary="Claims steps of type external, as soon as there are some.",
-        body=NewClaim,
-        answer=ClaimedSteps,
-        handle=_claim,
-    ),
-    Endpoint(route="POST /external-work/heartbeats", summary="Extends claims.", body=Beat, answer=ExtendedClaims),
-    Endpoint(
-        route="POST /external-work/progress", summary="Shows how far a step is.", body=Progress, answer=NotedProgress
-    ),
-    Endpoint(
-        route="POST /external-work/complete",
-        summary="Ends steps with their results.",
-        body=Completed,
-        answer=StepAnswers,
-    ),
-    Endpoint(route="POST /external-work/fail", summary="Ends a step with an error.", body=Failed, answer=EndedStep),
-    Endpoint(
-        route="POST /external-work/acknowledge-cancel",
-        summary="The worker has stopped working on a canceled step.",
-        body=OfStep,
-        answer=EndedStep,
-    ),
-)
+ENDPOINTS = (Endpoint.of("POST /external-work/claims", handle=_claim),)
