@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from typing import NamedTuple
 
 from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
@@ -22,15 +23,16 @@ from toban_coordinator.decide import assign as decide
 from toban_coordinator.decide.fair import RoundRobin
 from toban_coordinator.decide.groups import Groups
 from toban_coordinator.decide.limits import Admission
-from toban_coordinator.loops.due_reads import DueReads, Specs
+from toban_coordinator.loops.due_reads import DueRead, DueReads
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import StartOrder, Target
 from toban_coordinator.store import deferred, external_claims, limits, runs_assign, runs_finish
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.dispatches import next_step
 from toban_domain.placement import DueRun, ExecutorLoad
+from toban_domain.settings import Settings
 from toban_domain.traceparent import TraceContext
-from toban_domain.transitions import Defer, Finish, Offer, Placement, Release
+from toban_domain.transitions import Defer, Finish, Hold, Offer, Placement, Release
 from toban_store.errors import Refused, TooLong
 from toban_store.tx import FencedTx, autocommit, fenced_statement, fenced_tx
 
@@ -41,6 +43,29 @@ LOOK_AHEAD_SECONDS = 0.5
 # While nothing waits, free slots are read this often for the fast path, whose write checks the executor again anyway, seconds.
 BOARD_SECONDS = 5.0
 Move = decide.Placed | decide.Offered | Finish | Defer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What one turn goes by. Without `admission` no due run has limits, and without `groups` none has a group; the plan adds to both."""
+
+    now: datetime
+    settings: Settings
+    # Runs that one transaction takes.
+    batch: int
+    read: DueRead
+    admission: Admission | None
+    groups: Groups | None
+
+
+class Committed(NamedTuple):
+    """What one transaction has moved: runs that were sent with the days of their logs, and counts; `refused`: a limit did not admit some."""
+
+    days: dict[int, str]
+    offered: int = 0
+    finished: int = 0
+    deferred: int = 0
+    refused: bool = False
 
 
 class Assign:
@@ -65,10 +90,6 @@ class Assign:
         self._limits, self._refusals = limits, refusals
         # Whose turn it is among tenants.
         self._turns = RoundRobin()
-        # What the limits say of the runs of this turn; None when no run has any.
-        self._admission: Admission | None = None
-        self._groups: Groups | None = None
-        self._refused = False
         self._looked_ahead_at = 0.0
         # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
         self._batch = AdaptiveBatch(BATCH)
@@ -92,7 +113,7 @@ class Assign:
 
     def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
         """A turn without work; None when a run is due or comes into view, and when what the fast path knows of free slots has aged."""
-        if agenda.pending or agenda.ordered or self._reads.blocked:
+        if agenda.pending or agenda.ordered or self._reads.has_blocked:
             return None
         aged = self._deps.clock.monotonic() - self._turned_at >= BOARD_SECONDS or not self._fast_path.untouched
         return None if aged else TurnOutcome(0, _seconds_to(agenda.next_due, self._deps.server_time.now()))
@@ -100,34 +121,52 @@ class Assign:
     async def _turn(self) -> TurnOutcome:
         # Whatever this turn finds or fails on: what was free before is not known to be free any more.
         self._fast_path.close()
-        now = self._deps.server_time.now()
-        settings = await self._deps.settings.get()
-        usable, due, specs = await self._reads.read(now, self._batch.size)
-        free = decide.free_slots(usable)
-        batch, late = self._batch.size, settings["skip_late_runs_after_seconds"]
-        await self._look_at_limits(due, specs, now)
-        place = partial(decide.plan, admission=self._admission, groups=self._groups, left_out=self._refusals.left_out())
-        plan = place(due, usable, specs, now=now, late_seconds=late, most=batch)
+        turn = await self._begin()
+        read, batch = turn.read, turn.batch
+        plan = decide.plan(
+            read.due,
+            read.usable,
+            read.specs,
+            now=turn.now,
+            late_seconds=turn.settings["skip_late_runs_after_seconds"],
+            most=batch,
+            admission=turn.admission,
+            groups=turn.groups,
+            left_out=self._refusals.left_out(),
+        )
         self._reads.planned(plan)
         moves: list[Move] = [*plan.placed, *plan.offers, *plan.skips, *plan.defers]
-        moved = await self._write(moves, plan.releases, specs)
-        if not self._reads.one_scope:
+        moved, refused = await self._write(turn, moves, plan.releases)
+        if not read.one_scope:
             started = [p.run for p in plan.placed] or [o.run for o in plan.offers]
             self._turns.started([(run.scope, run.scope_id) for run in started], self._limits.weights())
-        if self._groups is not None and self._groups.cancels:
-            await cancel_replaced(self._deps.pool, self._deps.term, self._groups.cancels, self._definitions)
+        if turn.groups is not None and turn.groups.cancels:
+            await cancel_replaced(self._deps.pool, self._deps.term, turn.groups.cancels, self._definitions)
         # The orders go out before this turn goes on.
         await asyncio.sleep(0)
         # Runs that wait behind what cannot be placed now are not in view yet.
-        hidden = plan.unplaced and len(plan.placed) < free and len(due) > free
-        if moved < batch and not self._reads.runs_wait(usable):
+        free = decide.free_slots(read.usable)
+        hidden = plan.unplaced and len(plan.placed) < free and len(read.due) > free
+        if moved < batch and not self._reads.runs_wait(read.usable):
             self._fast_path.open(plan.board)
-        if plan.skips or plan.defers or hidden or self._refused or moved >= batch:
+        if plan.skips or plan.defers or hidden or refused or moved >= batch:
             return TurnOutcome(moved, 0.0)
-        if self._reads.blocked and self._deps.clock.monotonic() - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
+        at = self._deps.clock.monotonic()
+        if self._reads.has_blocked and at - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
-            return TurnOutcome(moved, max(0.001, self._reads.offers_in()) if self._reads.offers_skipped else None)
-        return await self._look_ahead(moved, usable, now, settings["assign_ahead_seconds"])
+            return TurnOutcome(moved, None if read.offers_at is None else max(0.001, read.offers_at - at))
+        return await self._look_ahead(turn, moved)
+
+    async def _begin(self) -> Turn:
+        now, batch = self._deps.server_time.now(), self._batch.size
+        settings = await self._deps.settings.get()
+        read = await self._reads.read(now, batch)
+        found = None
+        if any(self._limits.concerns(spec) for spec in read.specs.values()):
+            async with autocommit(self._deps.pool) as t:
+                found = await self._limits.admission(t, read.due, read.specs, now)
+        admission, groups = found or (None, None)
+        return Turn(now=now, settings=settings, batch=batch, read=read, admission=admission, groups=groups)
 
     async def close(self) -> None:
         """The term is over."""
@@ -136,36 +175,32 @@ class Assign:
         await self._marks.close()
 
     async def _keep_pace(self) -> None:
-        since = self._deps.clock.monotonic() - self._turned_at
-        if self._reads.blocked and since < self._reads.pace:
-            await self._deps.clock.sleep(self._reads.pace - since)
+        wait = self._reads.pace_seconds - (self._deps.clock.monotonic() - self._turned_at)
+        if wait > 0:
+            await self._deps.clock.sleep(wait)
         self._turned_at = self._deps.clock.monotonic()
 
-    async def _look_at_limits(self, due: Sequence[DueRun], specs: Specs, now: datetime) -> None:
-        self._admission = self._groups = None
-        self._refused = False
-        if any(self._limits.concerns(spec) for spec in specs.values()):
-            async with autocommit(self._deps.pool) as t:
-                found = await self._limits.admission(t, due, specs, now)
-            self._admission, self._groups = found or (None, None)
-
-    async def _write(self, moves: Sequence[Move], releases: Sequence[Release], specs: Specs) -> int:
-        """How many runs were moved, in as many transactions as fit; one that PostgreSQL refuses, or that alone takes too long, is set aside."""
+    async def _write(self, turn: Turn, moves: Sequence[Move], releases: Sequence[Release]) -> tuple[int, bool]:
+        """How many runs were moved, in as many transactions as fit, and whether a limit did not admit some any more. A run that PostgreSQL refuses,
+        or that alone takes too long, is set aside."""
         self._marks.begin([move.run.id for move in moves if isinstance(move, decide.Placed)])
         released = {release.run_id: release for release in releases}
-        moved = 0
+        moved, refused = 0, False
 
         async def write(part: Sequence[Move]) -> None:
-            nonlocal moved
-            moved += await self._write_part(part, released, specs)
+            nonlocal moved, refused
+            done = await self._write_part(turn, part, released)
+            moved += len(done.days) + done.offered + done.finished + done.deferred
+            refused = refused or done.refused
 
         async def alone(move: Move, error: Refused | TooLong) -> None:
             self._aside.put(_run_id(move), error)
 
         await self._batch.each(moves, write, alone)
-        return moved
+        return moved, refused
 
-    async def _write_part(self, part: Sequence[Move], released: Mapping[int, Release], specs: Specs) -> int:
+    async def _write_part(self, turn: Turn, part: Sequence[Move], released: Mapping[int, Release]) -> Committed:
+        specs = turn.read.specs
         tokens = [(move, self._deps.tokens.next_token()) for move in part if isinstance(move, decide.Placed)]
         offers = [
             move.offer(self._deps.tokens.next_token(), specs[_version(move.run)])
@@ -183,67 +218,66 @@ class Assign:
             )
             for placed, token in tokens
         ]
-        back = [*(skip.run_id for skip in skips), *(one.run_id for one in defers)]
-        releases = [released[run] for run in back if run in released]
-        offered = 0
-        if offers or defers or skips or self._admission is not None:
+        if offers or defers or skips or turn.admission is not None:
+            back = [*(skip.run_id for skip in skips), *(one.run_id for one in defers)]
+            releases = [released[run] for run in back if run in released]
             due = {move.run.id: move.run for move in part if isinstance(move, decide.Placed | decide.Offered)}
-            moves = decide.Moves(placements, offers, releases, skips, defers, due)
-            days, offered, finished, waiting = await self._commit_all(moves)
-            metrics.count_finished(finished)
-            metrics.deferred.inc(waiting)
+            done = await self._commit_all(turn, decide.Moves(placements, offers, releases, skips, defers, due))
         else:
             # The common case, in one round trip.
             async with fenced_statement(self._deps.quick, self._deps.term) as lone:
-                days = await runs_assign.place(lone, placements)
-            finished, waiting = [], 0
-        sent = [(p, token) for p, token in tokens if p.run.id in days]
+                done = Committed(await runs_assign.place(lone, placements))
+        sent = [(p, token) for p, token in tokens if p.run.id in done.days]
         origins = await trace_origins(self._deps.pool, [p.run.id for p, _ in sent if p.run.slot is None])
-        self._send(sent, days, specs, origins)
-        return len(days) + offered + len(finished) + waiting
+        self._send(turn, sent, done.days, origins)
+        return done
 
-    async def _commit_all(self, moves: decide.Moves) -> tuple[dict[int, str], int, list[runs_finish.Finished], int]:
-        """Days of the logs of what was sent, how many were offered, what was skipped, how many were deferred; runs that a limit does not admit
-        any more stay PENDING."""
-        placements, offers = moves.placements, moves.offers
-        first = limits.LOCK if self._admission is not None else ""
-        async with fenced_tx(self._deps.pool, self._deps.term, first=first) as t:
-            if self._admission is not None:
+    async def _commit_all(self, turn: Turn, moves: decide.Moves) -> Committed:
+        """All of `moves` in one transaction; runs that a limit does not admit any more stay PENDING."""
+        placements, offers, admission = moves.placements, moves.offers, turn.admission
+        holds: list[Hold] = []
+        refused = False
+        async with fenced_tx(self._deps.pool, self._deps.term, first="" if admission is None else limits.LOCK) as t:
+            if admission is not None:
                 wanted: list[Placement | Offer] = [*placements, *offers]
-                admitted = await self._limits.enter(t, wanted, moves.due, self._admission)
-                admitted = await self._claim(t, admitted)
+                admitted = await self._limits.enter(t, wanted, moves.due, admission)
+                admitted = await self._claim(t, turn.groups, admitted)
                 # What the plan could not know: it is made again.
-                self._refused = self._refused or len(admitted) < len(wanted)
+                refused = len(admitted) < len(wanted)
                 placements = [p for p in placements if p in admitted]
                 offers = [o for o in offers if o in admitted]
-            holds = [] if self._admission is None else self._limits.holds(placements, self._admission)
+                holds = self._limits.holds(placements, admission)
             days = await runs_assign.place(t, placements, holds)
             offered = await external_claims.offer(t, offers)
-            if self._admission is not None:
+            if admission is not None:
                 sent: list[Placement | Offer] = [
                     *(p for p in placements if p.run_id in days),
                     *(o for o in offers if o.run_id in offered),
                 ]
-                await self._limits.hold(t, sent, moves.due, self._admission)
+                await self._limits.hold(t, sent, moves.due, admission)
             await runs_finish.release(t, moves.releases)
             waiting = await deferred.defer(t, moves.defers)
             finished = await runs_finish.finish(t, moves.skips)
-        if self._admission is not None:
+        if admission is not None:
             self._limits.committed()
-        return days, len(offered), finished, len(waiting)
+        metrics.count_finished(finished)
+        metrics.deferred.inc(len(waiting))
+        return Committed(days, len(offered), len(finished), len(waiting), refused)
 
-    async def _claim(self, t: FencedTx, sent: Sequence[Placement | Offer]) -> list[Placement | Offer]:
+    async def _claim(
+        self, t: FencedTx, groups: Groups | None, sent: Sequence[Placement | Offer]
+    ) -> list[Placement | Offer]:
         """Runs of policy reject_same_scope hold their groups when they are sent; one that is too late is looked at again."""
-        claims = set(self._groups.claims.values()) if self._groups is not None else set()
+        claims = set(groups.claims.values()) if groups is not None else set()
         wanted = [one.run_id for one in sent if one.run_id in claims]
         held = await limits.claim(t, wanted) if wanted else set()
         return [one for one in sent if one.run_id not in claims or one.run_id in held]
 
     def _send(
         self,
+        turn: Turn,
         placed: Sequence[tuple[decide.Placed, int]],
         days: dict[int, str],
-        specs: Specs,
         origins: Mapping[int, TraceContext],
     ) -> None:
         cluster = self._deps.term.system_id
@@ -254,7 +288,7 @@ class Assign:
             orders[p.executor.incarnation].append(
                 start_order(
                     attempt_of(p.run, token, days[p.run.id], origins.get(p.run.id)),
-                    specs[_version(p.run)],
+                    turn.read.specs[_version(p.run)],
                     cluster=cluster,
                 )
             )
@@ -264,21 +298,19 @@ class Assign:
             target = Target(incarnation, executor.worker_id, executor.address)
             self._sender.start(target, batch, smallest_live=smallest)
 
-    async def _look_ahead(
-        self, moved: int, usable: Sequence[ExecutorLoad], now: datetime, ahead_seconds: float
-    ) -> TurnOutcome:
+    async def _look_ahead(self, turn: Turn, moved: int) -> TurnOutcome:
         """When to turn next; and names of executors for runs that are not due yet: no token, no slot."""
         self._looked_ahead_at = self._deps.clock.monotonic()
-        until = now + timedelta(seconds=ahead_seconds)
+        until = turn.now + timedelta(seconds=turn.settings["assign_ahead_seconds"])
         async with autocommit(self._deps.pool) as t:
-            outlook = await runs_assign.outlook(t, now, until)
+            outlook = await runs_assign.outlook(t, turn.now, until)
         if outlook.unnamed:
-            moved += await self._name_ahead(usable, now, until)
-        return TurnOutcome(moved, _seconds_to(outlook.next_due, now))
+            moved += await self._name_ahead(turn, until)
+        return TurnOutcome(moved, _seconds_to(outlook.next_due, turn.now))
 
-    async def _name_ahead(self, usable: Sequence[ExecutorLoad], now: datetime, until: datetime) -> int:
+    async def _name_ahead(self, turn: Turn, until: datetime) -> int:
         async with autocommit(self._deps.pool) as t:
-            runs = await runs_assign.ahead_runs(t, now, until, limit=BATCH)
+            runs = await runs_assign.ahead_runs(t, turn.now, until, limit=BATCH)
             specs = await self._definitions.find(t, {(run.definition_id, run.definition_version) for run in runs})
         wanted = [
             (run.id, spec)
@@ -297,7 +329,7 @@ class Assign:
         async def alone(name: tuple[int, ExecutorLoad], error: Refused | TooLong) -> None:
             self._aside.put(name[0], error)
 
-        await self._batch.each(decide.name_ahead(wanted, usable), write, alone)
+        await self._batch.each(decide.name_ahead(wanted, turn.read.usable), write, alone)
         return len(named)
 
 

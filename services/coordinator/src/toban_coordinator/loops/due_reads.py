@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from toban_coordinator.app.definition_cache import DefinitionCache
@@ -27,8 +28,21 @@ OFFERS_SECONDS = 0.2
 Specs = dict[tuple[int, int], JobSpec]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueRead:
+    """Executors that take work and runs that are due, in the order in which they start, with their definitions."""
+
+    usable: Sequence[ExecutorLoad]
+    due: Sequence[DueRun]
+    specs: Specs
+    # False while the due runs have several ranks or scopes.
+    one_scope: bool
+    # When runs that need no slot are read next, by the monotonic clock; None when this read has them.
+    offers_at: float | None = None
+
+
 class DueReads:
-    """The reads of one term, and what one says for the next."""
+    """The reads of one term, and the state that each leaves for the next one."""
 
     def __init__(
         self,
@@ -47,47 +61,57 @@ class DueReads:
         self._sender = sender
         self._limits, self._refusals = limits, refusals
         self._turns, self._aside = turns, aside
-        # False while the due runs have several ranks or scopes.
-        self.one_scope = True
+        # Whether the due runs of the last read had one rank and scope: then the short read is tried first.
+        self._one_scope = True
         # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
-        self.blocked: set[tuple[int, int]] = set()
-        # How far apart turns are while runs wait for slots, seconds.
-        self.pace = 0.0
-        # When runs that need no slot were looked for apart, and whether the last read has left that out.
-        self._offers_at, self.offers_skipped = -OFFERS_SECONDS, False
+        self._blocked: set[tuple[int, int]] = set()
+        self._pace = 0.0
+        # When runs that need no slot are read apart again.
+        self._offers_at = 0.0
         self._spare = SPARE
         # Executors that took work when they were last read.
         self._usable: Sequence[ExecutorLoad] = ()
 
+    @property
+    def has_blocked(self) -> bool:
+        """Whether the last plan left runs for which no slot was free."""
+        return bool(self._blocked)
+
+    @property
+    def pace_seconds(self) -> float:
+        """How far apart turns are: 0 while no run waits for a slot."""
+        return self._pace if self._blocked else 0.0
+
     def runs_wait(self, usable: Sequence[ExecutorLoad]) -> bool:
         """True when a run waits for a slot; one that fits no executor, or whose definition cannot be read, holds up no other."""
-        waiting = [spec for key in self.blocked if (spec := self._definitions.known(key)) is not None]
+        waiting = [spec for key in self._blocked if (spec := self._definitions.known(key)) is not None]
         return any(e.takes(spec.selector) for spec in waiting for e in usable)
 
-    async def read(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
+    async def read(self, now: datetime, most: int) -> DueRead:
         """Who is free and what is due, `most` runs about: side by side while no run waits for a slot, else no more than there are slots for."""
-        if not self.blocked:
+        if not self._blocked:
             usable, (due, specs) = await asyncio.gather(self._read_usable(now), self._due(now, most))
-            return usable, due, specs
+            return DueRead(usable=usable, due=due, specs=specs, one_scope=self._one_scope)
         usable, due, specs = await (self._both if self._any_room_will_do() else self._one_by_one)(now, most)
-        self.offers_skipped = self.offers_in() > 0
-        if self.offers_skipped:
-            return usable, due, specs
-        self._offers_at = self._deps.clock.monotonic()
+        read = DueRead(usable=usable, due=due, specs=specs, one_scope=self._one_scope, offers_at=self._offers_at)
+        at = self._deps.clock.monotonic()
+        if at < self._offers_at:
+            return read
+        self._offers_at = at + OFFERS_SECONDS
         offers, of_offers = await self._due_offers(now, most, {run.id for run in due})
-        return usable, [*due, *offers], {**specs, **of_offers}
+        return replace(read, due=[*due, *offers], specs={**specs, **of_offers}, offers_at=None)
 
     def planned(self, plan: decide.AssignPlan) -> None:
         """Notes what was made of a read."""
-        self.blocked |= plan.unplaced
+        self._blocked |= plan.unplaced
         passed_over = plan.skips or plan.defers or plan.offers or (plan.unplaced and plan.board.has_room())
         self._spare = SPARE if passed_over else 1
 
     def _any_room_will_do(self) -> bool:
         """Whether each definition that waits fits each executor that took work, as without labels: then no read has to leave one out."""
-        if not self.one_scope or not self._usable:
+        if not self._one_scope or not self._usable:
             return False
-        waiting = [None if self._definitions.broken(key) else self._definitions.known(key) for key in self.blocked]
+        waiting = [None if self._definitions.broken(key) else self._definitions.known(key) for key in self._blocked]
         return all(spec is not None and all(e.takes(spec.selector) for e in self._usable) for spec in waiting)
 
     async def _one_by_one(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
@@ -109,13 +133,10 @@ class DueReads:
             if not free:
                 return usable, [], {}
             if not read.several:
-                due = self._kept(read.due, min(free, most))
+                due = self._kept(read.due, min(free, most), one_scope=True)
                 return usable, due, await self._definitions.find(t, {_version(run) for run in due})
-        self.one_scope = False
+        self._one_scope = False
         return usable, *await self._due(now, min(free, most))
-
-    def offers_in(self) -> float:
-        return self._offers_at + OFFERS_SECONDS - self._deps.clock.monotonic()
 
     async def _due_offers(self, now: datetime, most: int, seen: Collection[int]) -> tuple[list[DueRun], Specs]:
         """Runs that go on with an external step: while others wait for executors, they are read apart."""
@@ -131,46 +152,40 @@ class DueReads:
     def _usable_of(self, executors: Sequence[ExecutorLoad], now: datetime) -> list[ExecutorLoad]:
         fresh = decide.fresh_seconds(self._deps.settings.known)
         usable = decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
-        self._usable, self.pace = usable, decide.pace_seconds(usable)
+        self._usable, self._pace = usable, decide.pace_seconds(usable)
         return usable
 
     async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
         self._aside.expire()
         async with autocommit(self._deps.pool) as t:
-            found, self.one_scope = await runs_assign.due_runs(
+            found, one_scope = await runs_assign.due_runs(
                 t,
                 now,
                 limit=most + self._spare + len(self._aside) + len(self._refusals.left_out()),
-                blocked=self.blocked,
+                blocked=self._blocked,
                 after=self._turns.start,
-                one_scope=self.one_scope,
+                one_scope=self._one_scope,
             )
-            due = self._kept(found, most)
+            due = self._kept(found, most, one_scope=one_scope)
             # The next read is the short one again when this one found no scopes that take turns.
-            self.one_scope = (
-                self.one_scope or len({(run.priority, run.catch_up, run.scope, run.scope_id) for run in due}) < 2
-            )
+            self._one_scope = one_scope or len({(r.priority, r.catch_up, r.scope, r.scope_id) for r in due}) < 2
             return due, await self._definitions.find(t, {_version(run) for run in due})
 
-    def _kept(self, found: Sequence[DueRun], most: int) -> list[DueRun]:
-        """Those of a read that a turn looks at, in their order."""
-        kept = self._in_turn([run for run in found if run.id not in self._aside])
-        return kept[: most + self._spare + len(self._refusals.left_out())]
-
-    def _in_turn(self, found: Sequence[DueRun]) -> list[DueRun]:
-        """The order in which they start: by rank, scopes in turn."""
-        if self.one_scope:
-            return list(found)
-        waiting = [(run.priority * 2 - run.catch_up, (run.scope, run.scope_id), run) for run in found]
-        return [run for _, run in self._turns.order(waiting, self._limits.weights())]
+    def _kept(self, found: Sequence[DueRun], most: int, *, one_scope: bool) -> list[DueRun]:
+        """Those of a read that a turn looks at, in the order in which they start: by rank, scopes in turn."""
+        due = [run for run in found if run.id not in self._aside]
+        if not one_scope:
+            waiting = [(run.priority * 2 - run.catch_up, (run.scope, run.scope_id), run) for run in due]
+            due = [run for _, run in self._turns.order(waiting, self._limits.weights())]
+        return due[: most + self._spare + len(self._refusals.left_out())]
 
     def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
-        for key in tuple(self.blocked):
+        for key in tuple(self._blocked):
             if self._definitions.broken(key):
                 continue
             spec = self._definitions.known(key)
             if spec is None or any(e.takes(spec.selector) for e in roomy):
-                self.blocked.discard(key)
+                self._blocked.discard(key)
 
 
 def _version(run: DueRun) -> tuple[int, int]:
