@@ -1,16 +1,36 @@
 """What a turn of loop `assign` reads while runs wait for slots: free slots and due runs by one statement, where it says the same as two."""
 
+import json
 from collections import Counter
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from toban_coordinator.loops.due_reads import SPARE
 from toban_coordinator.store import runs_assign
-from toban_store.tx import autocommit, tx
+from toban_domain.placement import DueRun
+from toban_store.tx import Tx, autocommit, tx
+from toban_testing.variants import undone
 
 READS = ("executor_loads", "loads_and_due", "due_runs")
+JOBS = ["hello", "other"]
+QUEUE = """
+INSERT INTO scheduler.runs_live (definition_id, definition_version, job_name, origin, scheduled_for, not_before, state, priority, catch_up, scope,
+                                 scope_id, worker_type, payload, assigned_incarnation, token, dispatched_at, deferred_on)
+SELECT d.id, d.version, d.name, 'demand', %(now)s + r.seconds * interval '1 s', %(now)s + r.again * interval '1 s',
+       (CASE WHEN r.state IN ('ahead', 'sent') THEN 'ASSIGNED' ELSE r.state END)::scheduler.run_state, r.priority, r.catch_up, 'account', r.scope_id,
+       CASE WHEN r.external THEN 'model' END, jsonb_build_object('n', r.n),
+       CASE WHEN r.state IN ('ahead', 'sent') THEN ('00000000-0000-4000-8000-00000000000' || r.executor)::uuid END,
+       CASE WHEN r.state = 'sent' THEN r.n END, CASE WHEN r.state = 'sent' THEN now() END, CASE WHEN r.state = 'DEFERRED' THEN 'pool:p' END
+  FROM jsonb_to_recordset(%(runs)s::jsonb)
+       AS r(n bigint, job text, state text, seconds integer, again integer, priority integer, catch_up boolean, scope_id text, external boolean,
+            executor text)
+  JOIN scheduler.job_definitions d ON d.name = r.job
+"""
 
 
 @pytest.fixture
@@ -117,20 +137,128 @@ async def test_ranks_that_differ_are_read_the_long_way(world: Any, make: Any, re
     assert await placed(world) == [second]
 
 
-async def test_both_reads_say_the_same(world: Any, make: Any) -> None:
-    await executor(world, 1, slots=2, labels={"zone": "a", "text": 'a "b" \\ ü'})
-    await executor(world, 2, slots=3)
-    await world.apply(make.job())
-    await world.start(count=9)
-    now = world.now()
-    async with autocommit(world.pool) as t:
+@st.composite
+def queues(draw: st.DrawFn) -> dict[str, Any]:
+    """Runs in each state that a reader meets, and what is asked of it; some of the queues have one rank and scope."""
+    scopes, priorities = draw(st.sampled_from([("a", [0]), ("abc", [0]), ("a", [0, 1]), ("ab", [0, 1])]))
+    run = st.fixed_dictionaries(
+        {
+            "job": st.sampled_from(JOBS),
+            "state": st.sampled_from(["PENDING"] * 4 + ["ahead", "sent", "DEFERRED"]),
+            "seconds": st.sampled_from([-2, -1, 0, 0, 1]),
+            "again": st.sampled_from([None, None, None, -1, 1]),
+            "priority": st.sampled_from(priorities),
+            "catch_up": st.booleans() if len(priorities) > 1 else st.just(False),
+            "scope_id": st.sampled_from(scopes),
+            "external": st.booleans(),
+            "executor": st.integers(1, 2),
+        }
+    )
+    executor_state = st.tuples(st.integers(1, 3), st.sampled_from(["on", "on", "on", "draining", "off"]), st.booleans())
+    return {
+        "runs": draw(st.lists(run, min_size=draw(st.sampled_from([0, 8])), max_size=20)),
+        "executors": draw(st.tuples(executor_state, executor_state)),
+        "limit": draw(st.integers(1, 4)),
+        "beside": draw(st.integers(0, 3)),
+        "blocked": draw(st.sets(st.sampled_from(JOBS), max_size=1)),
+        "after": draw(st.sampled_from([("", ""), ("account", "a"), ("account", "b")])),
+    }
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(asked=queues())
+async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, asked: dict[str, Any]) -> None:
+    """What the shorter reads answer is a part of the long read without a limit, which has every due run."""
+    world, limit = two_executors, asked["limit"]
+    async with tx(world.administrator) as t, undone(t):
+        now = world.now()
+        jobs = await queue(t, asked, now)
+        blocked = [(jobs[job], 1) for job in asked["blocked"]]
+        whole, _ = await runs_assign.due_runs(t, now, limit=100, blocked=blocked)
+        due = [n for n, run in enumerate(asked["runs"]) if is_due(run) and run["job"] not in asked["blocked"]]
+        assert sorted(number(run) for run in whole) == due
+
+        long, _ = await runs_assign.due_runs(t, now, limit=limit, blocked=blocked, after=asked["after"])
+        assert len(long) >= min(limit, len(whole))
+        assert list(by_scope(whole)) == sorted(by_scope(whole), key=lambda scope: (-scope[0], scope[1]))
+        for scope, runs in by_scope(long).items():
+            assert runs == by_scope(whole)[scope][: len(runs)]
+
+        short, alone = await runs_assign.due_runs(t, now, limit=limit, blocked=blocked, one_scope=True)
+        if alone:
+            assert len(by_scope(whole)) <= 1 and short == first(whole, pending=limit, ahead=limit)
+        assert alone or len({rank_and_scope(run) for run in asked["runs"] if run["state"] == "PENDING"}) > 1
+
+        offers = await runs_assign.due_offers(t, now, limit=limit, blocked=blocked)
+        external = [run for run in whole if asked["runs"][number(run)]["external"] and run.state == "PENDING"]
+        read = sorted(external, key=lambda run: (-rank(run), run.scope, run.scope_id, run.scheduled_for, run.id))
+        assert offers == sorted(read[:limit], key=lambda run: (-rank(run), run.scheduled_for, run.id))
+
         loads = await runs_assign.executor_loads(t)
-        both = await runs_assign.loads_and_due(t, now, limit=500, beside=1)
-        due, alone = await runs_assign.due_runs(t, now, limit=6, one_scope=True)
-        none = await runs_assign.loads_and_due(t, now - timedelta(days=1), limit=500, beside=1)
-    assert sorted(both.loads, key=lambda e: e.worker_id) == sorted(loads, key=lambda e: e.worker_id)
-    assert (both.due, both.several) == (due, not alone)
-    assert (len(none.loads), none.due, none.several) == (2, [], False)
+        both = await runs_assign.loads_and_due(t, now, limit=limit, beside=asked["beside"])
+        assert sorted(both.loads, key=lambda e: e.worker_id) == sorted(loads, key=lambda e: e.worker_id)
+        free = sum(max(0, e.slots - e.held) for e in loads if e.state == "on" and not e.drained)
+        most = min(free, limit) + asked["beside"] if free else 0
+        _, alone = await runs_assign.due_runs(t, now, limit=most, one_scope=True)
+        everything, _ = await runs_assign.due_runs(t, now, limit=100)
+        assert both.several is not alone
+        assert both.due == (first(everything, pending=most, ahead=limit + asked["beside"]) if alone else [])
+
+
+@pytest.fixture
+async def two_executors(world: Any, make: Any) -> Any:
+    await executor(world, 1, labels={"zone": "a", "text": 'a "b" \\ ü'})
+    await executor(world, 2)
+    await world.apply(*(make.job(job) for job in JOBS))
+    return world
+
+
+async def queue(t: Tx, asked: dict[str, Any], now: datetime) -> dict[str, int]:
+    """Makes the runs, and the executors what is asked; the jobs' definitions."""
+    for worker, (slots, state, drained) in zip(["e1", "e2"], asked["executors"], strict=True):
+        await t.execute(
+            "UPDATE scheduler.executors SET slots = %(s)s, state = %(n)s, off_at = CASE %(n)s WHEN 'off' THEN now() END WHERE instance = %(i)s",
+            {"s": slots, "n": state, "i": worker},
+        )
+        if drained:
+            await t.execute(
+                "INSERT INTO scheduler.executor_drains (instance, actor) VALUES (%(i)s, 'ada')", {"i": worker}
+            )
+    await t.execute(QUEUE, {"now": now, "runs": json.dumps([{"n": n, **run} for n, run in enumerate(asked["runs"])])})
+    rows = await t.fetch_all("SELECT name, id FROM scheduler.job_definitions")
+    return {row["name"]: row["id"] for row in rows}
+
+
+def is_due(run: dict[str, Any]) -> bool:
+    return run["state"] in ("PENDING", "ahead") and run["seconds"] <= 0 and (run["again"] or 0) <= 0
+
+
+def rank_and_scope(run: dict[str, Any]) -> tuple[int, str]:
+    return run["priority"] * 2 - run["catch_up"], run["scope_id"]
+
+
+def number(run: DueRun) -> int:
+    return int(json.loads(run.payload)["n"])
+
+
+def rank(run: DueRun) -> int:
+    return run.priority * 2 - run.catch_up
+
+
+def by_scope(runs: list[DueRun]) -> dict[tuple[int, str], list[DueRun]]:
+    """The PENDING ones of each rank and scope, in the order of a read."""
+    scopes: dict[tuple[int, str], list[DueRun]] = {}
+    for run in runs:
+        if run.state == "PENDING":
+            scopes.setdefault((rank(run), run.scope_id), []).append(run)
+    return scopes
+
+
+def first(whole: list[DueRun], *, pending: int, ahead: int) -> list[DueRun]:
+    """What a read has of `whole` whose PENDING runs have one rank and scope, which it does not tell."""
+    named = sorted((run for run in whole if run.state == "ASSIGNED"), key=lambda run: (run.scheduled_for, run.id))
+    kept = {run.id for run in [*[run for run in whole if run.state == "PENDING"][:pending], *named[:ahead]]}
+    return [replace(run, priority=0, catch_up=False, scope="system", scope_id="") for run in whole if run.id in kept]
 
 
 async def test_a_large_backlog_is_not_read_for_few_slots(world: Any, make: Any) -> None:
