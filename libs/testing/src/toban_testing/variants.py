@@ -17,12 +17,14 @@ async def undone(t: Tx) -> AsyncIterator[None]:
         yield
     finally:
         await t.execute("ROLLBACK TO SAVEPOINT before")
+        # Else it would hide the one of a block around this one.
+        await t.execute("RELEASE SAVEPOINT before")
 
 
 async def rows_of(t: Tx, tables: Mapping[str, tuple[str, ...]]) -> dict[str, list[dict[str, Any]]]:
     """All rows of these tables of the schema `scheduler`, each table without the columns named with it."""
     rows = {}
     for table, columns in tables.items():
-        sql = f"SELECT to_jsonb(r) - %(columns)s::text[] AS row FROM scheduler.{table} r ORDER BY row::text"  # noqa: S608
+        sql = f"SELECT to_jsonb(r) - %(columns)s::text[] AS row FROM scheduler.{table} r ORDER BY 1"  # noqa: S608
         rows[table] = [one["row"] for one in await t.fetch_all(sql, {"columns": list(columns)})]
     return rows

@@ -1,16 +1,26 @@
 """Successes that several executors report share a statement, and one that PostgreSQL refuses holds up no executor."""
 
 import asyncio
+import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from toban_coordinator.app import certain_ends
 from toban_coordinator.app.certain_ends import certain_of
 from toban_coordinator.app.report_queue import ReportQueue
+from toban_coordinator.decide import report as decide
 from toban_coordinator.decide.report import Answer, Report
 from toban_coordinator.store import runs_finish
-from toban_store.tx import Tx
+from toban_coordinator.store.runs_finish import Finished, HeldEnd
+from toban_domain.outcome import AttemptKey, StepResult
+from toban_domain.run import RunState
+from toban_domain.transitions import Finish
+from toban_store.tx import Tx, tx
+from toban_testing.variants import rows_of, undone
 
 
 async def two_executors(world: Any, make: Any, *jobs: str) -> dict[str, list[int]]:
@@ -122,3 +132,159 @@ def test_an_attempt_with_several_outcomes_is_looked_at(make: Any) -> None:
         Report(other, 2, make.outcome()),  # type: ignore[arg-type]
     ]
     assert list(certain_of(reports)) == [other]
+
+
+INCARNATION = "00000000-0000-4000-8000-00000000000"
+# What the end of a run writes, without what differs between two statements of one transaction.
+ENDS = {
+    "runs_live": (),
+    "runs_history": (),
+    "job_attempts": (),
+    "job_events": ("id", "at"),
+    # Of several runs of a group that end by one statement any may be named.
+    "succeeded_keys": ("run_id",),
+    "events": ("id",),
+    "webhook_deliveries": ("id", "event_id"),
+    "job_silences": (),
+    "fire_ledger": (),
+}
+# Run n has token n; `reporter` and `token` of a report are right, or not.
+RUN = st.fixed_dictionaries(
+    {
+        "state": st.sampled_from(
+            ["ASSIGNED", "RUNNING", "ORPHANED", "CANCEL_REQUESTED", "WAITING_WORKER", "PENDING", "DEFERRED"]
+        ),
+        "executor": st.integers(1, 2),
+        "claimed": st.booleans(),
+        "next_step": st.sampled_from([None, None, None, 1]),
+        "attempt": st.integers(1, 2),
+        "lost_count": st.sampled_from([0, 0, 1]),
+        "group": st.sampled_from([None, "once:a", "once:b", "a"]),
+    }
+)
+REPORT = st.fixed_dictionaries(
+    {
+        "reporter": st.sampled_from([1, 1, 2]),
+        "worker": st.sampled_from(["w", "w", "v"]),
+        "token": st.sampled_from([0, 0, 0, 100]),
+        "started": st.sampled_from([None, -9, -1, 9]),
+        "finished": st.sampled_from([-200_000, -2, 0, 30]),
+        "fields": st.fixed_dictionaries(
+            {},
+            optional={
+                "error_summary": st.sampled_from(["", "late"]),
+                "exit_code": st.sampled_from([None, 3]),
+                "last_line": st.just("done"),
+                "last_seq": st.integers(0, 9),
+                "result_json": st.just('{"a": [1, "ü"]}'),
+                "log_ref": st.just("s3://logs"),
+            },
+        ),
+        "steps": st.booleans(),
+    }
+)
+LIVE = """
+WITH made AS (
+    INSERT INTO scheduler.runs_live (definition_id, definition_version, job_name, origin, scheduled_for, created_at, state, attempt, lost_count,
+        next_step, concurrency_group, payload, token, log_day, leader_epoch, assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at,
+        started_at, locked_by, lock_ttl_ms, locked_until, worker_type, deferred_on)
+    SELECT d.id, d.version, d.name, 'demand', now() - interval '70 s', now() - interval '65 s', r.state::scheduler.run_state, r.attempt, r.lost_count,
+           r.next_step, r."group", jsonb_build_object('n', r.n), h.token, h.day, h.token, e.incarnation, e.worker_id, h.at, h.at,
+           CASE WHEN r.state IN ('RUNNING', 'ORPHANED') THEN h.at + interval '1 s' END, CASE WHEN w.claimed THEN 'w' END,
+           CASE WHEN w.claimed THEN 1000 END, CASE WHEN w.claimed THEN now() END, CASE WHEN r.state = 'WAITING_WORKER' THEN 'model' END,
+           CASE WHEN r.state = 'DEFERRED' THEN 'pool:p' END
+      FROM jsonb_to_recordset(%(runs)s::jsonb)
+           AS r(n bigint, state text, executor text, claimed boolean, next_step integer, attempt integer, lost_count integer, "group" text)
+      JOIN scheduler.job_definitions d ON d.name = 'one'
+      CROSS JOIN LATERAL (SELECT r.state = 'WAITING_WORKER' OR (r.state = 'CANCEL_REQUESTED' AND r.claimed) AS claimed) w
+      LEFT JOIN LATERAL (SELECT r.n AS token, (now() AT TIME ZONE 'UTC')::date AS day, now() - interval '60 s' AS at
+                          WHERE r.state NOT IN ('PENDING', 'DEFERRED')) h ON true
+      LEFT JOIN scheduler.executors e ON e.instance = 'e' || r.executor AND h.token IS NOT NULL AND NOT w.claimed
+     ORDER BY r.n
+    RETURNING id, payload, token, log_day, attempt, leader_epoch, assigned_incarnation, assigned_worker_id, dispatched_at
+), sent AS (
+    INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, incarnation, worker_id, dispatched_at)
+    SELECT log_day, id, token, attempt, leader_epoch, assigned_incarnation, assigned_worker_id, dispatched_at
+      FROM made WHERE assigned_incarnation IS NOT NULL
+)
+SELECT id, payload -> 'n' AS n FROM made
+"""
+
+
+@pytest.fixture
+async def ending_world(world: Any, make: Any) -> Any:
+    for worker in (1, 2):
+        await world.executor(worker)
+    await world.apply(make.job("one"), make.job("other"))
+    return world
+
+
+def success(make: Any, world: Any, report: dict[str, Any]) -> Any:
+    now = world.now()
+    started, finished = report["started"], now + timedelta(seconds=report["finished"])
+    steps = (StepResult(0, finished, finished),) if report["steps"] else ()
+    times = {"started_at": None if started is None else now + timedelta(seconds=started)}
+    return make.outcome(at=finished, **times, **report["fields"], steps=steps)
+
+
+async def left(t: Tx, finished: list[Finished]) -> tuple[Any, ...]:
+    """The runs that a statement has ended, and the rows that it leaves."""
+    return sorted(finished, key=lambda run: run.id), await rows_of(t, ENDS)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(runs=st.lists(st.tuples(RUN, REPORT), max_size=6), who=st.sampled_from(["nothing", "nothing", *WATCHERS]))
+async def test_each_statement_ends_the_same_runs_in_the_same_way(
+    ending_world: Any, make: Any, runs: list[tuple[dict[str, Any], dict[str, Any]]], who: str
+) -> None:
+    """Successes that are looked at first, that are not, and that nothing waits for; and those of external workers."""
+    world = ending_world
+    async with tx(world.administrator) as t, undone(t):
+        await t.execute(WATCHERS[who])
+        made = await t.fetch_all(LIVE, {"runs": json.dumps([{"n": n, **run} for n, (run, _) in enumerate(runs, 1)])})
+        ids = {row["n"]: row["id"] for row in made}
+        reports = {
+            AttemptKey(ids[n], n + report["token"]): (report, success(make, world, report))
+            for n, (_, report) in enumerate(runs, 1)
+        }
+        before = await rows_of(t, ENDS)
+        live = await runs_finish.lock_live(t, sorted(ids.values()))
+
+        moves = [
+            decide.finish(live[key.run_id], key.token, outcome, RunState.SUCCEEDED)
+            for key, (report, outcome) in reports.items()
+            if decide.holds(live[key.run_id], key, frozenset({f"{INCARNATION}{report['reporter']}"}))
+            and live[key.run_id].next_step is None
+        ]
+        async with undone(t):
+            looked_at = await left(t, await runs_finish.finish(t, moves))
+        assert [run.id for run in looked_at[0]] == sorted(move.run_id for move in moves)
+        ends = [
+            HeldEnd(f"{INCARNATION}{report['reporter']}", key, outcome) for key, (report, outcome) in reports.items()
+        ]
+        async with undone(t):
+            whole = await runs_finish.finish_held(t, RunState.SUCCEEDED, ends)
+            assert await left(t, whole.finished) == looked_at
+        assert whole.watched is bool(moves and who != "nothing")
+        async with undone(t):
+            lean = await runs_finish.finish_held(t, RunState.SUCCEEDED, ends, unwatched=True)
+            assert await left(t, lean.finished) == (looked_at if who == "nothing" else ([], before))
+        assert (lean.loops, lean.watched) == (whole.loops if who == "nothing" else set(), False)
+
+        claimed = [(key, report["worker"], outcome) for key, (report, outcome) in reports.items()]
+        by_worker = [
+            Finish(
+                run_id=key.run_id,
+                source=run.state,
+                token=key.token,
+                target=RunState.SUCCEEDED,
+                attempt_state="SUCCEEDED",
+                outcome=outcome,
+            )
+            for key, worker, outcome in claimed
+            if (run := live[key.run_id]).locked_by == worker and run.token == key.token and run.next_step is None
+        ]
+        async with undone(t):
+            looked_at = await left(t, await runs_finish.finish(t, by_worker))
+        async with undone(t):
+            assert await left(t, await runs_finish.finish_claimed(t, claimed)) == looked_at
