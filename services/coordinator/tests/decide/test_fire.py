@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -144,6 +145,47 @@ def due_at(first: datetime) -> DueSchedule:
 
 Firing.TestCase.settings = settings(stateful_step_count=15)
 TestFiring = Firing.TestCase
+
+
+def settled(
+    schedule: DueSchedule, now: datetime, until: datetime, made: Collection[datetime]
+) -> tuple[list[datetime], list[datetime], datetime | None]:
+    """What `plan` fires and skips of all slots up to `until`, in as many plans as it takes, and the next slot; those in `made` have their runs."""
+    compiled = Rule.of(schedule.spec.rule)
+    fires: list[datetime] = []
+    skips: list[datetime] = []
+    while schedule.next_run_at is not None and schedule.next_run_at <= until:
+        part = fire.plan(schedule, compiled, RunTemplate(payload="{}"), now=now, until=until, made=made)
+        fires += part.fires
+        skips += [slot for s in part.skips for slot in slots(compiled, s.first - fire.INSTANT, s.last, 100_000)]
+        schedule = replace(schedule, next_run_at=part.next_run_at)
+    return fires, skips, schedule.next_run_at
+
+
+@given(
+    spec=st.sampled_from(RULES),
+    catch_up=st.builds(CatchUpSpec, policy=st.sampled_from(["all", "one", "skip"]), max=st.integers(1, 300)),
+    # Some leave a slot at the very border of what is missed.
+    missed=st.one_of(st.integers(16, 20_000), st.integers(1, 30).map(lambda n: 15 + 600 * n)),
+    ahead=st.sampled_from([0, 30, 2000]),
+    enabled=st.booleans(),
+)
+def test_slots_of_now_that_go_before_missed_ones_are_those_that_one_plan_would_fire(
+    spec: RuleSpec, catch_up: CatchUpSpec, missed: int, ahead: int, enabled: bool
+) -> None:
+    """`plan_now` changes when a slot is fired, and nothing else."""
+    now = BEGIN + timedelta(seconds=missed)
+    until, oldest = now + timedelta(seconds=ahead), now - timedelta(seconds=fire.MISSED_AFTER_SECONDS)
+    first = Rule.of(spec).next_slot(BEGIN)
+    assume(first is not None and first < oldest)
+    schedule = replace(
+        due_at(first), spec=ScheduleSpec(name="s", job="j", rule=spec, catch_up=catch_up), job_enabled=enabled
+    )
+    fires, skips, following = settled(schedule, now, until, ())
+    plan = fire.plan_now(schedule, Rule.of(spec), RunTemplate(payload="{}"), now=now, until=until)
+    early = plan.fires if plan is not None else ()
+    assert list(early) == [slot for slot in fires if slot >= oldest][: fire.MAX_FIRES]
+    assert settled(schedule, now, until, early) == ([s for s in fires if s not in early], skips, following)
 
 
 @given(

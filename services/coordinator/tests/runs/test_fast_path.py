@@ -5,12 +5,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from toban_coordinator.store import run_traces, runs_assign, runs_start_assigned
+from toban_coordinator.store import run_traces, runs, runs_assign, runs_start_assigned
+from toban_coordinator.store.runs import NewRun
+from toban_coordinator.store.runs_start_assigned import NewPlaced
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.traceparent import parse
+from toban_domain.transitions import Placement
 from toban_observability import tracing
 from toban_store.errors import OutcomeUnknown, StoreError
+from toban_store.tx import FencedTx, fenced_tx
+from toban_testing.variants import rows_of, undone
 
 
 async def opened(world: Any, make: Any, **spec: Any) -> None:
@@ -246,3 +253,103 @@ async def test_a_caller_that_gives_up_changes_nothing(world: Any, make: Any, mon
         await call
     await world.orders.started(sent + 1)
     assert await world.sql("SELECT state::text AS state FROM scheduler.runs_live") == [{"state": "ASSIGNED"}]
+
+
+# What making and placing a run writes. Both number the runs from the same sequence, which is set back. The two statements of the long way have
+# changed a run twice, and their events and its audit carry times of their own.
+STARTS = {
+    "runs_live": ("version",),
+    "job_attempts": (),
+    "job_events": ("id", "at"),
+    "run_idempotency": (),
+    "admin_action_log": ("id", "at"),
+    "limit_holds": (),
+}
+NEW = st.fixed_dictionaries(
+    {
+        "job": st.sampled_from(["hello", "other"]),
+        "executor": st.integers(1, 2),
+        "payload": st.sampled_from(["{}", '{"name":"Ada","n":1.5}', '{"text":"a \\"b\\" ü"}']),
+        "priority": st.integers(0, 2),
+        "scope_id": st.sampled_from(["", "a"]),
+        "timeout_seconds": st.sampled_from([0, 60]),
+        "max_attempts": st.integers(1, 3),
+        "max_lost": st.integers(0, 3),
+    }
+)
+CHANGES = {
+    "nothing": "SELECT 1",
+    "a definition": "UPDATE scheduler.job_definitions SET enabled = false WHERE name = 'other'",
+    "a key": "INSERT INTO scheduler.run_idempotency (key, run_id) VALUES ('k0', 1)",
+    "an executor": "UPDATE scheduler.executors SET state = 'draining' WHERE instance = 'e2'",
+    "a heartbeat": "UPDATE scheduler.executors SET last_heartbeat_at = now() - interval '1 hour' WHERE instance = 'e2'",
+}
+
+
+@pytest.fixture
+async def starting_world(world: Any, make: Any) -> Any:
+    for worker in (1, 2):
+        await world.executor(worker)
+    await world.apply(make.job(), make.job("other"))
+    world.administrator.group.pace = world.pool.group.pace
+    return world
+
+
+async def both_ways(t: FencedTx, new: list[NewPlaced]) -> tuple[Any, Any]:
+    """The rows that one statement leaves, None where it makes nothing, and those that two leave."""
+    await t.execute("SELECT setval('scheduler.run_id_seq', 1000)")
+    async with undone(t):
+        made = await runs_start_assigned.start_assigned(t, new, actor="ada", fresh_seconds=60, reason="why")  # type: ignore[arg-type]
+        short = None if made is None else (sorted((run.id, run.log_day) for run in made), await rows_of(t, STARTS))
+    await t.execute("SELECT setval('scheduler.run_id_seq', 1000)")
+    async with undone(t):
+        queued = await runs.enqueue(t, [one.run for one in new], actor="ada", noted="run.start", reason="why")
+        placements = [
+            Placement(run_id=run.id, token=one.token, incarnation=one.incarnation, next_step=None)
+            for one, run in zip(new, queued, strict=False)
+            if run.created
+        ]
+        days = await runs_assign.place(t, placements)
+        return short, (sorted(days.items()), await rows_of(t, STARTS))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(
+    wanted=st.lists(NEW, min_size=1, max_size=5),
+    keys=st.integers(0, 3),
+    change=st.sampled_from(["nothing", "nothing", *CHANGES]),
+)
+async def test_one_statement_leaves_what_two_leave(
+    starting_world: Any, wanted: list[dict[str, Any]], keys: int, change: str
+) -> None:
+    """Or it makes nothing: when one of the runs cannot be made and placed now."""
+    world = starting_world
+    jobs = {row["name"]: row["id"] for row in await world.sql("SELECT name, id FROM scheduler.job_definitions")}
+    new = [
+        NewPlaced(
+            run=NewRun(
+                definition_id=jobs[one["job"]],
+                version=1,
+                scope="account" if one["scope_id"] else "system",
+                key=f"k{n}" if n < keys else "",
+                **{name: value for name, value in one.items() if name != "executor"},
+            ),
+            token=n + 1,
+            incarnation=world.incarnations[one["executor"] - 1],
+        )
+        for n, one in enumerate(wanted)
+    ]
+    prevents = {
+        "nothing": False,
+        "a definition": any(one["job"] == "other" for one in wanted),
+        "a key": keys > 0,
+        "an executor": any(one["executor"] == 2 for one in wanted),
+        "a heartbeat": any(one["executor"] == 2 for one in wanted),
+    }
+    async with fenced_tx(world.administrator, world.term) as t, undone(t):
+        await t.execute("UPDATE scheduler.executors SET last_heartbeat_at = now()")
+        await t.execute(CHANGES[change])
+        before = await rows_of(t, STARTS)
+        short, long = await both_ways(t, new)
+        assert await rows_of(t, STARTS) == before
+    assert short == (None if prevents[change] else long)
