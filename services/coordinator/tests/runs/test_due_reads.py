@@ -139,7 +139,7 @@ async def test_ranks_that_differ_are_read_the_long_way(world: Any, make: Any, re
 
 @st.composite
 def queues(draw: st.DrawFn) -> dict[str, Any]:
-    """Runs in each state that a reader meets, and what is asked of it; some of the queues have one rank and scope."""
+    """Runs in each state that a reader meets, and the parameters of the reads; some of the queues have one rank and scope."""
     scopes, priorities = draw(st.sampled_from([("a", [0]), ("abc", [0]), ("a", [0, 1]), ("ab", [0, 1])]))
     run = st.fixed_dictionaries(
         {
@@ -166,21 +166,21 @@ def queues(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(asked=queues())
-async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, asked: dict[str, Any]) -> None:
+@given(case=queues())
+async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, case: dict[str, Any]) -> None:
     """What the shorter reads answer is a part of the long read without a limit, which has every due run."""
-    world, limit = two_executors, asked["limit"]
+    world, limit = two_executors, case["limit"]
     async with tx(world.administrator) as t, undone(t):
         now = world.now()
-        jobs = await queue(t, asked, now)
-        blocked = [(jobs[job], 1) for job in asked["blocked"]]
+        jobs = await queue(t, case, now)
+        blocked = [(jobs[job], 1) for job in case["blocked"]]
         whole, _ = await runs_assign.due_runs(t, now, limit=100, blocked=blocked)
-        due = [n for n, run in enumerate(asked["runs"]) if is_due(run) and run["job"] not in asked["blocked"]]
+        due = [n for n, run in enumerate(case["runs"]) if is_due(run) and run["job"] not in case["blocked"]]
         assert sorted(number(run) for run in whole) == due
 
-        long, _ = await runs_assign.due_runs(t, now, limit=limit, blocked=blocked, after=asked["after"])
+        long, _ = await runs_assign.due_runs(t, now, limit=limit, blocked=blocked, after=case["after"])
         # It looks at `limit` ranks and scopes, also at those whose runs are not due yet.
-        waiting = {rank_and_scope(run) for run in asked["runs"] if run["state"] == "PENDING"}
+        waiting = {rank_and_scope(run) for run in case["runs"] if run["state"] == "PENDING"}
         assert len(long) >= min(limit, len(whole)) or len(waiting) > limit
         assert list(by_scope(whole)) == sorted(by_scope(whole), key=lambda scope: (-scope[0], scope[1]))
         for scope, runs in by_scope(long).items():
@@ -192,19 +192,19 @@ async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, asked: 
         assert alone or len(waiting) > 1
 
         offers = await runs_assign.due_offers(t, now, limit=limit, blocked=blocked)
-        external = [run for run in whole if asked["runs"][number(run)]["external"] and run.state == "PENDING"]
+        external = [run for run in whole if case["runs"][number(run)]["external"] and run.state == "PENDING"]
         read = sorted(external, key=lambda run: (-rank(run), run.scope, run.scope_id, run.scheduled_for, run.id))
         assert offers == sorted(read[:limit], key=lambda run: (-rank(run), run.scheduled_for, run.id))
 
         loads = await runs_assign.executor_loads(t)
-        both = await runs_assign.loads_and_due(t, now, limit=limit, beside=asked["beside"])
+        both = await runs_assign.loads_and_due(t, now, limit=limit, beside=case["beside"])
         assert sorted(both.loads, key=lambda e: e.worker_id) == sorted(loads, key=lambda e: e.worker_id)
         free = sum(max(0, e.slots - e.held) for e in loads if e.state == "on" and not e.drained)
-        most = min(free, limit) + asked["beside"] if free else 0
+        most = min(free, limit) + case["beside"] if free else 0
         _, alone = await runs_assign.due_runs(t, now, limit=most, one_scope=True)
         everything, _ = await runs_assign.due_runs(t, now, limit=100)
         assert both.several is not alone
-        assert both.due == (first(everything, pending=most, ahead=limit + asked["beside"]) if alone else [])
+        assert both.due == (first(everything, pending=most, ahead=limit + case["beside"]) if alone else [])
 
 
 @pytest.fixture
@@ -215,9 +215,9 @@ async def two_executors(world: Any, make: Any) -> Any:
     return world
 
 
-async def queue(t: Tx, asked: dict[str, Any], now: datetime) -> dict[str, int]:
-    """Makes the runs, and the executors what is asked; the jobs' definitions."""
-    for worker, (slots, state, drained) in zip(["e1", "e2"], asked["executors"], strict=True):
+async def queue(t: Tx, case: dict[str, Any], now: datetime) -> dict[str, int]:
+    """Makes the runs and changes the executors as `case` says; the ids of the jobs."""
+    for worker, (slots, state, drained) in zip(["e1", "e2"], case["executors"], strict=True):
         await t.execute(
             "UPDATE scheduler.executors SET slots = %(s)s, state = %(n)s, off_at = CASE %(n)s WHEN 'off' THEN now() END WHERE instance = %(i)s",
             {"s": slots, "n": state, "i": worker},
@@ -226,7 +226,7 @@ async def queue(t: Tx, asked: dict[str, Any], now: datetime) -> dict[str, int]:
             await t.execute(
                 "INSERT INTO scheduler.executor_drains (instance, actor) VALUES (%(i)s, 'ada')", {"i": worker}
             )
-    await t.execute(QUEUE, {"now": now, "runs": json.dumps([{"n": n, **run} for n, run in enumerate(asked["runs"])])})
+    await t.execute(QUEUE, {"now": now, "runs": json.dumps([{"n": n, **run} for n, run in enumerate(case["runs"])])})
     rows = await t.fetch_all("SELECT name, id FROM scheduler.job_definitions")
     return {row["name"]: row["id"] for row in rows}
 
@@ -257,7 +257,7 @@ def by_scope(runs: list[DueRun]) -> dict[tuple[int, str], list[DueRun]]:
 
 
 def first(whole: list[DueRun], *, pending: int, ahead: int) -> list[DueRun]:
-    """What a read has of `whole` whose PENDING runs have one rank and scope, which it does not tell."""
+    """What a short read has of `whole`, whose PENDING runs have one rank and scope; it leaves these two out."""
     named = sorted((run for run in whole if run.state == "ASSIGNED"), key=lambda run: (run.scheduled_for, run.id))
     kept = {run.id for run in [*[run for run in whole if run.state == "PENDING"][:pending], *named[:ahead]]}
     return [replace(run, priority=0, catch_up=False, scope="system", scope_id="") for run in whole if run.id in kept]

@@ -315,12 +315,12 @@ async def both_ways(t: FencedTx, new: list[NewPlaced]) -> tuple[Any, Any]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
-    wanted=st.lists(NEW, min_size=1, max_size=5),
+    requests=st.lists(NEW, min_size=1, max_size=5),
     keys=st.integers(0, 3),
     change=st.sampled_from(["nothing", "nothing", *CHANGES]),
 )
 async def test_one_statement_leaves_what_two_leave(
-    starting_world: Any, wanted: list[dict[str, Any]], keys: int, change: str
+    starting_world: Any, requests: list[dict[str, Any]], keys: int, change: str
 ) -> None:
     """Or it makes nothing: when one of the runs cannot be made and placed now."""
     world = starting_world
@@ -328,23 +328,23 @@ async def test_one_statement_leaves_what_two_leave(
     new = [
         NewPlaced(
             run=NewRun(
-                definition_id=jobs[one["job"]],
+                definition_id=jobs[request["job"]],
                 version=1,
-                scope="account" if one["scope_id"] else "system",
+                scope="account" if request["scope_id"] else "system",
                 key=f"k{n}" if n < keys else "",
-                **{name: value for name, value in one.items() if name != "executor"},
+                **{name: value for name, value in request.items() if name != "executor"},
             ),
             token=n + 1,
-            incarnation=world.incarnations[one["executor"] - 1],
+            incarnation=world.incarnations[request["executor"] - 1],
         )
-        for n, one in enumerate(wanted)
+        for n, request in enumerate(requests)
     ]
     prevents = {
         "nothing": False,
-        "a definition": any(one["job"] == "other" for one in wanted),
+        "a definition": any(request["job"] == "other" for request in requests),
         "a key": keys > 0,
-        "an executor": any(one["executor"] == 2 for one in wanted),
-        "a heartbeat": any(one["executor"] == 2 for one in wanted),
+        "an executor": any(request["executor"] == 2 for request in requests),
+        "a heartbeat": any(request["executor"] == 2 for request in requests),
     }
     async with fenced_tx(world.administrator, world.term) as t, undone(t):
         await t.execute("UPDATE scheduler.executors SET last_heartbeat_at = now()")

@@ -161,11 +161,11 @@ class Assign:
         now, batch = self._deps.server_time.now(), self._batch.size
         settings = await self._deps.settings.get()
         read = await self._reads.read(now, batch)
-        found = None
+        limited: tuple[Admission | None, Groups | None] = None, None
         if any(self._limits.concerns(spec) for spec in read.specs.values()):
             async with autocommit(self._deps.pool) as t:
-                found = await self._limits.admission(t, read.due, read.specs, now)
-        admission, groups = found or (None, None)
+                limited = await self._limits.admission(t, read.due, read.specs, now) or limited
+        admission, groups = limited
         return Turn(now=now, settings=settings, batch=batch, read=read, admission=admission, groups=groups)
 
     async def close(self) -> None:
@@ -239,11 +239,11 @@ class Assign:
         refused = False
         async with fenced_tx(self._deps.pool, self._deps.term, first="" if admission is None else limits.LOCK) as t:
             if admission is not None:
-                wanted: list[Placement | Offer] = [*placements, *offers]
-                admitted = await self._limits.enter(t, wanted, moves.due, admission)
+                planned: list[Placement | Offer] = [*placements, *offers]
+                admitted = await self._limits.enter(t, planned, moves.due, admission)
                 admitted = await self._claim(t, turn.groups, admitted)
                 # What the plan could not know: it is made again.
-                refused = len(admitted) < len(wanted)
+                refused = len(admitted) < len(planned)
                 placements = [p for p in placements if p in admitted]
                 offers = [o for o in offers if o in admitted]
                 holds = self._limits.holds(placements, admission)
@@ -269,8 +269,8 @@ class Assign:
     ) -> list[Placement | Offer]:
         """Runs of policy reject_same_scope hold their groups when they are sent; one that is too late is looked at again."""
         claims = set(groups.claims.values()) if groups is not None else set()
-        wanted = [one.run_id for one in sent if one.run_id in claims]
-        held = await limits.claim(t, wanted) if wanted else set()
+        claiming = [one.run_id for one in sent if one.run_id in claims]
+        held = await limits.claim(t, claiming) if claiming else set()
         return [one for one in sent if one.run_id not in claims or one.run_id in held]
 
     def _send(
