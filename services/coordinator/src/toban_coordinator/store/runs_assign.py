@@ -92,9 +92,8 @@ async def due_runs(
     after: tuple[str, str] = ("", ""),
     one_scope: bool = False,
 ) -> tuple[list[DueRun], bool]:
-    """Runs that may start at `now`, more urgent ranks first: at least `limit` when the first `limit` ranks and scopes that have PENDING runs, due or
-    not, have so many. Of each scope the oldest, and the scopes in turn, beginning behind scope `after`. The (definition, version) in `blocked`
-    are left out.
+    """Runs that may start at `now`, more urgent ranks first: at least `limit` when there are so many. Of each scope the oldest, and the scopes in
+    turn, beginning behind scope `after`. The (definition, version) in `blocked` are left out.
 
     `one_scope`: a shorter read is tried first, which is enough while all of them have one rank and scope. The answer says whether it was; their
     scopes are not told then.

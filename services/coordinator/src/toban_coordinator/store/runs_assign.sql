@@ -52,7 +52,10 @@ WITH RECURSIVE queue AS NOT MATERIALIZED (
     {{fair_scopes}}
 ), listed AS MATERIALIZED (
     SELECT q.rank, q.scope, q.scope_id, row_number() OVER () AS turn, count(*) OVER (PARTITION BY q.rank) AS scopes
-      FROM (SELECT * FROM scopes LIMIT %(limit)s::integer) q
+      FROM (SELECT * FROM scopes s
+             WHERE (SELECT 1 FROM queue r WHERE r.rank = s.rank AND r.scope = s.scope AND r.scope_id = s.scope_id AND {{due_now}}
+                     ORDER BY r.scheduled_for, r.id LIMIT 1) IS NOT NULL
+             LIMIT %(limit)s::integer) q
 )
 SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.turn, c.share
   FROM (
