@@ -11,7 +11,6 @@ import pytest
 
 from toban_cli.client import connect
 from toban_cli.main import _NOUNS
-from toban_cli.rest.client import _CALLS
 from toban_cli.rest.routes import ROUTES, route_for
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -68,7 +67,7 @@ def test_every_name_arrives_as_it_was_typed(cluster: Any, subtests: pytest.Subte
             servicers[service].requests.clear()
             with subtests.test(f"{key} of {name[:20]!r}"):
                 with pytest.raises(TobanError) as caught:
-                    getattr(client, _CALLS[service])(method, request)
+                    client.call(f"{service}.{method}", request)
                 assert (caught.value.code, caught.value.message) == (ErrorCode.NOT_FOUND, f"there is no {name!r}")
                 [asked] = [one for one in servicers[service].requests if type(one) is type(request)]
                 assert {getattr(asked, parameter) for parameter in ROUTES[key].parameters} == {name}

@@ -78,7 +78,7 @@ def problem(status: int, code: str, detail: str, **more: Any) -> tuple[int, dict
 
 
 def list_runs(client: RestClient) -> Any:
-    return client.read("ListRuns", pb.ListRunsRequest())
+    return client.call("JobReader.ListRuns", pb.ListRunsRequest())
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_mistakes_in_manifests_are_named_by_their_files(server: Any, client: Res
     server.answers = [problem(400, "MANIFEST_INVALID", "manifests.1.spec.cron: never fires", errors=errors)]
     manifests = [pb.Manifest(json="{}", source=source) for source in ("a.yaml", "b.yaml")]
     with pytest.raises(TobanError, match=r"b\.yaml.spec\.cron: never fires") as caught:
-        client.control("Apply", pb.ApplyRequest(manifests=manifests))
+        client.call("JobControl.Apply", pb.ApplyRequest(manifests=manifests))
     assert caught.value.detail["errors"] == [
         {"source": "b.yaml", "path": "spec.cron", "message": "never fires"},
         {"source": "a.yaml", "path": "", "message": "no"},
@@ -145,12 +145,12 @@ def test_a_read_whose_connection_breaks_is_sent_once_more(server: Any, client: R
 def test_a_write_is_sent_once_unless_it_has_a_key(server: Any, client: RestClient) -> None:
     server.answers = [BROKEN]
     with pytest.raises(TobanError, match="cannot reach the site"):
-        client.control("CancelRun", pb.CancelRunRequest(id=5))
+        client.call("JobControl.CancelRun", pb.CancelRunRequest(id=5))
     assert len(server.asked) == 1
     started = (201, {"Content-Type": "application/json"}, b'{"runs": [{"run_id": 6, "created": true}]}')
     server.answers = [BROKEN, started]
     start = pb.StartRunRequest(job="a", payload_json="{}", idempotency_key="cli-1")
-    assert client.control("StartRuns", pb.StartRunsRequest(runs=[start])).runs[0].run_id == 6
+    assert client.call("JobControl.StartRuns", pb.StartRunsRequest(runs=[start])).runs[0].run_id == 6
     sent = [json.loads(body) for _, _, _, body in server.asked[1:]]
     assert sent[0] == sent[1] == {"runs": [{"job": "a", "payload": {}, "idempotency_key": "cli-1"}]}
 
@@ -176,22 +176,22 @@ def test_versions_are_conditions(server: Any, client: RestClient) -> None:
     setting = (200, {"Content-Type": "application/json"}, b'{"name": "x", "value": 3, "version": 5}')
     server.answers = [setting, setting, setting]
     for version in (4, 0, None):
-        client.operate("UpdateSetting", pb.UpdateSettingRequest(name="x", value_json="3", version=version))
+        client.call("Operations.UpdateSetting", pb.UpdateSettingRequest(name="x", value_json="3", version=version))
     sent = [(headers.get("If-Match"), headers.get("If-None-Match")) for _, _, headers, _ in server.asked]
     assert sent == [('"4"', None), (None, "*"), (None, None)]
 
 
 def test_a_group_is_changed_with_its_reason(server: Any, client: RestClient) -> None:
     server.answers = [(200, {"Content-Type": "application/json"}, b"{}")]
-    client.accounts("UpdateGroup", pb.UpdateGroupRequest(name="ops", change="join", user="bob", reason="new here"))
+    client.call("Accounts.UpdateGroup", pb.UpdateGroupRequest(name="ops", change="join", user="bob", reason="new here"))
     [(verb, path, _, body)] = server.asked
     assert (verb, path, body) == ("PUT", "/api/v1/groups/ops/members/bob?reason=new+here", b"")
 
 
 def test_names_cannot_leave_their_place_in_the_path(server: Any, client: RestClient) -> None:
     server.answers = [(200, {"Content-Type": "application/json"}, b"{}")] * 2
-    client.read("GetJob", pb.GetJobRequest(name="../users?x=1#"))
-    client.operate("GetLimit", pb.GetLimitRequest(name="scope:account/17"))
+    client.call("JobReader.GetJob", pb.GetJobRequest(name="../users?x=1#"))
+    client.call("Operations.GetLimit", pb.GetLimitRequest(name="scope:account/17"))
     assert [path for _, path, _, _ in server.asked] == [
         "/api/v1/jobs/..%2Fusers%3Fx%3D1%23",
         "/api/v1/limits/scope%3Aaccount%2F17",
@@ -222,7 +222,7 @@ def test_a_site_that_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = RestClient(Site(url=f"http://127.0.0.1:{listener.getsockname()[1]}", token=TOKEN))
         with pytest.raises(TobanError, match=r"did not answer within 0\.2 s") as caught:
-            client.read("ListRuns", pb.ListRunsRequest(), timeout=0.2)
+            client.call("JobReader.ListRuns", pb.ListRunsRequest(), timeout=0.2)
     assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
 
 

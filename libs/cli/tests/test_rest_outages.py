@@ -269,7 +269,7 @@ def test_a_change_is_never_sent_twice(site: Any, waits: list[float]) -> None:
     client = RestClient(Site(url=f"http://127.0.0.1:{site.server_port}", token=TOKEN))
     client.wait_for_site()
     with pytest.raises(TobanError, match="not now") as caught:
-        client.control("CancelRun", pb.CancelRunRequest(id=5))
+        client.call("JobControl.CancelRun", pb.CancelRunRequest(id=5))
     client.close()
     assert caught.value.code is ErrorCode.UNAVAILABLE and len(site.asked) == 1 and waits == []
 

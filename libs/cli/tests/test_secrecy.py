@@ -173,9 +173,9 @@ def test_no_redirect_gets_the_token(echo: Any) -> None:
         echo.elsewhere = f"http://127.0.0.1:{other.getsockname()[1]}/api/v1/runs"
         client = RestClient(Site(url=f"http://127.0.0.1:{echo.server_port}", token=TOKEN))
         for call in (
-            lambda: client.read("ListRuns", pb.ListRunsRequest()),
-            lambda: client.control("CancelRun", pb.CancelRunRequest(id=5)),
-            lambda: list(client.http.stream("/api/v1/runs/5/stream", timeout=5)[1]) or client.read("GetRun", pb.GetRunRequest(id=5)),
+            lambda: client.call("JobReader.ListRuns", pb.ListRunsRequest()),
+            lambda: client.call("JobControl.CancelRun", pb.CancelRunRequest(id=5)),
+            lambda: list(client.http.stream("/api/v1/runs/5/stream", timeout=5)[1]) or client.call("JobReader.GetRun", pb.GetRunRequest(id=5)),
         ):  # fmt: skip
             with pytest.raises(
                 TobanError, match=r"sends requests on to http://127.*use the address of the site"

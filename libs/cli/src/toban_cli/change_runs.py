@@ -62,7 +62,7 @@ def _all(client: Any, method: str, request: Any, *, dry_run: bool) -> Any:
     part.dry_run = dry_run
     total = ChangeRunsResponse()
     while True:
-        answer = client.control(method, part, timeout=CALL_SECONDS)
+        answer = client.call(f"JobControl.{method}", part, timeout=CALL_SECONDS)
         total.matched += answer.matched
         total.changed += answer.changed
         total.run_ids.extend(answer.run_ids)
@@ -70,7 +70,7 @@ def _all(client: Any, method: str, request: Any, *, dry_run: bool) -> Any:
         if not answer.next_cursor:
             if part.filter.job and not total.matched:
                 # Raises JOB_NOT_FOUND with the nearest name when there is no such job.
-                client.read("GetJob", GetJobRequest(name=part.filter.job))
+                client.call("JobReader.GetJob", GetJobRequest(name=part.filter.job))
             return total
         part.filter.page.cursor = answer.next_cursor
         if not dry_run:

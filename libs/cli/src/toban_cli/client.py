@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from toban_cli import report
@@ -13,12 +14,12 @@ from toban_cli.read_tickets import ReadTickets
 
 if TYPE_CHECKING:
     from toban_cli.rest.site import Site
+    from toban_transport.client_calls import Metadata
     from toban_transport.replica_client import Fleet
 
 CALL_SECONDS = 10.0
 # Servers end streams after an hour; callers open them again.
 STREAM_SECONDS = 3600.0
-ARCHIVE_SECONDS = 60.0
 # Log-archivers cut a search long before.
 SEARCH_SECONDS = 60.0
 # As toban_transport.person_rules.CREDENTIAL, which is not loaded for every command.
@@ -29,10 +30,10 @@ HINT = "`toban doctor` shows the cause; `make up` starts the local stack of a cl
 
 
 class Client:
-    """The calls of the commands. Method names are those of proto/toban_proto/v1."""
+    """The calls of the commands. Methods have the names of proto/toban_proto/v1, such as JobReader.GetRun."""
 
     can_describe = True
-    """`describe_log` is at hand."""
+    """LogReader.Describe is at hand."""
 
     def __init__(self, settings: Settings) -> None:
         from toban_transport.tls import TlsFiles
@@ -44,7 +45,7 @@ class Client:
         self._tls = TlsFiles(settings.tls_dir)
         self.coordinators = self._fleet("coordinator", settings.coordinators)
         self.archivers = self.new_archivers()
-        self._tickets = ReadTickets(lambda request: self.read("GetReadTicket", request))
+        self._tickets = ReadTickets(lambda request: self.call("JobReader.GetReadTicket", request))
 
     def new_archivers(self) -> Fleet:
         """Connections of their own to the log-archivers, for a thread; its owner closes them."""
@@ -57,101 +58,33 @@ class Client:
             service=service, addresses=addresses, tls=self._tls, trust_domain=self._settings.trust_domain, hint=HINT
         )
 
-    def read(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to JobReader."""
-        return self.coordinators.call(
-            lambda channel: getattr(_stubs().JobReaderStub(channel), method),
-            request,
-            timeout=timeout,
-            metadata=self._metadata,
-        )
+    def call(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """The answer to a call of a `Service.Method`; `timeout` is in seconds. Raises TobanError."""
+        self._add_ticket(method, request)
+        fleet, metadata = self._callee(method)
+        return fleet.call(_stub(method, request), request, timeout=timeout, metadata=metadata)
 
-    def control(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to JobControl."""
-        return self.coordinators.call(
-            lambda channel: getattr(_stubs().JobControlStub(channel), method),
-            request,
-            timeout=timeout,
-            metadata=self._metadata,
-        )
+    def stream(self, method: str, request: Any, fleet: Fleet | None = None) -> Iterator[Any]:
+        """The answers of a streaming `Service.Method` until its end; `fleet` replaces the connections. Raises TobanError.
 
-    def operate(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to Operations."""
-        return self.coordinators.call(
-            lambda channel: getattr(_stubs().OperationsStub(channel), method),
-            request,
-            timeout=timeout,
-            metadata=self._metadata,
-        )
+        A followed log ends with its read ticket (DEADLINE_EXCEEDED). A search leaves out of its run_ids what the person may not see.
+        """
+        seconds = self._add_ticket(method, request)
+        callee, metadata = self._callee(method)
+        return (fleet or callee).stream(_stub(method, request), request, timeout=seconds, metadata=metadata)
 
-    def accounts(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to Accounts."""
-        return self.coordinators.call(
-            lambda channel: getattr(_stubs().AccountsStub(channel), method),
-            request,
-            timeout=timeout,
-            metadata=self._metadata,
-        )
+    def _callee(self, method: str) -> tuple[Fleet, Metadata]:
+        return (self.archivers, ()) if method.startswith("Log") else (self.coordinators, self._metadata)
 
-    def webhooks(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to Webhooks."""
-        from toban_proto.v1.webhooks_pb2_grpc import WebhooksStub
-
-        return self.coordinators.call(
-            lambda channel: getattr(WebhooksStub(channel), method), request, timeout=timeout, metadata=self._metadata
-        )
-
-    def hooks(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to Hooks."""
-        from toban_proto.v1.hooks_pb2_grpc import HooksStub
-
-        return self.coordinators.call(
-            lambda channel: getattr(HooksStub(channel), method), request, timeout=timeout, metadata=self._metadata
-        )
-
-    def watch(self, request: Any) -> Iterator[Any]:
-        """The run now and at each change of state, until the stream ends."""
-        return self.coordinators.stream(
-            lambda channel: _stubs().JobReaderStub(channel).WatchRun,
-            request,
-            timeout=STREAM_SECONDS,
-            metadata=self._metadata,
-        )
-
-    def log(self, request: Any, fleet: Fleet | None = None) -> Iterator[Any]:
-        """Lines of a run. With follow the stream ends with its read ticket (DEADLINE_EXCEEDED)."""
-        seconds = self._tickets.add(request, [request.run_id])
-        return (fleet or self.archivers).stream(
-            lambda channel: _log_stubs().LogReaderStub(channel).Read,
-            request,
-            timeout=seconds if request.follow else STREAM_SECONDS,
-        )
-
-    def search_log(self, request: Any) -> Iterator[Any]:
-        """Lines of many runs, until the search is at its end or cut. Leaves out of its run_ids what the person may not see."""
-        self._tickets.add(request, request.run_ids)
-        return self.archivers.stream(
-            lambda channel: _log_stubs().LogReaderStub(channel).Search, request, timeout=SEARCH_SECONDS
-        )
-
-    def describe_log(self, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """What is stored of a run's output."""
-        self._tickets.add(request, [request.run_id])
-        return self.archivers.call(
-            lambda channel: _log_stubs().LogReaderStub(channel).Describe, request, timeout=timeout
-        )
-
-    def archive(self, method: str, request: Any) -> Any:
-        """A call to LogArchive. Whole days are counted for it."""
-        return self.archivers.call(
-            lambda channel: getattr(_log_stubs().LogArchiveStub(channel), method), request, timeout=ARCHIVE_SECONDS
-        )
-
-    def archive_stream(self, method: str, request: Any) -> Iterator[Any]:
-        """What LogArchive does, as it does it."""
-        return self.archivers.stream(
-            lambda channel: getattr(_log_stubs().LogArchiveStub(channel), method), request, timeout=STREAM_SECONDS
-        )
+    def _add_ticket(self, method: str, request: Any) -> float:
+        """Puts a read ticket into a request of LogReader; how long a stream of the method may last, seconds."""
+        if not method.startswith("LogReader."):
+            return STREAM_SECONDS
+        is_search = method == "LogReader.Search"
+        seconds = self._tickets.add(request, request.run_ids if is_search else [request.run_id])
+        if is_search:
+            return SEARCH_SECONDS
+        return seconds if method == "LogReader.Read" and request.follow else STREAM_SECONDS
 
     def wait_for_site(self) -> None:
         """Nothing to change: calls of the coordinators try each address, and `attend` waits for them."""
@@ -221,13 +154,8 @@ def note_more(noun: str, limit: int) -> None:
     report.note(f"there are more than {limit} {noun}; --limit shows more of them")
 
 
-def _stubs() -> Any:
-    from toban_proto.v1 import coordinator_pb2_grpc
-
-    return coordinator_pb2_grpc
-
-
-def _log_stubs() -> Any:
-    from toban_proto.v1 import logs_pb2_grpc
-
-    return logs_pb2_grpc
+def _stub(method: str, request: Any) -> Callable[[Any], Any]:
+    """A method of the generated stubs, which stand in the file of its request."""
+    service, _, name = method.partition(".")
+    module = import_module(request.DESCRIPTOR.file.name.removesuffix(".proto").replace("/", ".") + "_pb2_grpc")
+    return lambda channel: getattr(getattr(module, f"{service}Stub")(channel), name)

@@ -54,7 +54,7 @@ def executor_group_names(incomplete: str) -> list[str]:
 
         with connect() as client:
             request = pb.ListExecutorGroupsRequest()
-            found = client.operate("ListExecutorGroups", request, timeout=LOOKUP_TIMEOUT_SECONDS)
+            found = client.call("Operations.ListExecutorGroups", request, timeout=LOOKUP_TIMEOUT_SECONDS)
         return [group.name for group in found.groups]
 
     return _matching(fetch, incomplete)
@@ -90,7 +90,7 @@ def _matching(fetch: Callable[[Any, Any, Callable[[str, Any], Any]], list[str]],
         with connect() as client:
 
             def read(method: str, request: Any) -> Any:
-                return client.read(method, request, timeout=LOOKUP_TIMEOUT_SECONDS)
+                return client.call(f"JobReader.{method}", request, timeout=LOOKUP_TIMEOUT_SECONDS)
 
             found = fetch(coordinator_pb2, Page(limit=MOST), read)
     except Exception:

@@ -56,12 +56,12 @@ def _watch(client: Client, run_id: int, follower: _Follower | None) -> Any:
     failures = 0
     while True:
         try:
-            for run in client.watch(GetRunRequest(id=run_id)):
+            for run in client.stream("JobReader.WatchRun", GetRunRequest(id=run_id)):
                 failures = 0
                 if follower is not None:
                     follower.latest_token = run.token
                 if run.state in _TERMINAL:
-                    return client.read("GetRun", GetRunRequest(id=run_id))
+                    return client.call("JobReader.GetRun", GetRunRequest(id=run_id))
         except (TobanError, ValueError) as error:
             if follower is not None and follower.reader_left:
                 raise KeyboardInterrupt from None
@@ -159,7 +159,7 @@ class _Follower:
             request.tail = 0
             if not self._ended_token:
                 request.after.token, request.after.seq = position
-        answers = self._client.log(request, self._fleet)
+        answers = self._client.stream("LogReader.Read", request, self._fleet)
         try:
             for answer in answers:
                 if self._stopped.is_set():
@@ -181,7 +181,7 @@ class _Follower:
     def _attempts(self) -> Any:
         from toban_proto.v1.logs_pb2 import DescribeLogRequest
 
-        return self._client.describe_log(DescribeLogRequest(run_id=self._run_id)).attempts
+        return self._client.call("LogReader.Describe", DescribeLogRequest(run_id=self._run_id)).attempts
 
     def _seal_timeout(self, run: Any) -> float:
         """How long the rest of the output may take to arrive, seconds: no time when it is complete."""
@@ -201,7 +201,7 @@ class _Follower:
                 if item.last_seq > printed.get(item.token, 0) and item.token >= min(printed, default=0)
             ]
         for request in requests:
-            for answer in self._client.log(request):
+            for answer in self._client.stream("LogReader.Read", request):
                 self._printer.show(answer)
 
     def _request(self, **given: Any) -> Any:

@@ -28,7 +28,7 @@ def read_all(client: Client, request: Any, printer: LinePrinter) -> int:
     while True:
         before = count
         # Without a ticket there is no stream yet that could have reached its end.
-        answers = client.log(request)
+        answers = client.stream("LogReader.Read", request)
         try:
             for answer in answers:
                 printer.show(answer)
@@ -49,7 +49,7 @@ def check(client: Client, request: Any) -> None:
     probe.follow = False
     probe.token = 0
     probe.tokens[:] = [_NO_TOKEN]
-    list(client.log(probe))
+    list(client.stream("LogReader.Read", probe))
 
 
 def _continue_after(request: Any, answer: Any) -> None:
@@ -78,7 +78,7 @@ def stored_log(client: Client, run: Any) -> dict[str, Any] | None:
     if not run.token:
         return None
     try:
-        attempts = client.describe_log(DescribeLogRequest(run_id=run.id), timeout=PLACE_SECONDS).attempts
+        attempts = client.call("LogReader.Describe", DescribeLogRequest(run_id=run.id), timeout=PLACE_SECONDS).attempts
     except TobanError:
         return None
     return {

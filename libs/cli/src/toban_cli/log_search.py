@@ -97,7 +97,7 @@ class Search:
             )
         answer, runs, size, expired = None, self.runs, self.bytes, self.expired
         try:
-            for answer in self._client.search_log(request):
+            for answer in self._client.stream("LogReader.Search", request):
                 yield answer
                 self._left -= len(answer.hits)
                 self.lines += len(answer.hits)

@@ -40,7 +40,9 @@ def of_cluster(name: str, count: int, after: datetime | None) -> NamedSlots:
     with connect() as client:
 
         def slots_of(schedule: str) -> Any:
-            return client.read("NextSlots", NextSlotsRequest(name=schedule, count=count, after=timestamp_to_pb(after)))
+            return client.call(
+                "JobReader.NextSlots", NextSlotsRequest(name=schedule, count=count, after=timestamp_to_pb(after))
+            )
 
         try:
             return [(name, slots_of(name))]
@@ -48,7 +50,7 @@ def of_cluster(name: str, count: int, after: datetime | None) -> NamedSlots:
             if error.code is not ErrorCode.SCHEDULE_NOT_FOUND:
                 raise
             unknown = error
-        found = client.read("ListSchedules", ListSchedulesRequest(page=Page(limit=500), job=name)).schedules
+        found = client.call("JobReader.ListSchedules", ListSchedulesRequest(page=Page(limit=500), job=name)).schedules
         if not found:
             raise _unknown(client, name, unknown)
         return [(schedule.name, slots_of(schedule.name)) for schedule in found]
@@ -100,7 +102,7 @@ def _unknown(client: Any, name: str, unknown: TobanError) -> TobanError:
     from toban_proto.v1.coordinator_pb2 import GetJobRequest
 
     try:
-        client.read("GetJob", GetJobRequest(name=name))
+        client.call("JobReader.GetJob", GetJobRequest(name=name))
     except TobanError as error:
         if error.code is not ErrorCode.JOB_NOT_FOUND:
             raise

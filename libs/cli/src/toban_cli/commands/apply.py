@@ -50,7 +50,7 @@ def apply(
     manifests = [Manifest(json=json.dumps(document.body), source=document.source) for document in documents]
     with connect() as client:
         request = ApplyRequest(manifests=manifests, dry_run=dry_run, force=force, reason=reason)
-        answer = client.control("Apply", request, timeout=APPLY_SECONDS)
+        answer = client.call("JobControl.Apply", request, timeout=APPLY_SECONDS)
     if output is Format.TABLE:
         for item in answer.applied:
             _print_applied(item, dry_run=dry_run)

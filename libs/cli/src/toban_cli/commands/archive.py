@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be archived and deleted; change nothing.")]
 Day = Annotated[str, typer.Option("--day", metavar="YYYY-MM-DD", help="Only this day of dispatch.")]
+# Whole days are counted for the status.
+STATUS_SECONDS = 60.0
 EXIT_BROKEN = 1
 
 
@@ -30,7 +32,7 @@ def status(output: Output = Format.TABLE) -> None:
     from toban_proto.v1.logs_pb2 import ArchiveStatusRequest
 
     with connect() as client:
-        found = client.archive("Status", ArchiveStatusRequest())
+        found = client.call("LogArchive.Status", ArchiveStatusRequest(), timeout=STATUS_SECONDS)
     show_one(output, found, page=lambda wide: _page(found, wide=wide), name=lambda one: one.oldest_not_archived)
 
 
@@ -47,7 +49,7 @@ def run(dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
     from toban_proto.v1.logs_pb2 import RunArchiveRequest
 
     with connect() as client:
-        did = client.archive_stream("RunArchive", RunArchiveRequest(dry_run=dry_run))
+        did = client.stream("LogArchive.RunArchive", RunArchiveRequest(dry_run=dry_run))
         shown = _show_stream(output, did, _format_step, name=lambda one: one.key or one.log_day)
     if not shown and not output.is_data:
         report.echo("Nothing to archive or delete.")
@@ -65,7 +67,7 @@ def verify(day: Day = "", output: Output = Format.TABLE) -> int:
     from toban_proto.v1.logs_pb2 import VerifyArchiveRequest
 
     with connect() as client:
-        found = client.archive_stream("Verify", VerifyArchiveRequest(log_day=day))
+        found = client.stream("LogArchive.Verify", VerifyArchiveRequest(log_day=day))
         shown = _show_stream(output, found, _format_object, name=lambda one: one.key)
     wrong = [one for one in shown if not one.ok]
     if not output.is_data:

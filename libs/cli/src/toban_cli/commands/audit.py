@@ -72,7 +72,7 @@ def list_audit(
 
         def fetch(page: Any) -> Any:
             wanted.page.CopyFrom(page)
-            return client.operate("ListAudit", wanted, timeout=FILTER_SECONDS)
+            return client.call("Operations.ListAudit", wanted, timeout=FILTER_SECONDS)
 
         entries, _ = collect(fetch, "entries", limit)
     table, wide = _audit_columns(wall_now())

@@ -95,7 +95,7 @@ def _verify_cluster(head: str) -> int:
     with connect() as client:
         while True:
             request = VerifyAuditRequest(cursor=cursor, known_head="" if cursor else head)
-            part = client.operate("VerifyAudit", request, timeout=VERIFY_SECONDS)
+            part = client.call("Operations.VerifyAudit", request, timeout=VERIFY_SECONDS)
             rows += part.rows
             broken += len(part.problems)
             for problem in part.problems:
@@ -144,7 +144,7 @@ def _entries(wanted: Any) -> Iterator[Any]:
         cursor = ""
         while True:
             wanted.page.CopyFrom(Page(limit=PAGE, cursor=cursor))
-            answer = client.operate("ListAudit", wanted, timeout=FILTER_SECONDS)
+            answer = client.call("Operations.ListAudit", wanted, timeout=FILTER_SECONDS)
             yield from answer.entries
             cursor = answer.next_cursor
             if not cursor:

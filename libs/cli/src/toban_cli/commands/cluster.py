@@ -48,7 +48,7 @@ def status(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
     with connect() as client:
 
         def refresh() -> None:
-            cluster = client.read("GetCluster", GetClusterRequest())
+            cluster = client.call("JobReader.GetCluster", GetClusterRequest())
             show_one(
                 output, cluster, page=lambda wide: _page(cluster, wide=wide), name=lambda found: found.leader_address
             )
@@ -71,13 +71,13 @@ def demote(epoch: Epoch = None, reason: AuditReason = "", yes: Yes = False, outp
 
     clock = SystemClock()
     with connect() as client:
-        cluster = client.read("GetCluster", GetClusterRequest())
+        cluster = client.call("JobReader.GetCluster", GetClusterRequest())
         before = SeenLeader(epoch=cluster.epoch, worker_id=cluster.leader_worker_id, address=cluster.leader_address)
         if not yes:
             _confirm(f"{before} leads. Demote it?")
         begun = clock.monotonic()
         request = DemoteLeaderRequest(epoch=epoch or before.epoch, reason=reason)
-        answer = client.operate("DemoteLeader", request, timeout=DEMOTE_SECONDS)
+        answer = client.call("Operations.DemoteLeader", request, timeout=DEMOTE_SECONDS)
         seconds = clock.monotonic() - begun
     after = SeenLeader(epoch=answer.new_epoch, worker_id=answer.leader_worker_id, address=answer.leader_address)
     lines = [f"before: {before}", f"now:    {after}", f"took:   {seconds:.2f}s"]
@@ -99,7 +99,7 @@ def adopt_epoch(epoch: ClaimedEpoch, reason: AuditReason = "", yes: Yes = False,
     if not yes:
         _confirm(f"Adopt epoch {epoch}? The leader is replaced, and nothing is dispatched for one lease.", "this")
     with connect() as client:
-        answer = client.operate("AdoptEpoch", AdoptEpochRequest(epoch=epoch, reason=reason))
+        answer = client.call("Operations.AdoptEpoch", AdoptEpochRequest(epoch=epoch, reason=reason))
     lines = [
         f"before: epoch {answer.epoch_before}",
         f"now:    epoch {answer.epoch_after}",

@@ -68,7 +68,9 @@ def emit(
     # With a key of our own at least: the call may be sent again to another coordinator.
     key = dedupe_key or f"cli-{IdSource().uuid()}"
     with connect() as client:
-        answer = client.control("EmitEvent", EmitEventRequest(event_type=event_type, payload_json=body, dedupe_key=key))
+        answer = client.call(
+            "JobControl.EmitEvent", EmitEventRequest(event_type=event_type, payload_json=body, dedupe_key=key)
+        )
     line = f"event {answer.event_id} accepted"
     if answer.duplicate and dedupe_key:
         line += (
@@ -98,7 +100,7 @@ def list_events(
 
         def fetch(page: Any) -> Any:
             request = ListEventsRequest(page=page, event_type=of_type, unprocessed=unprocessed)
-            return client.read("ListEvents", request)
+            return client.call("JobReader.ListEvents", request)
 
         def refresh() -> None:
             found, _ = collect(fetch, "events", limit)
@@ -124,7 +126,7 @@ def list_triggers(
     with connect() as client:
 
         def fetch(page: Any) -> Any:
-            return client.read("ListTriggers", ListTriggersRequest(page=page, event_type=of_type))
+            return client.call("JobReader.ListTriggers", ListTriggersRequest(page=page, event_type=of_type))
 
         def refresh() -> None:
             found, more = collect(fetch, "triggers", limit)
@@ -146,7 +148,7 @@ def get_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import ListTriggersRequest
 
     with connect() as client:
-        [trigger] = client.read("ListTriggers", ListTriggersRequest(name=name)).triggers
+        [trigger] = client.call("JobReader.ListTriggers", ListTriggersRequest(name=name)).triggers
     show_one(output, trigger, page=lambda _: _trigger_page(trigger, wall_now()))
 
 
@@ -160,7 +162,7 @@ def remove_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import DeleteTriggerRequest
 
     with connect() as client:
-        answer = client.control("DeleteTrigger", DeleteTriggerRequest(name=name))
+        answer = client.call("JobControl.DeleteTrigger", DeleteTriggerRequest(name=name))
     show_done(output, answer, f"trigger {name} removed", name=lambda _: name)
 
 

@@ -56,7 +56,7 @@ def list_executors(
     with connect() as client:
 
         def refresh() -> None:
-            found = client.read("ListExecutors", ListExecutorsRequest(include_off=every)).executors
+            found = client.call("JobReader.ListExecutors", ListExecutorsRequest(include_off=every)).executors
             table, wide = executor_columns(wall_now())
             show(output, found, table=table, wide=wide, empty="No executors.")
 
@@ -82,7 +82,7 @@ def drain(
         epoch = _seen_epoch(client)
         found = _find(client, executor)
         request = DrainExecutorRequest(worker_id=found.worker_id, reason=reason, epoch=epoch)
-        answer = client.operate("DrainExecutor", request)
+        answer = client.call("Operations.DrainExecutor", request)
         if wait:
             _wait_until_idle(client, answer, timeout)
             answer = _find(client, str(found.worker_id))
@@ -103,7 +103,7 @@ def undrain(executor: Executor, reason: AuditReason = "", output: Output = Forma
         epoch = _seen_epoch(client)
         found = _find(client, executor)
         request = UndrainExecutorRequest(worker_id=found.worker_id, reason=reason, epoch=epoch)
-        answer = client.operate("UndrainExecutor", request)
+        answer = client.call("Operations.UndrainExecutor", request)
         result = "gets runs again" if found.drained else "was not drained"
         show_done(output, answer, f"executor {answer.worker_id} on {answer.node_id} {result}")
 
@@ -125,7 +125,7 @@ def detach(executor: Executor, stop: Stop = False, reason: AuditReason = "", out
         found = _find(client, executor)
         mode = "stop" if stop else "let_finish"
         request = DetachExecutorRequest(worker_id=found.worker_id, mode=mode, reason=reason, epoch=epoch)
-        answer = client.operate("DetachExecutor", request)
+        answer = client.call("Operations.DetachExecutor", request)
         result = (
             "its runs are stopped and repeat on other executors"
             if stop
@@ -173,14 +173,14 @@ def _seen_epoch(client: Client) -> int:
     """The leader in whose time the executor was looked up: a coordinator refuses the operation in another one's."""
     from toban_proto.v1.coordinator_pb2 import GetClusterRequest
 
-    return int(client.read("GetCluster", GetClusterRequest()).epoch)
+    return int(client.call("JobReader.GetCluster", GetClusterRequest()).epoch)
 
 
 def _find(client: Client, word: str) -> Any:
     from toban_proto.v1.coordinator_pb2 import ListExecutorsRequest
 
     def fetch(include_off: bool) -> Any:
-        return client.read("ListExecutors", ListExecutorsRequest(include_off=include_off)).executors
+        return client.call("JobReader.ListExecutors", ListExecutorsRequest(include_off=include_off)).executors
 
     return find_executor(fetch, word)
 
@@ -239,7 +239,7 @@ def _wait_until_idle(client: Client, executor: Any, timeout: float) -> None:
     clock, reported = SystemClock(), 0
     end = clock.monotonic() + timeout
     while True:
-        present = client.read("ListExecutors", ListExecutorsRequest()).executors
+        present = client.call("JobReader.ListExecutors", ListExecutorsRequest()).executors
         running = sum(item.running for item in present if item.instance == executor.instance)
         if not running:
             return

@@ -168,7 +168,7 @@ def remove(name: GroupName, reason: AuditReason = "", output: Output = Format.TA
     from toban_proto.v1.coordinator_pb2 import RemoveExecutorGroupRequest
 
     with connect() as client:
-        answer = client.operate("RemoveExecutorGroup", RemoveExecutorGroupRequest(name=name, reason=reason))
+        answer = client.call("Operations.RemoveExecutorGroup", RemoveExecutorGroupRequest(name=name, reason=reason))
     show_done(output, answer, f"executor group {name} deleted", name=lambda _: name)
 
 
@@ -176,7 +176,7 @@ def _send(request: Any, output: Format) -> None:
     from toban_cli.client import connect
 
     with connect() as client:
-        answer = client.operate("SetExecutorGroup", request)
+        answer = client.call("Operations.SetExecutorGroup", request)
     lines = [
         f"executor group {answer.name} (version {answer.version}): labels {_labels(answer.labels)}; may claim {_claims(answer)}"
     ]
@@ -192,7 +192,7 @@ def _groups() -> Sequence[Any]:
     from toban_proto.v1.coordinator_pb2 import ListExecutorGroupsRequest
 
     with connect() as client:
-        found: Sequence[Any] = client.operate("ListExecutorGroups", ListExecutorGroupsRequest()).groups
+        found: Sequence[Any] = client.call("Operations.ListExecutorGroups", ListExecutorGroupsRequest()).groups
     return found
 
 

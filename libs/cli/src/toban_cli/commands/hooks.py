@@ -116,7 +116,7 @@ def set_hook(
             HookMapping(event_type=event_type, events=events, type_from=type_from, fields=field or [])
         )
     with connect() as client:
-        answer = client.hooks("SetHook", request)
+        answer = client.call("Hooks.SetHook", request)
     lines = [f"hook {name} ({answer.hook.kind}): {_becomes(answer.hook)}, {_state(answer.hook)}"]
     if answer.secret:
         lines = [answer.secret, *lines, "the first line is its secret; it is not shown again"]
@@ -151,7 +151,7 @@ def remove(name: HookName, reason: AuditReason = "", output: Output = Format.TAB
     from toban_proto.v1.hooks_pb2 import RemoveHookRequest
 
     with connect() as client:
-        answer = client.hooks("RemoveHook", RemoveHookRequest(name=name, reason=reason))
+        answer = client.call("Hooks.RemoveHook", RemoveHookRequest(name=name, reason=reason))
     show_done(output, answer, f"hook {name} deleted", name=lambda _: name)
 
 
@@ -165,7 +165,7 @@ def test(name: HookName, value: Value = "", payload: Body = "", output: Output =
     from toban_proto.v1.hooks_pb2 import TestHookRequest
 
     with connect() as client:
-        answer = client.hooks("TestHook", TestHookRequest(name=name, value=value, payload_json=_body(payload)))
+        answer = client.call("Hooks.TestHook", TestHookRequest(name=name, value=value, payload_json=_body(payload)))
     outcomes = {"ping": "answered as a ping", "ignored": "ignored: no event for its value"}
     done = outcomes.get(answer.result, f"an event {answer.event_type} with payload {answer.payload_json}")
     show_done(output, answer, f"{name}: the message would be {done}", name=lambda item: item.event_type)
@@ -176,7 +176,7 @@ def _show(name: str, output: Format) -> None:
     from toban_proto.v1.hooks_pb2 import ListHooksRequest
 
     with connect() as client:
-        found = client.hooks("ListHooks", ListHooksRequest(name=name)).hooks
+        found = client.call("Hooks.ListHooks", ListHooksRequest(name=name)).hooks
     now = wall_now()
     table = [
         Column("NAME", lambda item: item.name, name=True),

@@ -64,7 +64,7 @@ def job_logs(
             raise
         if not search.runs and not search.lines:
             # Raises JOB_NOT_FOUND when there is no such job.
-            client.read("GetJob", GetJobRequest(name=job))
+            client.call("JobReader.GetJob", GetJobRequest(name=job))
     _report_search(search, job)
     return 0
 
@@ -91,7 +91,7 @@ def _runs(client: Client, job: str, query: Any, cursor: str) -> Any:
         if query.HasField(bound):
             moment = getattr(query, bound).ToDatetime() + timedelta(seconds=doubt)
             getattr(request, name).FromDatetime(moment)
-    return client.read("ListRuns", request)
+    return client.call("JobReader.ListRuns", request)
 
 
 class _Printer:
@@ -124,7 +124,7 @@ class _Printer:
             return int(run.attempt)
         if run.id not in self._attempts:
             try:
-                found = self._client.read("GetRun", GetRunRequest(id=run.id)).attempts
+                found = self._client.call("JobReader.GetRun", GetRunRequest(id=run.id)).attempts
             except TobanError:
                 found = []
             self._attempts[run.id] = {item.token: item.attempt for item in found}

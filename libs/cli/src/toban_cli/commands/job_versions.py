@@ -61,7 +61,7 @@ def list_versions(
     with connect() as client:
 
         def fetch(page: Any) -> Any:
-            return client.read("ListJobVersions", ListJobVersionsRequest(name=name, page=page))
+            return client.call("JobReader.ListJobVersions", ListJobVersionsRequest(name=name, page=page))
 
         if diff:
             later, earlier = _pair(fetch, name, version or 0, before or 0)
@@ -88,7 +88,7 @@ def list_days(name: JobName, days: Days = 30, output: Output = Format.TABLE) -> 
     from toban_proto.v1.coordinator_pb2 import GetJobDaysRequest
 
     with connect() as client:
-        found = client.read("GetJobDays", GetJobDaysRequest(name=name, days=days)).days
+        found = client.call("JobReader.GetJobDays", GetJobDaysRequest(name=name, days=days)).days
     table = [
         Column("DAY", lambda one: one.day, name=True),
         Column("SUCCEEDED", lambda one: _counted(one.succeeded)),

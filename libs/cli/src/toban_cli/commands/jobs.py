@@ -37,7 +37,9 @@ def list_jobs(limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: 
     with connect() as client:
 
         def refresh() -> None:
-            jobs, more = collect(lambda page: client.read("ListJobs", ListJobsRequest(page=page)), "jobs", limit)
+            jobs, more = collect(
+                lambda page: client.call("JobReader.ListJobs", ListJobsRequest(page=page)), "jobs", limit
+            )
             table, wide = _job_columns(wall_now())
             show(output, jobs, table=table, wide=wide, empty="No jobs. Make some with `toban apply -f FILE`.")
             if more and watch_seconds is None:
@@ -57,7 +59,7 @@ def get_job(name: JobName, output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import GetJobRequest
 
     with connect() as client:
-        job = client.read("GetJob", GetJobRequest(name=name))
+        job = client.call("JobReader.GetJob", GetJobRequest(name=name))
     show_one(output, job, page=lambda wide: _job_page(job, wall_now(), wide=wide))
 
 
@@ -71,7 +73,7 @@ def disable_job(name: JobName, reason: AuditReason = "", output: Output = Format
     from toban_proto.v1.coordinator_pb2 import DisableJobRequest
 
     with connect() as client:
-        job = client.control("DisableJob", DisableJobRequest(name=name, reason=reason))
+        job = client.call("JobControl.DisableJob", DisableJobRequest(name=name, reason=reason))
     show_done(output, job, f"job {name} disabled; enable it with `toban job enable {name}`")
 
 
@@ -85,7 +87,7 @@ def enable_job(name: JobName, reason: AuditReason = "", output: Output = Format.
     from toban_proto.v1.coordinator_pb2 import EnableJobRequest
 
     with connect() as client:
-        job = client.control("EnableJob", EnableJobRequest(name=name, reason=reason))
+        job = client.call("JobControl.EnableJob", EnableJobRequest(name=name, reason=reason))
     lines = [f"job {name} enabled"] if job.enabled else [f"job {name} stays disabled: its manifest has enabled: false"]
     show_done(output, job, lines)
 
@@ -113,7 +115,7 @@ def delete_job(
         name=name, reason=reason, with_schedules=with_schedules, with_triggers=with_triggers, cancel_runs=cancel_runs
     )
     with connect() as client:
-        done = client.control("DeleteJob", request, timeout=_DELETE_SECONDS)
+        done = client.call("JobControl.DeleteJob", request, timeout=_DELETE_SECONDS)
     lines = [f"job {name} deleted"]
     lines += [f"schedule {one} deleted" for one in done.schedules] + [f"trigger {one} deleted" for one in done.triggers]
     lines += [f"runs canceled: {done.canceled_runs}"] if done.canceled_runs else []

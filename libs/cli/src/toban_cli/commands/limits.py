@@ -52,7 +52,7 @@ def list_limits(output: Output = Format.TABLE, watch_seconds: Watch = None) -> N
     with connect() as client:
 
         def refresh() -> None:
-            found = client.operate("ListLimits", ListLimitsRequest()).limits
+            found = client.call("Operations.ListLimits", ListLimitsRequest()).limits
             plain, wide = _columns(wall_now())
             show(output, found, table=plain, wide=wide, empty="No limits. Set one with `toban limit set job:NAME N`.")
 
@@ -69,7 +69,7 @@ def get_limit(name: LimitName, output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import GetLimitRequest
 
     with connect() as client:
-        found = client.operate("GetLimit", GetLimitRequest(name=name))
+        found = client.call("Operations.GetLimit", GetLimitRequest(name=name))
     show_one(output, found, page=lambda _: _page(found, wall_now()))
 
 
@@ -127,7 +127,7 @@ def signal_limit(
 
     request = SignalLimitRequest(name=name, level=level, ttl_seconds=ttl, reason=reason)
     with connect() as client:
-        answer = client.operate("SignalLimit", request).limit
+        answer = client.call("Operations.SignalLimit", request).limit
     show_done(output, answer, f"{name}: {_size(answer)}; {answer.held} taken, {answer.waiting} waiting")
 
 
@@ -136,7 +136,7 @@ def _set_breaker(name: str, output: Format, **change: Any) -> None:
     from toban_proto.v1.coordinator_pb2 import SetBreakerRequest
 
     with connect() as client:
-        answer = client.operate("SetBreaker", SetBreakerRequest(name=name, **change)).limit
+        answer = client.call("Operations.SetBreaker", SetBreakerRequest(name=name, **change)).limit
     show_done(output, answer, f"{name}: {_size(answer)}; {answer.held} taken, {answer.waiting} waiting")
 
 
@@ -145,7 +145,7 @@ def _set(name: str, output: Format, **change: Any) -> None:
     from toban_proto.v1.coordinator_pb2 import SetLimitRequest
 
     with connect() as client:
-        answer = client.operate("SetLimit", SetLimitRequest(name=name, **change)).limit
+        answer = client.call("Operations.SetLimit", SetLimitRequest(name=name, **change)).limit
     show_done(output, answer, f"{name}: {_size(answer)}; {answer.held} taken, {answer.waiting} waiting")
 
 

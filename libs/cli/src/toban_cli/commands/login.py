@@ -172,7 +172,7 @@ def _checked(url: str, ca_file: str, token: str) -> tuple[Context, str]:
 
     client = RestClient(Site(url=url, token=token, ca_file=ca_file))
     try:
-        who = client.accounts("Authenticate", AuthenticateRequest())
+        who = client.call("Accounts.Authenticate", AuthenticateRequest())
     finally:
         client.close()
     return Context(url=url, token=token, user=who.user, ca_file=ca_file), who.role or "a person without a role"
@@ -208,7 +208,7 @@ def _revoke(token_id: int, context: Context) -> None:
 
     client = RestClient(Site(url=context.url, token=context.token, ca_file=context.ca_file))
     try:
-        client.accounts("RevokeOwnToken", RevokeTokenRequest(id=token_id, reason="toban logout"))
+        client.call("Accounts.RevokeOwnToken", RevokeTokenRequest(id=token_id, reason="toban logout"))
     except TobanError as error:
         if error.code not in (ErrorCode.UNAUTHENTICATED, ErrorCode.NOT_FOUND):
             report.note(f"warning: token {token_id} is not revoked ({error.message}); `toban token own` lists it")

@@ -100,7 +100,7 @@ def logs(
     set_times(request, since, until)
     request.streams.extend(chosen_streams(stdout=stdout, stderr=stderr, raw=raw))
     with connect() as client:
-        found = client.read("GetRun", GetRunRequest(id=run))
+        found = client.call("JobReader.GetRun", GetRunRequest(id=run))
         request.tokens.extend(_tokens(found, attempt))
         if step and not set_step(request, found, step, attempt):
             return 0
@@ -122,7 +122,7 @@ def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool,
     if follow and request.regex:
         check(client, request)
     if (verbose or sys.stderr.isatty()) and client.can_describe:
-        stored = client.describe_log(DescribeLogRequest(run_id=request.run_id)).attempts
+        stored = client.call("LogReader.Describe", DescribeLogRequest(run_id=request.run_id)).attempts
         wanted = [item for item in stored if not request.tokens or item.token in request.tokens]
         if place := format_log_places(wanted):
             report.note(f"run {request.run_id}, {place}")

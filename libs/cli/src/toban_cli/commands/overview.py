@@ -27,7 +27,7 @@ def overview(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None
     with connect() as client:
 
         def refresh() -> None:
-            found = client.read("GetOverview", GetOverviewRequest())
+            found = client.call("JobReader.GetOverview", GetOverviewRequest())
             show_one(output, found, page=lambda _wide: _page(found), name=_failed_jobs)
 
         watch(refresh, watch_seconds, output)

@@ -27,7 +27,7 @@ def passwd(output: Output = Format.TABLE) -> None:
     current = read_secret("Present password", twice=False)
     request = ChangeOwnPasswordRequest(current=current, password=read_secret("New password"))
     with connect() as client:
-        answer = client.accounts("ChangeOwnPassword", request)
+        answer = client.call("Accounts.ChangeOwnPassword", request)
     show_done(
         output, answer, f"the password is changed; {answer.ended} sessions ended", name=lambda item: str(item.ended)
     )
@@ -43,7 +43,7 @@ def list_sessions(output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import ListOwnSessionsRequest
 
     with connect() as client:
-        found = client.accounts("ListOwnSessions", ListOwnSessionsRequest()).sessions
+        found = client.call("Accounts.ListOwnSessions", ListOwnSessionsRequest()).sessions
     now = wall_now()
     table = [
         Column("SESSION", lambda item: str(item.id)),
@@ -66,7 +66,7 @@ def end_session(session: SessionId, output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import EndOwnSessionRequest
 
     with connect() as client:
-        answer = client.accounts("EndOwnSession", EndOwnSessionRequest(id=session))
+        answer = client.call("Accounts.EndOwnSession", EndOwnSessionRequest(id=session))
     show_done(output, answer, f"session {session} ended", name=lambda _: str(session))
 
 
@@ -92,7 +92,7 @@ def create_token(
     role = role or default_role(selected)
     with connect() as client:
         request = CreateOwnTokenRequest(name=name, role=role, selector=selected, days=days)
-        answer = client.accounts("CreateOwnToken", request)
+        answer = client.call("Accounts.CreateOwnToken", request)
     until = local(answer.ends_at, wall_now())
     about = f"token {answer.id}: {role} for {format_selector(selected)}, until {until}; it is not shown again"
     show_done(output, answer, [answer.secret, about], name=lambda item: item.secret)
@@ -108,7 +108,7 @@ def list_tokens(output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import ListOwnTokensRequest
 
     with connect() as client:
-        found = client.accounts("ListOwnTokens", ListOwnTokensRequest()).tokens
+        found = client.call("Accounts.ListOwnTokens", ListOwnTokensRequest()).tokens
     show(output, found, table=token_columns(wall_now()), empty="No tokens.", name=lambda item: str(item.id))
 
 
@@ -122,5 +122,5 @@ def revoke_token(token: TokenId, reason: AuditReason = "", output: Output = Form
     from toban_proto.v1.coordinator_pb2 import RevokeTokenRequest
 
     with connect() as client:
-        answer = client.accounts("RevokeOwnToken", RevokeTokenRequest(id=token, reason=reason))
+        answer = client.call("Accounts.RevokeOwnToken", RevokeTokenRequest(id=token, reason=reason))
     show_done(output, answer, f"token {token} revoked", name=lambda _: str(token))

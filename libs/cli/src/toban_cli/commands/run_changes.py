@@ -110,7 +110,7 @@ def cancel(
         if selection is not None:
             request = CancelRunsRequest(filter=selection.wanted, reason=reason, mode=mode)
             return change(client, "CancelRuns", request, selection, output, words=("cancel", "canceled"))
-        answer = client.control("CancelRun", CancelRunRequest(id=run or 0, reason=reason, mode=mode)).run
+        answer = client.call("JobControl.CancelRun", CancelRunRequest(id=run or 0, reason=reason, mode=mode)).run
     show_done(output, answer, f"run {run} {answer.state}")
     return 0
 
@@ -173,7 +173,7 @@ def _rerun_one(request: Any, payload: str, params: list[str], output: Format, *,
     # With a key of our own at least: the call may be sent again to another coordinator.
     request.idempotency_key = request.idempotency_key or f"cli-{IdSource().uuid()}"
     with connect(waits=wait or follow) as client:
-        started = client.control("RerunRun", request)
+        started = client.call("JobControl.RerunRun", request)
         result = f"repeats run {request.id}" if started.created else "exists already for this key"
         if not (wait or follow):
             show_done(output, started, f"run {started.run_id} {result}")
@@ -202,7 +202,7 @@ def note(run: RunId, text: Text, output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import NoteRunRequest
 
     with connect() as client:
-        answer = client.control("NoteRun", NoteRunRequest(id=run, text=text))
+        answer = client.call("JobControl.NoteRun", NoteRunRequest(id=run, text=text))
     show_done(output, answer, f"note kept with run {run}", name=lambda _: str(run))
 
 

@@ -108,7 +108,7 @@ def start(
     request.scope, _, request.scope_id = scope.partition(":")
     request.ignore_limits = ignore_limits
     with connect(waits=wait or follow) as client:
-        started = client.control("StartRuns", StartRunsRequest(runs=[request], reason=reason)).runs[0]
+        started = client.call("JobControl.StartRuns", StartRunsRequest(runs=[request], reason=reason)).runs[0]
         result = result if started.created else "exists already for this key"
         if not (wait or follow):
             show_done(output, started, f"run {started.run_id} {result}")
@@ -159,13 +159,13 @@ def list_runs(
 
         def fetch(page: Any) -> Any:
             wanted.page.CopyFrom(page)
-            return client.read("ListRuns", wanted)
+            return client.call("JobReader.ListRuns", wanted)
 
         def refresh() -> None:
             found, _ = collect(fetch, "runs", limit)
             if job and not found:
                 # Raises JOB_NOT_FOUND with the nearest name when there is no such job.
-                client.read("GetJob", GetJobRequest(name=job))
+                client.call("JobReader.GetJob", GetJobRequest(name=job))
             table, wide = _columns(wall_now())
             show(output, found, table=table, wide=wide, empty=empty)
 
@@ -189,7 +189,7 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
     with connect() as client:
 
         def refresh() -> bool:
-            found = client.read("GetRun", GetRunRequest(id=run))
+            found = client.call("JobReader.GetRun", GetRunRequest(id=run))
             if output is Format.NAME:
                 show_one(output, found, page=lambda _: None)
                 return found.state in TERMINAL
@@ -216,7 +216,7 @@ def why(run: RunId, output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
     with connect() as client:
-        found = client.read("ExplainRun", GetRunRequest(id=run))
+        found = client.call("JobReader.ExplainRun", GetRunRequest(id=run))
     show_one(output, found, page=lambda _: show_why(found, wall_now()))
 
 
@@ -232,7 +232,7 @@ def kill(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) ->
     from toban_proto.v1.coordinator_pb2 import CancelRunRequest
 
     with connect() as client:
-        answer = client.control("CancelRun", CancelRunRequest(id=run, reason=reason, mode="kill")).run
+        answer = client.call("JobControl.CancelRun", CancelRunRequest(id=run, reason=reason, mode="kill")).run
     show_done(output, answer, f"run {run} {answer.state}")
 
 
@@ -248,7 +248,7 @@ def lost(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) ->
     from toban_proto.v1.coordinator_pb2 import DeclareRunLostRequest
 
     with connect() as client:
-        answer = client.control("DeclareRunLost", DeclareRunLostRequest(id=run, reason=reason)).run
+        answer = client.call("JobControl.DeclareRunLost", DeclareRunLostRequest(id=run, reason=reason)).run
     show_done(output, answer, f"run {run} waits no more for its executor")
 
 

@@ -185,7 +185,7 @@ def update(
     )
     _check(options, payload, param)
     with connect() as client:
-        stored = client.read("GetSchedule", GetScheduleRequest(name=name))
+        stored = client.call("JobReader.GetSchedule", GetScheduleRequest(name=name))
         document = changed(spec := stored_spec(stored), options)
         if (body := _payload(spec.get("payload", {}), payload, param)) is not None:
             document["spec"]["payload"] = body
@@ -230,7 +230,7 @@ def _apply(client: Any, manifest: Any, *, dry_run: bool, reason: str, output: Fo
     from toban_proto.v1.coordinator_pb2 import ApplyRequest
 
     request = ApplyRequest(manifests=[manifest], dry_run=dry_run, reason=reason)
-    [applied] = client.control("Apply", request, timeout=APPLY_SECONDS).applied
+    [applied] = client.call("JobControl.Apply", request, timeout=APPLY_SECONDS).applied
     show_done(output, applied, _lines(applied, dry_run=dry_run))
 
 

@@ -65,13 +65,13 @@ def list_schedules(
     with connect() as client:
 
         def fetch(page: Any) -> Any:
-            return client.read("ListSchedules", ListSchedulesRequest(page=page, job=job))
+            return client.call("JobReader.ListSchedules", ListSchedulesRequest(page=page, job=job))
 
         def refresh() -> None:
             found, more = collect(fetch, "schedules", limit)
             if job and not found:
                 # Raises JOB_NOT_FOUND with the nearest name when there is no such job.
-                client.read("GetJob", GetJobRequest(name=job))
+                client.call("JobReader.GetJob", GetJobRequest(name=job))
             table, wide = _columns(wall_now())
             empty = "No schedules. Make one with `toban schedule add`, or some with `toban apply -f FILE`."
             show(output, found, table=table, wide=wide, empty=empty)
@@ -94,9 +94,9 @@ def get_schedule(name: ScheduleName, output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import GetScheduleRequest, ListFiresRequest, NextSlotsRequest
 
     with connect() as client:
-        schedule = client.read("GetSchedule", GetScheduleRequest(name=name))
-        coming = client.read("NextSlots", NextSlotsRequest(name=name, count=NEXT_SHOWN))
-        fires = client.read("ListFires", ListFiresRequest(schedule=name, page=Page(limit=FIRES_SHOWN))).fires
+        schedule = client.call("JobReader.GetSchedule", GetScheduleRequest(name=name))
+        coming = client.call("JobReader.NextSlots", NextSlotsRequest(name=name, count=NEXT_SHOWN))
+        fires = client.call("JobReader.ListFires", ListFiresRequest(schedule=name, page=Page(limit=FIRES_SHOWN))).fires
     if output.is_data:
         found = {**plain(schedule), "note": coming.note, "next_slots": plain_list(coming.slots)}
         show_data(output, {**found, "fires": plain_list(fires)})
@@ -151,7 +151,7 @@ def pause(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE
     from toban_proto.v1.coordinator_pb2 import PauseScheduleRequest
 
     with connect() as client:
-        schedule = client.control("PauseSchedule", PauseScheduleRequest(name=name, reason=reason))
+        schedule = client.call("JobControl.PauseSchedule", PauseScheduleRequest(name=name, reason=reason))
     show_done(output, schedule, f"schedule {name} paused; resume it with `toban schedule resume {name}`")
 
 
@@ -165,7 +165,7 @@ def resume(name: ScheduleName, reason: Reason = "", output: Output = Format.TABL
     from toban_proto.v1.coordinator_pb2 import ResumeScheduleRequest
 
     with connect() as client:
-        schedule = client.control("ResumeSchedule", ResumeScheduleRequest(name=name, reason=reason))
+        schedule = client.call("JobControl.ResumeSchedule", ResumeScheduleRequest(name=name, reason=reason))
     after = (
         f"next at {local(schedule.next_run_at, wall_now())}"
         if schedule.HasField("next_run_at")
@@ -184,7 +184,7 @@ def remove(name: ScheduleName, reason: Reason = "", output: Output = Format.TABL
     from toban_proto.v1.coordinator_pb2 import DeleteScheduleRequest
 
     with connect() as client:
-        answer = client.control("DeleteSchedule", DeleteScheduleRequest(name=name, reason=reason))
+        answer = client.call("JobControl.DeleteSchedule", DeleteScheduleRequest(name=name, reason=reason))
     taken = answer.withdrawn_runs
     back = f"; {count(taken, 'run')} of future slots withdrawn"
     show_done(output, answer, f"schedule {name} removed{back if taken else ''}", name=lambda _: name)

@@ -54,7 +54,7 @@ def set_secret(
     value = check_value(_value(check_name(name), file))
     request = SetSecretRequest(name=name, value=value, jobs=job or [], all_jobs=all_jobs, reason=reason)
     with connect() as client:
-        answer = client.operate("SetSecret", request)
+        answer = client.call("Operations.SetSecret", request)
     who = f"for {', '.join(answer.jobs)}" if answer.jobs else "for every job"
     show_done(output, answer, f"secret {name} stored (version {answer.version}), {who}")
 
@@ -69,7 +69,7 @@ def list_secrets(output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import ListSecretsRequest
 
     with connect() as client:
-        found = client.operate("ListSecrets", ListSecretsRequest()).secrets
+        found = client.call("Operations.ListSecrets", ListSecretsRequest()).secrets
     now = wall_now()
     table = [
         Column("NAME", lambda item: item.name, name=True),
@@ -92,7 +92,7 @@ def remove(name: SecretName, force: Force = False, reason: AuditReason = "", out
     from toban_proto.v1.coordinator_pb2 import RemoveSecretRequest
 
     with connect() as client:
-        answer = client.operate("RemoveSecret", RemoveSecretRequest(name=name, force=force, reason=reason))
+        answer = client.call("Operations.RemoveSecret", RemoveSecretRequest(name=name, force=force, reason=reason))
     show_done(output, answer, f"secret {name} deleted", name=lambda _: name)
 
 
@@ -106,7 +106,7 @@ def rotate(reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import RotateSecretsRequest
 
     with connect() as client:
-        answer = client.operate("RotateSecrets", RotateSecretsRequest(reason=reason))
+        answer = client.call("Operations.RotateSecrets", RotateSecretsRequest(reason=reason))
     lines = [f"{answer.rotated} secrets encrypted again; all that can be read have key {answer.key_id}"]
     if answer.unreadable:
         lines.append(f"no key of the file opens {', '.join(answer.unreadable)}: add the key, or set them again")

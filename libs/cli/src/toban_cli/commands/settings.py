@@ -45,7 +45,7 @@ def list_settings(output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import ListSettingsRequest
 
     with connect() as client:
-        found = client.operate("ListSettings", ListSettingsRequest()).settings
+        found = client.call("Operations.ListSettings", ListSettingsRequest()).settings
         table, wide = _setting_columns(wall_now())
         show(output, found, table=table, wide=wide)
 
@@ -83,7 +83,7 @@ def set_setting(
         before = _setting(client, name)
         text = before.default_json if value == "default" else _checked_number(value)
         request = UpdateSettingRequest(name=name, value_json=text, reason=reason, version=version)
-        answer = client.operate("UpdateSetting", request)
+        answer = client.call("Operations.UpdateSetting", request)
     effect = f"; takes effect {answer.takes_effect}" if answer.version != before.version else "; unchanged"
     line = f"{name}: {_plain_value(before.value_json)} -> {_plain_value(answer.value_json)} {answer.unit}{effect}"
     show_done(output, answer, line)
@@ -93,7 +93,7 @@ def _setting(client: Client, name: str) -> Any:
     from toban_domain.settings import spec_of
     from toban_proto.v1.coordinator_pb2 import ListSettingsRequest
 
-    found = client.operate("ListSettings", ListSettingsRequest()).settings
+    found = client.call("Operations.ListSettings", ListSettingsRequest()).settings
     named = [item for item in found if item.name == name]
     if named:
         return named[0]

@@ -62,7 +62,7 @@ def create(
     role = role or default_role(selected)
     request = CreateTokenRequest(user=user, name=name, role=role, selector=selected, days=days)
     with connect() as client:
-        answer = client.accounts("CreateToken", request)
+        answer = client.call("Accounts.CreateToken", request)
     until = local(answer.ends_at, wall_now())
     about = f"token {answer.id} of {user}: {role} for {format_selector(selected)}, until {until}; it is not shown again"
     show_done(output, answer, [answer.secret, about], name=lambda item: item.secret)
@@ -86,7 +86,7 @@ def list_tokens(
     from toban_proto.v1.coordinator_pb2 import ListTokensRequest
 
     with connect() as client:
-        found = client.accounts("ListTokens", ListTokensRequest(user=user)).tokens
+        found = client.call("Accounts.ListTokens", ListTokensRequest(user=user)).tokens
     table = token_columns(wall_now())
     show(output, found, table=table, empty="No tokens.", name=lambda item: str(item.id))
 
@@ -101,7 +101,7 @@ def revoke(token: TokenId, reason: AuditReason = "", output: Output = Format.TAB
     from toban_proto.v1.coordinator_pb2 import RevokeTokenRequest
 
     with connect() as client:
-        answer = client.accounts("RevokeToken", RevokeTokenRequest(id=token, reason=reason))
+        answer = client.call("Accounts.RevokeToken", RevokeTokenRequest(id=token, reason=reason))
     show_done(output, answer, f"token {token} revoked", name=lambda _: str(token))
 
 

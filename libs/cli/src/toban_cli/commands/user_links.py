@@ -55,5 +55,5 @@ def _change(method: str, request: Any, line: str, output: Format) -> None:
     from toban_cli.client import connect
 
     with connect() as client:
-        answer = client.accounts(method, request)
+        answer = client.call(f"Accounts.{method}", request)
     show_done(output, answer, line, name=lambda _: request.name)

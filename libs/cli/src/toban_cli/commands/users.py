@@ -54,7 +54,7 @@ def bootstrap(output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import CreateBootstrapLinkRequest
 
     with connect() as client:
-        answer = client.accounts("CreateBootstrapLink", CreateBootstrapLinkRequest())
+        answer = client.call("Accounts.CreateBootstrapLink", CreateBootstrapLinkRequest())
     until = local(answer.ends_at, wall_now())
     lines = [answer.secret, f"use it once, until {until}: at /first of the site, or with toban user first NAME"]
     show_done(output, answer, lines, name=lambda item: item.secret)
@@ -70,7 +70,7 @@ def state(output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import GetAccountsStateRequest
 
     with connect() as client:
-        answer = client.accounts("GetAccountsState", GetAccountsStateRequest())
+        answer = client.call("Accounts.GetAccountsState", GetAccountsStateRequest())
     text = "there is an administrator" if answer.has_administrator else "no administrator yet: toban user bootstrap"
     show_done(output, answer, text, name=lambda item: str(item.has_administrator).lower())
 
@@ -86,7 +86,7 @@ def whoami(output: Output = Format.TABLE) -> None:
 
     with connect() as client:
         if client.token:
-            answer = client.accounts("Authenticate", AuthenticateRequest(token=client.token))
+            answer = client.call("Accounts.Authenticate", AuthenticateRequest(token=client.token))
         else:
             answer = AuthenticateResponse(user="certificate admin-cli", role="admin")
     show_done(output, answer, f"{answer.user}, role {answer.role or 'none'}", name=lambda item: item.user)
@@ -104,7 +104,7 @@ def first(user: UserName, output: Output = Format.TABLE) -> None:
     secret = read_secret("One-time secret of `toban user bootstrap`", twice=False)
     request = RedeemBootstrapLinkRequest(secret=secret, user=user, password=read_secret("Password"))
     with connect() as client:
-        answer = client.accounts("RedeemBootstrapLink", request)
+        answer = client.call("Accounts.RedeemBootstrapLink", request)
     show_done(output, answer, f"{user} is the first administrator", name=lambda _: user)
 
 
@@ -118,7 +118,7 @@ def list_users(limit: Limit = 100, output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import ListUsersRequest
 
     with connect() as client:
-        found, _ = collect(lambda page: client.accounts("ListUsers", ListUsersRequest(page=page)), "users", limit)
+        found, _ = collect(lambda page: client.call("Accounts.ListUsers", ListUsersRequest(page=page)), "users", limit)
     table, wide = _user_columns(wall_now())
     show(output, found, table=table, wide=wide, empty="No accounts. Make the first one with `toban user bootstrap`.")
 
@@ -197,7 +197,7 @@ def sign_out(user: UserName, reason: AuditReason = "", output: Output = Format.T
     from toban_proto.v1.coordinator_pb2 import EndSessionsRequest
 
     with connect() as client:
-        answer = client.accounts("EndSessions", EndSessionsRequest(user=user, reason=reason))
+        answer = client.call("Accounts.EndSessions", EndSessionsRequest(user=user, reason=reason))
     show_done(output, answer, f"{answer.ended} sessions of {user} ended", name=lambda _: user)
 
 
@@ -211,7 +211,7 @@ def list_groups(output: Output = Format.TABLE) -> None:
     from toban_proto.v1.coordinator_pb2 import ListGroupsRequest
 
     with connect() as client:
-        found = client.accounts("ListGroups", ListGroupsRequest()).groups
+        found = client.call("Accounts.ListGroups", ListGroupsRequest()).groups
     table = [
         Column("GROUP", lambda item: item.name),
         Column("MEMBERS", lambda item: ", ".join(item.members) or NOTHING, loose=True),
@@ -254,7 +254,7 @@ def list_rules(
     from toban_proto.v1.coordinator_pb2 import ListRulesRequest
 
     with connect() as client:
-        found = client.accounts("ListRules", ListRulesRequest(user=user, group=group)).rules
+        found = client.call("Accounts.ListRules", ListRulesRequest(user=user, group=group)).rules
     show(output, found, table=_rule_columns(), empty="No rules.", name=lambda item: str(item.id))
 
 
@@ -323,7 +323,9 @@ def may(
 
     kind, _, scope_id = scope.partition(":")
     with connect() as client:
-        answer = client.accounts("May", MayRequest(user=user, action=action, job=job, scope=kind, scope_id=scope_id))
+        answer = client.call(
+            "Accounts.May", MayRequest(user=user, action=action, job=job, scope=kind, scope_id=scope_id)
+        )
     if output.is_data:
         show_data(output, plain(answer))
     else:
@@ -338,7 +340,7 @@ def _add_rule(effect: str, name: str, role: str, *, group: bool, selected: Any, 
     user, group_name = ("", name) if group else (name, "")
     rule = AccessRule(user=user, group=group_name, effect=effect, role=role, selector=selected)
     with connect() as client:
-        answer = client.accounts("AddRule", AddRuleRequest(rule=rule, reason=reason))
+        answer = client.call("Accounts.AddRule", AddRuleRequest(rule=rule, reason=reason))
     line = f"rule {answer.id}: {effect} {role} for {format_selector(selected)}"
     show_done(output, answer, line)
 
@@ -347,7 +349,7 @@ def _change(method: str, request: Any, line: str, output: Format) -> None:
     from toban_cli.client import connect
 
     with connect() as client:
-        answer = client.accounts(method, request)
+        answer = client.call(f"Accounts.{method}", request)
     name = request.name if hasattr(request, "name") else str(request.id)
     show_done(output, answer, line, name=lambda _: name)
 

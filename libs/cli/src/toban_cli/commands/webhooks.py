@@ -114,7 +114,7 @@ def set_webhook(
             WebhookFilter(states=_states(state or []), jobs=job or [], labels=parse_labels(label or []))
         )
     with connect() as client:
-        answer = client.webhooks("SetWebhook", request)
+        answer = client.call("Webhooks.SetWebhook", request)
     found = answer.webhook
     lines = [
         f"webhook {name}: {', '.join(found.states) or 'no ends'} {_about(found)} to {found.origin}, {found.status}"
@@ -134,7 +134,7 @@ def list_webhooks(output: Output = Format.TABLE) -> None:
     from toban_proto.v1.webhooks_pb2 import ListWebhooksRequest
 
     with connect() as client:
-        found = client.webhooks("ListWebhooks", ListWebhooksRequest()).webhooks
+        found = client.call("Webhooks.ListWebhooks", ListWebhooksRequest()).webhooks
     now = wall_now()
     table = [
         Column("NAME", lambda item: item.name, name=True),
@@ -167,7 +167,7 @@ def remove(name: HookName, reason: AuditReason = "", output: Output = Format.TAB
     from toban_proto.v1.webhooks_pb2 import RemoveWebhookRequest
 
     with connect() as client:
-        answer = client.webhooks("RemoveWebhook", RemoveWebhookRequest(name=name, reason=reason))
+        answer = client.call("Webhooks.RemoveWebhook", RemoveWebhookRequest(name=name, reason=reason))
     show_done(output, answer, f"webhook {name} deleted", name=lambda _: name)
 
 
@@ -181,13 +181,13 @@ def test(name: HookName, reason: AuditReason = "", output: Output = Format.TABLE
     from toban_proto.v1.webhooks_pb2 import ListDeliveriesRequest, TestWebhookRequest
 
     with connect() as client:
-        found = client.webhooks("TestWebhook", TestWebhookRequest(name=name, reason=reason))
+        found = client.call("Webhooks.TestWebhook", TestWebhookRequest(name=name, reason=reason))
         timer, waited, pause = threading.Event(), 0.0, _FIRST_PAUSE_SECONDS
         request = ListDeliveriesRequest(webhook=name, id=found.id)
         while found.state == "pending" and not found.error and waited < TEST_SECONDS:
             timer.wait(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            [found] = client.webhooks("ListDeliveries", request).deliveries
+            [found] = client.call("Webhooks.ListDeliveries", request).deliveries
     show_done(output, found, f"delivery {found.id} to {name}: {_outcome(found)}")
     if found.state != "delivered":
         raise typer.Exit(1)
@@ -212,8 +212,8 @@ def deliveries(
 
     with connect() as client:
         found, _ = collect(
-            lambda page: client.webhooks(
-                "ListDeliveries", ListDeliveriesRequest(page=page, webhook=name, state=state, run_id=run)
+            lambda page: client.call(
+                "Webhooks.ListDeliveries", ListDeliveriesRequest(page=page, webhook=name, state=state, run_id=run)
             ),
             "deliveries",
             limit,
@@ -248,7 +248,7 @@ def redeliver(
     from toban_proto.v1.webhooks_pb2 import RedeliverRequest
 
     with connect() as client:
-        answer = client.webhooks("Redeliver", RedeliverRequest(webhook=name, ids=delivery or [], reason=reason))
+        answer = client.call("Webhooks.Redeliver", RedeliverRequest(webhook=name, ids=delivery or [], reason=reason))
     done = f"{name}: {count(answer.redelivered, 'delivery') if answer.redelivered == 1 else f'{answer.redelivered} deliveries'} sent again"
     show_done(output, answer, done, name=lambda _: name)
 

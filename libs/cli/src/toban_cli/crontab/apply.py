@@ -84,7 +84,7 @@ def _in_part(error: TobanError, written: int, total: int) -> TobanError:
 def _apply(client: Client, batch: list[Any], *, dry_run: bool) -> Any:
     from toban_proto.v1.coordinator_pb2 import ApplyRequest
 
-    return client.control("Apply", ApplyRequest(manifests=batch, dry_run=dry_run), timeout=APPLY_SECONDS)
+    return client.call("JobControl.Apply", ApplyRequest(manifests=batch, dry_run=dry_run), timeout=APPLY_SECONDS)
 
 
 def _expected(client: Client, manifest: Any, planned: Any, foreign: list[str], *, replace: bool) -> int:
@@ -105,8 +105,8 @@ def _stored(client: Client, kind: str, name: str) -> Any:
     from toban_proto.v1.coordinator_pb2 import GetJobRequest, GetScheduleRequest
 
     if kind == "Job":
-        return client.read("GetJob", GetJobRequest(name=name))
-    return client.read("GetSchedule", GetScheduleRequest(name=name))
+        return client.call("JobReader.GetJob", GetJobRequest(name=name))
+    return client.call("JobReader.GetSchedule", GetScheduleRequest(name=name))
 
 
 def _same_origin(theirs: Mapping[str, str], ours: Mapping[str, str]) -> bool:

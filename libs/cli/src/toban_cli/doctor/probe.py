@@ -190,9 +190,9 @@ def _through(site: Site) -> list[Finding]:
     try:
         client = RestClient(site)
         try:
-            who = client.accounts("Authenticate", AuthenticateRequest())
+            who = client.call("Accounts.Authenticate", AuthenticateRequest())
             found.append(Finding(name="site", subject=site.url, value=f"{who.user}, role {who.role or 'none'}"))
-            diagnosis = client.operate("Diagnose", DiagnoseRequest(), timeout=DIAGNOSE_SECONDS)
+            diagnosis = client.call("Operations.Diagnose", DiagnoseRequest(), timeout=DIAGNOSE_SECONDS)
         finally:
             client.close()
     except TobanError as error:

@@ -154,4 +154,4 @@ def _await_end(client: RestClient, run_id: int) -> None:
 def _run(client: RestClient, run_id: int) -> Any:
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
-    return client.read("GetRun", GetRunRequest(id=run_id))
+    return client.call("JobReader.GetRun", GetRunRequest(id=run_id))

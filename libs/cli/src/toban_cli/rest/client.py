@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from toban_cli.rest.site import Site
 
 CALL_SECONDS = 10.0
-# Service → the method of a client for its calls.
-_CALLS = {
-    "JobReader": "read",
-    "JobControl": "control",
-    "Operations": "operate",
-    "Accounts": "accounts",
-    "Webhooks": "webhooks",
-    "Hooks": "hooks",
-}
 
 
 class RestClient:
@@ -42,38 +33,32 @@ class RestClient:
         self._open_direct = direct
         self._direct: Client | None = None
         self.can_describe = direct is not None
-        """`describe_log` is at hand."""
+        """LogReader.Describe is at hand."""
 
     def wait_for_site(self) -> None:
         """From now on requests wait for a site that is away or has no room, as a command that waits for a run does."""
         self.http.retry_budget = lambda: RetryBudget(seconds=OUTAGE_SECONDS, for_outage=True)
 
-    def read(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to JobReader."""
-        return self._call("JobReader", method, request, timeout)
+    def call(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+        """The answer to a call of a `Service.Method`; `timeout` is the longest silence, seconds. Raises TobanError."""
+        fields = given(request)
+        route = route_for(method, fields)
+        if isinstance(route, str):
+            return self.direct(method, route).call(method, request, timeout=timeout)
+        try:
+            found = self._ask(route, fields, timeout)
+        except TobanError as error:
+            sources = [one.get("source", "") for one in fields.get("manifests", [])]
+            raise name_sources(error, sources) if sources else error from None
+        service, _, name = method.partition(".")
+        # A method stands in the file of its request.
+        described = request.DESCRIPTOR.file.services_by_name[service].methods_by_name[name]
+        return self._read_message(GetMessageClass(described.output_type)(), found)
 
-    def control(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to JobControl."""
-        return self._call("JobControl", method, request, timeout)
-
-    def operate(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to Operations."""
-        return self._call("Operations", method, request, timeout)
-
-    def accounts(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to Accounts."""
-        return self._call("Accounts", method, request, timeout)
-
-    def webhooks(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to Webhooks."""
-        return self._call("Webhooks", method, request, timeout)
-
-    def hooks(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """A call to Hooks."""
-        return self._call("Hooks", method, request, timeout)
-
-    def log(self, request: Any) -> Iterator[Any]:
-        """Lines of a run."""
+    def stream(self, method: str, request: Any) -> Iterator[Any]:
+        """The answers of a streaming `Service.Method`. Raises TobanError."""
+        if method != "LogReader.Read":
+            return self.direct(method).stream(method, request)
         from toban_cli.rest.logs import read_lines
 
         return read_lines(self, request)
@@ -83,22 +68,6 @@ class RestClient:
         from toban_cli.rest.attend import attend
 
         return attend(self, run_id, show_log=show_log, query=query, printer=printer)
-
-    def search_log(self, request: Any) -> Iterator[Any]:
-        """Lines of many runs."""
-        return self.direct("LogReader.Search").search_log(request)
-
-    def describe_log(self, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """What is stored of a run's output."""
-        return self.direct("LogReader.Describe").describe_log(request, timeout=timeout)
-
-    def archive(self, method: str, request: Any) -> Any:
-        """A call to LogArchive."""
-        return self.direct(f"LogArchive.{method}").archive(method, request)
-
-    def archive_stream(self, method: str, request: Any) -> Iterator[Any]:
-        """What LogArchive does, as it does it."""
-        return self.direct(f"LogArchive.{method}").archive_stream(method, request)
 
     def direct(self, method: str, reason: str = "") -> Client:
         """A client over gRPC for a method without a route. Raises UNIMPLEMENTED where no coordinator is configured."""
@@ -118,20 +87,6 @@ class RestClient:
         self.http.close()
         if self._direct is not None:
             self._direct.close()
-
-    def _call(self, service: str, method: str, request: Any, timeout: float) -> Any:
-        name, fields = f"{service}.{method}", given(request)
-        route = route_for(name, fields)
-        if isinstance(route, str):
-            return getattr(self.direct(name, route), _CALLS[service])(method, request, timeout=timeout)
-        try:
-            found = self._ask(route, fields, timeout)
-        except TobanError as error:
-            sources = [one.get("source", "") for one in fields.get("manifests", [])]
-            raise name_sources(error, sources) if sources else error from None
-        # A method stands in the file of its request.
-        described = request.DESCRIPTOR.file.services_by_name[service].methods_by_name[method]
-        return self._read_message(GetMessageClass(described.output_type)(), found)
 
     def _ask(self, route: Route, fields: dict[str, Any], timeout: float) -> dict[str, Any]:
         sent = route.send(fields)

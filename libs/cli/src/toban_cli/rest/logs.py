@@ -108,7 +108,7 @@ def _places(client: RestClient, request: Any) -> Iterator[tuple[int, int]]:
     if not wanted:
         from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
-        wanted = [item.token for item in client.read("GetRun", GetRunRequest(id=request.run_id)).attempts]
+        wanted = [item.token for item in client.call("JobReader.GetRun", GetRunRequest(id=request.run_id)).attempts]
     yield from ((token, 0) for token in sorted(wanted) if token > request.after.token)
 
 
