@@ -180,7 +180,7 @@ def test_a_silent_cluster_is_not_waited_for(cluster: Any, monkeypatch: pytest.Mo
         asked.append(timeout)
         raise TimeoutError
 
-    monkeypatch.setattr("toban_cli.client.Client.call", read)
+    monkeypatch.setattr("toban_cli.direct.DirectClient.call", read)
     assert completion_values.job_names("") == []
     assert asked == [completion_values.LOOKUP_TIMEOUT_SECONDS]
 

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from toban_cli import report
-from toban_cli.client import Client
+from toban_cli.direct import DirectClient
 from toban_cli.log_printer import LinePrinter
 from toban_cli.log_reader import position_after
 from toban_domain.errors import ErrorCode, TobanError
@@ -29,7 +29,7 @@ _TERMINAL = frozenset(str(state) for state in TERMINAL)
 
 
 def attend(
-    client: Client, run_id: int, *, show_log: bool, query: Any = None, printer: LinePrinter | None = None
+    client: DirectClient, run_id: int, *, show_log: bool, query: Any = None, printer: LinePrinter | None = None
 ) -> Any:
     """The run in its terminal state; `query` is a ReadLogRequest that selects the lines to show, None = all.
 
@@ -49,7 +49,7 @@ def attend(
     return run
 
 
-def _watch(client: Client, run_id: int, follower: _Follower | None) -> Any:
+def _watch(client: DirectClient, run_id: int, follower: _Follower | None) -> Any:
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
     pause = threading.Event()
@@ -79,7 +79,7 @@ def _watch(client: Client, run_id: int, follower: _Follower | None) -> Any:
 class _Follower:
     """Shows the log of one run from a thread of its own."""
 
-    def __init__(self, client: Client, run_id: int, query: Any, printer: LinePrinter) -> None:
+    def __init__(self, client: DirectClient, run_id: int, query: Any, printer: LinePrinter) -> None:
         self._client = client
         self._run_id = run_id
         self._query = query

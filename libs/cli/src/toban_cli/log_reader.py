@@ -9,8 +9,8 @@ from toban_cli.formatting import count, size
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
-    from toban_cli.client import Client
     from toban_cli.log_printer import LinePrinter
+    from toban_cli.ports import Client
 
 DATABASE = "db"
 # Timeout of what is shown beside a run, seconds.

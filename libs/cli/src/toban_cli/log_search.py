@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
-    from toban_cli.client import Client
+    from toban_cli.ports import Client
 
 RUNS_PAGE = 500
 MAX_NUMBER = (1 << 63) - 1

@@ -11,6 +11,7 @@ import typer
 from toban_cli import report
 from toban_cli.completion_values import job_names, run_numbers, schedule_names
 from toban_cli.param_types import LARGEST
+from toban_cli.ports import MAX_REASON
 
 
 class Format(StrEnum):
@@ -26,10 +27,6 @@ class Format(StrEnum):
     def is_data(self) -> bool:
         """True for the formats that programs read as data."""
         return self in (Format.JSON, Format.YAML)
-
-
-# Characters of a reason that servers keep.
-MAX_REASON = 1000
 
 
 def check_reason(reason: str) -> str:

@@ -15,7 +15,7 @@ from toban_cli.formatting import count, size
 from toban_cli.options import JobName
 
 if TYPE_CHECKING:
-    from toban_cli.client import Client
+    from toban_cli.ports import Client
 
 # Clocks of executors, which date lines, and of PostgreSQL, which dates runs, may differ by less than this, seconds.
 CLOCK_SECONDS = 60

@@ -14,7 +14,7 @@ from toban_cli.options import RunId
 from toban_cli.sanitize import clean
 
 if TYPE_CHECKING:
-    from toban_cli.client import Client
+    from toban_cli.ports import Client
 
 
 class LogFormat(StrEnum):

@@ -16,7 +16,7 @@ from toban_domain.errors import ErrorCode, TobanError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from toban_cli.client import Client
+    from toban_cli.ports import Client
 
 SettingName = Annotated[
     str,

@@ -12,8 +12,8 @@ from toban_cli.crontab.parts import parts
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
-    from toban_cli.client import Client
     from toban_cli.crontab.convert import Imported
+    from toban_cli.ports import Client
 
 APPLY_SECONDS = 60.0
 # Of one call; the server takes 4 MiB.

@@ -16,7 +16,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL
 
 if TYPE_CHECKING:
-    from toban_cli.rest.client import RestClient
+    from toban_cli.rest.http import SiteClient
 
 _TERMINAL = frozenset(str(state) for state in TERMINAL)
 # The person may not read this, or there is no such run.
@@ -37,7 +37,7 @@ _REFUSED_SECONDS = 1.0
 _LATE_SECONDS = 20.0
 
 
-def attend(client: RestClient, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
+def attend(client: SiteClient, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
     """As `toban_cli.follow.attend`. Raises KeyboardInterrupt when the reader of the output leaves before the run ends."""
     shown = _Shown(client, run_id, query, printer or LinePrinter()) if show_log else None
     client.wait_for_site()
@@ -70,7 +70,7 @@ def attend(client: RestClient, run_id: int, *, show_log: bool, query: Any = None
 class _Shown:
     """The output of one run, from where an earlier stream has ended."""
 
-    def __init__(self, client: RestClient, run_id: int, query: Any, printer: LinePrinter) -> None:
+    def __init__(self, client: SiteClient, run_id: int, query: Any, printer: LinePrinter) -> None:
         from toban_proto.v1.logs_pb2 import ReadLogRequest
 
         self._client = client
@@ -145,13 +145,13 @@ class _EndedUnseenError(Exception):
     """The run has ended, and the rest of its output cannot be read now."""
 
 
-def _await_end(client: RestClient, run_id: int) -> None:
+def _await_end(client: SiteClient, run_id: int) -> None:
     for event in server_events(client, f"/runs/{run_id}/stream"):
         if event.name == "end":
             return
 
 
-def _run(client: RestClient, run_id: int) -> Any:
+def _run(client: SiteClient, run_id: int) -> Any:
     from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
     return client.call("JobReader.GetRun", GetRunRequest(id=run_id))

@@ -1,4 +1,4 @@
-"""The calls of the commands over REST: the interface of `toban_cli.client.Client`, with the same messages and the same errors."""
+"""The calls of the commands over REST: the interface of `toban_cli.ports.Client`, with the same messages and the same errors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message_factory import GetMessageClass
 
+from toban_cli.ports import CALL_SECONDS
 from toban_cli.proto_json import from_plain, given
 from toban_cli.rest.http import API, Http
 from toban_cli.rest.problems import name_sources, read_json
@@ -17,21 +18,19 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import tracing
 
 if TYPE_CHECKING:
-    from toban_cli.client import Client
+    from toban_cli.direct import DirectClient
     from toban_cli.rest.site import Site
-
-CALL_SECONDS = 10.0
 
 
 class RestClient:
     """`direct` makes a client over gRPC for what has no route, where the configuration names coordinators; None = there is none."""
 
-    def __init__(self, site: Site, direct: Callable[[], Client] | None = None) -> None:
+    def __init__(self, site: Site, direct: Callable[[], DirectClient] | None = None) -> None:
         self.site = site
         self.token = site.token
         self.http = Http(site)
         self._open_direct = direct
-        self._direct: Client | None = None
+        self._direct: DirectClient | None = None
         self.can_describe = direct is not None
         """LogReader.Describe is at hand."""
 
@@ -40,7 +39,7 @@ class RestClient:
         self.http.retry_budget = lambda: RetryBudget(seconds=OUTAGE_SECONDS, for_outage=True)
 
     def call(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
-        """The answer to a call of a `Service.Method`; `timeout` is the longest silence, seconds. Raises TobanError."""
+        """`timeout` is the longest silence, seconds."""
         fields = given(request)
         route = route_for(method, fields)
         if isinstance(route, str):
@@ -56,20 +55,13 @@ class RestClient:
         return self._read_message(GetMessageClass(described.output_type)(), found)
 
     def stream(self, method: str, request: Any) -> Iterator[Any]:
-        """The answers of a streaming `Service.Method`. Raises TobanError."""
         if method != "LogReader.Read":
             return self.direct(method).stream(method, request)
         from toban_cli.rest.logs import read_lines
 
         return read_lines(self, request)
 
-    def attend(self, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
-        """The run in its terminal state; its output is shown meanwhile."""
-        from toban_cli.rest.attend import attend
-
-        return attend(self, run_id, show_log=show_log, query=query, printer=printer)
-
-    def direct(self, method: str, reason: str = "") -> Client:
+    def direct(self, method: str, reason: str = "") -> DirectClient:
         """A client over gRPC for a method without a route. Raises UNIMPLEMENTED where no coordinator is configured."""
         if self._open_direct is None:
             reason = reason or str(route_for(method, {}))

@@ -12,7 +12,7 @@ from toban_cli.rest.problems import read_json
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
-    from toban_cli.rest.client import RestClient
+    from toban_cli.rest.http import SiteClient
 
 # The site sends a comment at least every 10 s.
 SILENCE_SECONDS = 40.0
@@ -27,7 +27,7 @@ class ServerEvent:
 
 
 def server_events(
-    client: RestClient, path: str, query: Pairs | None = None, *, waits: bool = False
+    client: SiteClient, path: str, query: Pairs | None = None, *, waits: bool = False
 ) -> Iterator[ServerEvent]:
     """The events of a stream until the site ends it; its last one tells whether it was complete. A `waits` reader waits for it to begin.
 

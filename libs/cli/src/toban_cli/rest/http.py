@@ -7,10 +7,11 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from toban_cli.cluster_config import is_token
+from toban_cli.ports import Client
 from toban_cli.rest.retry import RetryBudget
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
@@ -201,6 +202,13 @@ class Http:
             return TobanError(ErrorCode.DEADLINE_EXCEEDED, message)
         message = f"cannot reach the site at {url} ({_reason(error)}); {self._site.hint}"
         return TobanError(ErrorCode.UNAVAILABLE, message)
+
+
+class SiteClient(Client, Protocol):
+    """A client over REST, with the connection to its site."""
+
+    site: Site
+    http: Http
 
 
 class _Opened:

@@ -16,7 +16,7 @@ from toban_cli.rest.problems import code_of, read_json
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
-    from toban_cli.rest.client import RestClient
+    from toban_cli.rest.http import SiteClient
 
 # The site reads for as long; a search in a large log may find nothing meanwhile.
 READ_SECONDS = 600.0
@@ -32,7 +32,7 @@ class StreamEndedError(TobanError):
     """The site has ended a stream before the output was complete: it stops, or the stream had its longest time."""
 
 
-def read_lines(client: RestClient, request: Any) -> Iterator[Any]:
+def read_lines(client: SiteClient, request: Any) -> Iterator[Any]:
     """ReadLogResponses for a ReadLogRequest. With follow until the run has ended; a stream that ends before raises DEADLINE_EXCEEDED.
 
     Raises UNAVAILABLE for what broke off before its end.
@@ -57,7 +57,7 @@ def read_lines(client: RestClient, request: Any) -> Iterator[Any]:
 
 
 def follow_lines(
-    client: RestClient, request: Any, on_outage: Callable[[str], None], *, waits: bool = False
+    client: SiteClient, request: Any, on_outage: Callable[[str], None], *, waits: bool = False
 ) -> Iterator[Any]:
     """The lines from `after` on, as they arrive, until the output is complete; `on_outage` gets the reason while the site cannot read them.
 
@@ -98,7 +98,7 @@ def follow_lines(
     raise StreamEndedError(ErrorCode.DEADLINE_EXCEEDED, "the stream of the output ended before the run did")
 
 
-def _places(client: RestClient, request: Any) -> Iterator[tuple[int, int]]:
+def _places(client: SiteClient, request: Any) -> Iterator[tuple[int, int]]:
     """Attempts to read, and from which line each: (0, n) means all of them."""
     wanted = list(request.tokens) or ([request.token] if request.token else [])
     if not request.after.token:
@@ -112,7 +112,7 @@ def _places(client: RestClient, request: Any) -> Iterator[tuple[int, int]]:
     yield from ((token, 0) for token in sorted(wanted) if token > request.after.token)
 
 
-def _last_of_all(client: RestClient, request: Any, places: list[tuple[int, int]]) -> Iterator[Any]:
+def _last_of_all(client: SiteClient, request: Any, places: list[tuple[int, int]]) -> Iterator[Any]:
     """The last lines of several attempts together."""
     found = [answer for token, from_seq in places for answer in _read(client, request, token, from_seq, 0)]
     over = sum(len(answer.lines) for answer in found) - request.tail
@@ -124,7 +124,7 @@ def _last_of_all(client: RestClient, request: Any, places: list[tuple[int, int]]
 
 
 def _read(
-    client: RestClient, request: Any, token: int, from_seq: int, head: int, tail: int | None = None
+    client: SiteClient, request: Any, token: int, from_seq: int, head: int, tail: int | None = None
 ) -> Iterator[Any]:
     query = _query(request) | {"from_seq": from_seq, "head": head, "token": token}
     if tail is not None:

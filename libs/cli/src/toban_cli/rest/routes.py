@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from toban_cli.options import MAX_REASON
+from toban_cli.ports import MAX_REASON
 from toban_cli.rest.http import Pairs
 from toban_domain.errors import ErrorCode, TobanError
 from toban_transport import rules
