@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from toban.client.transport import transport_error
 from toban_cli.rest.client import RestClient
 from toban_cli.rest.site import Site
 from toban_domain.errors import ErrorCode, TobanError
@@ -270,8 +271,8 @@ def test_https_where_there_is_none(server: Any) -> None:
 def test_each_fault_of_a_certificate_has_its_remedy(client: RestClient, number: int, remedy: str) -> None:
     fault = ssl.SSLCertVerificationError(1, "certificate verify failed")
     fault.verify_code, fault.verify_message = number, "as OpenSSL names it"
-    found = client.http._failure(fault, 1)
-    assert remedy in found.message and "as OpenSSL names it" in found.message
+    found = str(transport_error(fault, client.site, 1))
+    assert remedy in found and "as OpenSSL names it" in found
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])

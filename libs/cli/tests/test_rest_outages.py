@@ -11,9 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from toban_cli.rest import attend, retry
+from toban.client.answers import retry_after_of
+from toban.client.flow import RetryBudget
+from toban_cli.rest import attend
 from toban_cli.rest.client import RestClient
-from toban_cli.rest.retry import RetryBudget, retry_after
 from toban_cli.rest.site import Site
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -83,7 +84,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             found.append(seconds)
             return False
 
-    monkeypatch.setattr(retry, "Event", Recorded)
+    monkeypatch.setattr("toban.client.sync_transport.time.sleep", found.append)
+    # Pauses without their random part.
+    monkeypatch.setattr("random.uniform", lambda low, _: low)
     monkeypatch.setattr(attend, "Event", Recorded)
     return found
 
@@ -288,15 +291,15 @@ def test_a_change_is_never_sent_twice(site: Any, waits: list[float]) -> None:
     ],
 )
 def test_when_to_ask_again(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(headers) == seconds
+    assert retry_after_of(headers) == seconds
 
 
-def test_a_retry_budget_ends() -> None:
-    waits: list[float] = []
-    budget = RetryBudget(seconds=10, for_outage=True, sleep=waits.append)
-    assert budget.await_turn(429, {"retry-after": "6"}) and not budget.await_turn(429, {"retry-after": "6"})
-    assert not budget.await_turn(200, {"retry-after": "1"})
-    while budget.await_site():
-        pass
-    assert 8 < sum(waits) <= 10 and waits[1:4] == [0.1, 0.2, 0.4]
-    assert not RetryBudget(sleep=waits.append).await_site() and not RetryBudget(sleep=waits.append).await_turn(503, {})
+def test_a_retry_budget_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.uniform", lambda low, _: low)
+    budget = RetryBudget(seconds=10)
+    waits = [budget.pause_for(6.0)]
+    assert waits == [6.0] and budget.pause_for(6.0) is None
+    while (pause := budget.pause_for()) is not None:
+        waits.append(pause)
+    assert 8 < sum(filter(None, waits)) <= 10 and waits[1:4] == [0.1, 0.2, 0.4]
+    assert RetryBudget(seconds=3, for_outage=False).pause_for() is None

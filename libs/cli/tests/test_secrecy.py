@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from toban.client.flow import RetryBudget
+from toban.client.streams import server_events
 from toban_cli import main
 from toban_cli.contexts import Context
 from toban_cli.rest.client import RestClient
@@ -175,7 +177,8 @@ def test_no_redirect_gets_the_token(echo: Any) -> None:
         for call in (
             lambda: client.call("JobReader.ListRuns", pb.ListRunsRequest()),
             lambda: client.call("JobControl.CancelRun", pb.CancelRunRequest(id=5)),
-            lambda: list(client.http.stream("/api/v1/runs/5/stream", timeout=5)[1]) or client.call("JobReader.GetRun", pb.GetRunRequest(id=5)),
+            lambda: list(client.connection.iterate(server_events("/runs/5/stream", (), RetryBudget(seconds=0.0)))),
+            lambda: client.call("JobReader.GetRun", pb.GetRunRequest(id=5)),
         ):  # fmt: skip
             with pytest.raises(
                 TobanError, match=r"sends requests on to http://127.*use the address of the site"

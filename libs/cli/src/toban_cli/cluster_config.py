@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from toban.client.target import is_token
 from toban_domain.access import TOKEN_PREFIX
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -19,7 +20,6 @@ CONTEXT_FILE = "context.json"
 DEFAULT_TLS_DIR = "/etc/scheduler/tls"
 DEFAULT_TRUST_DOMAIN = "toban.internal"
 _PREFIX = "SCHEDULER_"
-_TOKEN = re.compile(rf"{TOKEN_PREFIX}[A-Za-z0-9_-]{{1,200}}")
 # A test holds these against the configurations of the services, which are not loaded for a command.
 _WORDS = """
 ADMIN_HOST ADMIN_PORT ADVERTISE_HOST ALLOW_LIST API_RATE CONTAINER_ENGINE CONTAINER_MOUNTS COORDINATORS DATABASE_URL
@@ -84,11 +84,6 @@ def read_token(environ: Mapping[str, str]) -> str:
         message = f"{TOKEN} is no API token: one line that begins with {TOKEN_PREFIX}; `toban token create USER NAME` makes one"
         raise TobanError(ErrorCode.CONFIG_INVALID, message)
     return given
-
-
-def is_token(text: str) -> bool:
-    """Whether a text has the form of an API token, alone and on one line."""
-    return _TOKEN.fullmatch(text) is not None
 
 
 def local_context(environ: Mapping[str, str]) -> str:

@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from toban.client.target import contexts_path, read_contexts
+from toban.errors import ConfigError
 from toban_domain.errors import ErrorCode, TobanError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_OTHERS = 0o077
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +65,16 @@ class ContextFile:
     """contexts.toml of the person whose environment this is."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        given = environ.get("XDG_CONFIG_HOME", "")
-        home = Path(given) if given.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
-        self.path = home / "toban" / "contexts.toml"
+        self.path = contexts_path(environ)
 
     def load(self) -> Contexts:
         """Raises CONFIG_INVALID for a file that others can read, that belongs to another user, or that is damaged."""
-        import tomllib
-
         try:
-            with self.path.open("rb") as opened:
-                self._check_owner(os.fstat(opened.fileno()))
-                found = tomllib.load(opened)
-            return _contexts(found)
+            return read_contexts(self.path, _contexts)
         except FileNotFoundError:
             return Contexts()
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            message = f"{self.path} cannot be read ({error}); correct it, or delete it and `toban login URL` again"
-            raise TobanError(ErrorCode.CONFIG_INVALID, message) from None
+        except ConfigError as error:
+            raise TobanError(ErrorCode.CONFIG_INVALID, error.args[0]) from None
 
     @contextmanager
     def change(self) -> Iterator[list[Contexts]]:
@@ -116,17 +109,6 @@ class ContextFile:
                 raise
         except OSError as error:
             raise self._unwritable(error) from None
-
-    def _check_owner(self, facts: os.stat_result) -> None:
-        if facts.st_mode & _OTHERS:
-            raise TobanError(
-                ErrorCode.CONFIG_INVALID,
-                f"{self.path} holds API tokens and other users can open it (mode {facts.st_mode & 0o777:04o}); "
-                f"run `chmod 600 {self.path}`, and revoke tokens that others may have read",
-            )
-        if facts.st_uid != os.geteuid():
-            message = f"{self.path} belongs to another user (uid {facts.st_uid}); use your own file"
-            raise TobanError(ErrorCode.CONFIG_INVALID, message)
 
     def _unwritable(self, error: OSError) -> TobanError:
         message = f"{self.path} cannot be written ({error.strerror}); make its folder writable, or set XDG_CONFIG_HOME"

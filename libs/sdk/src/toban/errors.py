@@ -22,6 +22,9 @@ class TobanError(Exception):
     such a wish. `request_id` finds the request in the site's log. `context` has further values of the answer.
     """
 
+    is_foreign = False
+    """Whether the answer is not from Toban, but from a proxy or from something else at the address."""
+
     def __init__(
         self,
         message: str,
@@ -132,6 +135,7 @@ _BY_STATUS: Mapping[int, tuple[str, type[TobanError]]] = {
     413: ("PAYLOAD_TOO_LARGE", InvalidRequestError),
     421: ("CONFIG_INVALID", ConfigError),
     429: ("RESOURCE_EXHAUSTED", RateLimitedError),
+    501: ("UNIMPLEMENTED", TobanError),
     502: ("UNAVAILABLE", OutcomeUnknownError),
     503: ("UNAVAILABLE", UnavailableError),
     504: ("DEADLINE_EXCEEDED", OutcomeUnknownError),

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 import typer
 
+from toban.client.target import is_token
 from toban_cli import report
 from toban_cli.access_options import read_secret
-from toban_cli.cluster_config import is_token
 from toban_domain.access import TOKEN_PREFIX
 from toban_domain.errors import ErrorCode, TobanError
 

@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from toban.client.flow import RetryBudget
+from toban.client.streams import server_events
 from toban_cli import report
 from toban_cli.follow import PAUSE_SECONDS
 from toban_cli.log_printer import LinePrinter
 from toban_cli.log_reader import position_after
-from toban_cli.rest.events import server_events
 from toban_cli.rest.logs import StreamEndedError, follow_lines
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL
 
 if TYPE_CHECKING:
-    from toban_cli.rest.http import SiteClient
+    from toban_cli.rest.connection import SiteClient
 
 _TERMINAL = frozenset(str(state) for state in TERMINAL)
 # The person may not read this, or there is no such run.
@@ -146,7 +147,8 @@ class _EndedUnseenError(Exception):
 
 
 def _await_end(client: SiteClient, run_id: int) -> None:
-    for event in server_events(client, f"/runs/{run_id}/stream"):
+    events = server_events(f"/runs/{run_id}/stream", (), RetryBudget(seconds=0.0))
+    for event in client.connection.iterate(events):
         if event.name == "end":
             return
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message_factory import GetMessageClass
 
+from toban.client.flow import Request, ask
 from toban_cli.ports import CALL_SECONDS
 from toban_cli.proto_json import from_plain, given
-from toban_cli.rest.http import API, Http
-from toban_cli.rest.problems import name_sources, read_json
-from toban_cli.rest.retry import OUTAGE_SECONDS, RetryBudget
+from toban_cli.rest.connection import SiteConnection, name_sources
 from toban_cli.rest.routes import Route, route_for
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import tracing
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from toban_cli.direct import DirectClient
     from toban_cli.rest.site import Site
 
+# There it is the present password that is wrong.
+_PASSWORD = "/account/password"
+
 
 class RestClient:
     """`direct` makes a client over gRPC for what has no route, where the configuration names coordinators; None = there is none."""
@@ -28,7 +30,7 @@ class RestClient:
     def __init__(self, site: Site, direct: Callable[[], DirectClient] | None = None) -> None:
         self.site = site
         self.token = site.token
-        self.http = Http(site)
+        self.connection = SiteConnection(site)
         self._open_direct = direct
         self._direct: DirectClient | None = None
         self.can_describe = direct is not None
@@ -36,7 +38,7 @@ class RestClient:
 
     def wait_for_site(self) -> None:
         """From now on requests wait for a site that is away or has no room, as a command that waits for a run does."""
-        self.http.retry_budget = lambda: RetryBudget(seconds=OUTAGE_SECONDS, for_outage=True)
+        self.connection.waits = True
 
     def call(self, method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
         """`timeout` is the longest silence, seconds."""
@@ -76,26 +78,23 @@ class RestClient:
 
     def close(self) -> None:
         """Ends the connections."""
-        self.http.close()
+        self.connection.close()
         if self._direct is not None:
             self._direct.close()
 
     def _ask(self, route: Route, fields: dict[str, Any], timeout: float) -> dict[str, Any]:
         sent = route.send(fields)
-        headers = {**sent.headers, **dict(tracing.headers())}
-        body = sent.encoded()
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        reply = self.http.send(
-            route.verb,
-            f"{API}{sent.path}",
-            query=sent.query,
-            body=body,
-            headers=headers,
+        request = Request(
+            method=route.verb,
+            path=sent.path,
+            query=tuple(sent.query),
+            body=sent.encoded(),
+            headers={"Accept": "application/json", **sent.headers, **dict(tracing.headers())},
             timeout=timeout,
             repeatable=route.repeatable,
         )
-        found = read_json(reply, self.site)
+        flow = ask(request, self.connection.budget())
+        found = self.connection.run(flow, has_password=sent.path.endswith(_PASSWORD))
         return {route.inside: [found]} if route.inside else found
 
     def _read_message(self, message: Any, found: Any) -> Any:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from toban.client.flow import RetryBudget
+from toban.client.streams import server_events, stored_lines
 from toban_cli import report
 from toban_cli.log_printer import STREAM_NAMES
-from toban_cli.rest.events import server_events
-from toban_cli.rest.http import API, Pairs
-from toban_cli.rest.problems import code_of, read_json
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
-    from toban_cli.rest.http import SiteClient
+    from toban_cli.rest.connection import SiteClient
 
-# The site reads for as long; a search in a large log may find nothing meanwhile.
-READ_SECONDS = 600.0
 # Between two reads of what a stream has announced, seconds: the site allows 20 requests a second.
 PAUSE_SECONDS = 0.1
 _LINES = 200
@@ -68,8 +64,10 @@ def follow_lines(
         for answer in _read(client, request, 0, 0, 0):
             yield answer
             place = _end_of(answer)
-    query = [("after", f"{place[0]}:{place[1]}")] if place > (0, 0) else []
-    for event in server_events(client, f"/runs/{request.run_id}/logs/stream", query, waits=waits):
+    query = (("after", f"{place[0]}:{place[1]}"),) if place > (0, 0) else ()
+    budget = client.connection.budget() if waits else RetryBudget(seconds=0.0)
+    events = server_events(f"/runs/{request.run_id}/logs/stream", query, budget)
+    for event in client.connection.iterate(events):
         if event.name == "end":
             if event.data.get("complete") is False:
                 report.note(
@@ -129,17 +127,13 @@ def _read(
     query = _query(request) | {"from_seq": from_seq, "head": head, "token": token}
     if tail is not None:
         query["tail"] = tail
-    pairs: Pairs = [("format", "jsonl"), *((name, str(value)) for name, value in query.items() if value)]
+    pairs = [(name, str(value)) for name, value in query.items() if value]
     pairs += [("stream", STREAM_NAMES[stream]) for stream in request.streams]
     pairs += [("regex", "true")] if request.regex else []
-    path = f"{API}/runs/{request.run_id}/logs"
-    reply, lines = client.http.stream(path, query=pairs, timeout=READ_SECONDS, waits=True)
-    if reply.status != 200 or not reply.kind.endswith("ndjson"):
-        read_json(reply, client.site)
-        raise TobanError(ErrorCode.CONFIG_INVALID, f"{client.site.url} answered without lines; check the address")
+    lines = stored_lines(request.run_id, tuple(pairs), client.connection.budget(), _parse)
     answer = _response()
     try:
-        for of, line in _parsed(lines):
+        for of, line in client.connection.iterate(lines):
             if answer.lines and (of != answer.token or len(answer.lines) >= _LINES):
                 yield answer
                 answer = _response()
@@ -152,19 +146,6 @@ def _read(
         raise
     if answer.lines:
         yield answer
-
-
-def _parsed(lines: Iterator[bytes]) -> Iterator[tuple[int, Any]]:
-    """Tokens and LogLines until the object with which a whole answer ends. Raises the error that it ends with, and UNAVAILABLE without an end."""
-    for text in lines:
-        found = json.loads(text)
-        if found.get("end"):
-            return
-        if "error" in found:
-            raise TobanError(code_of(500, str(found.get("code", ""))), str(found["error"]))
-        yield _parse(found)
-    message = "the output broke off before its end: the site or a proxy ended the connection; run the command again"
-    raise TobanError(ErrorCode.UNAVAILABLE, message)
 
 
 def _query(request: Any) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 from toban_cli.ports import MAX_REASON
-from toban_cli.rest.http import Pairs
 from toban_domain.errors import ErrorCode, TobanError
 from toban_transport import rules
 from toban_transport.rules import PACKAGE, RULES
 
 Fields = dict[str, Any]
+Pairs = list[tuple[str, str]]
 _PARAMETER = re.compile(r"{(\w+)}")
 
 

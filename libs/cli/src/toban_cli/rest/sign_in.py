@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.cookies import SimpleCookie
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from toban_cli.rest.http import API, Http, Reply
-from toban_cli.rest.problems import read_json
+from toban.client.answers import read_json
+from toban.client.flow import Flow, Reply, Request, reply_to
+from toban_cli.rest.connection import SiteConnection
 from toban_cli.rest.site import Site
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -47,7 +48,7 @@ def make_token(site: Site, user: str, password: str, *, name: str, role: str, da
         finally:
             browser.leave()
     finally:
-        browser.http.close()
+        browser.connection.close()
     return NewToken(user=who["user"], role=role, secret=made["secret"], id=made["id"], ends_at=made["ends_at"] or "")
 
 
@@ -57,11 +58,11 @@ class _Browser:
         parts = urlsplit(site.url)
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._cookies: dict[str, str] = {}
-        self.http = Http(site)
+        self.connection = SiteConnection(site)
 
     def enter(self, user: str, password: str) -> None:
         """Signs in."""
-        form = self._send("GET", "/sign-in")
+        form = self.connection.run(self._send("GET", "/sign-in"))
         found = _CSRF.search(form.body.decode("utf-8", "replace"))
         if form.status == _SEE_OTHER and form.headers.get("location", "").endswith("/first"):
             message = f"{self._site.url} has no administrator yet; open the one-time link of `toban user bootstrap`"
@@ -73,7 +74,8 @@ class _Browser:
             )
             raise TobanError(ErrorCode.CONFIG_INVALID, message)
         fields = {"csrf": found[1], "user": user, "password": password, "next": "/"}
-        answer = self._send("POST", "/sign-in", urlencode(fields).encode(), {"Content-Type": _FORM})
+        sent = self._send("POST", "/sign-in", urlencode(fields).encode(), {"Content-Type": _FORM})
+        answer = self.connection.run(sent)
         if answer.status == _SEE_OTHER:
             return
         if answer.status == 429:
@@ -89,10 +91,7 @@ class _Browser:
     def api(self, verb: str, path: str, body: Any = None, csrf: str = "") -> dict[str, Any]:
         """A request of the API for the session."""
         headers = {"X-CSRF-Token": csrf} if csrf else {}
-        text = None if body is None else json.dumps(body).encode()
-        headers |= {"Content-Type": "application/json"} if text else {}
-        found = read_json(self._send(verb, f"{API}{path}", text, headers), self._site)
-        return dict(found)
+        return dict(self.connection.run(self._json(self._send(verb, path, body, headers, is_page=False))))
 
     def leave(self) -> None:
         """Ends the session. It ends by itself later, should this fail."""
@@ -104,11 +103,24 @@ class _Browser:
         except TobanError:
             return
 
-    def _send(self, verb: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Reply:
-        sent = {"Origin": self._origin, **(headers or {})}
-        if self._cookies:
-            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
-        reply = self.http.send(verb, path, body=body, headers=sent, timeout=SECONDS, repeatable=verb == "GET")
+    def _json(self, sent: Flow[Reply]) -> Flow[Any]:
+        reply = yield from sent
+        return read_json(reply.status, reply.headers, reply.body)
+
+    def _send(
+        self, verb: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, *, is_page: bool = True
+    ) -> Flow[Reply]:
+        cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+        request = Request(
+            method=verb,
+            path=path,
+            body=body,
+            headers={"Origin": self._origin, **({"Cookie": cookies} if cookies else {}), **(headers or {})},
+            timeout=SECONDS,
+            repeatable=verb == "GET",
+            is_page=is_page,
+        )
+        reply = yield from reply_to(request, self.connection.budget())
         for line in reply.headers.get("set-cookie", "").split("\n"):
             self._cookies |= {name: morsel.value for name, morsel in SimpleCookie(line).items()}
         return reply

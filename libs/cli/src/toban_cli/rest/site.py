@@ -4,32 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
+from toban.client import target
+from toban.errors import ConfigError
 from toban_cli.cluster_config import DIRECT, TOKEN, local_context, read_stack, read_token, unknown_variables
 from toban_cli.contexts import ContextFile
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.version import VERSION
 
 URL, CONTEXT, CA_FILE = "TOBAN_URL", "TOBAN_CONTEXT", "TOBAN_CA_FILE"
 COORDINATORS, HOME = "SCHEDULER_COORDINATORS", "TOBAN_HOME"
 LOCAL = "local stack"
-_API = "/api/v1"
 _LOCAL_HINT = "`make status` shows the processes of the stack, and `toban --direct` does without the site"
 _HINT = "check the address (`toban context show`) and whether the site runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
-    """`url` has no slash at its end. `ca_file` is "" where the system's CAs count. `name` tells where it comes from."""
+class Site(target.Target):
+    """A target that may have no token. `url` has no slash at its end. `name` is where it comes from."""
 
-    url: str
     token: str = field(default="", repr=False)
-    ca_file: str = ""
     name: str = ""
     hint: str = _HINT
     """What helps when the site cannot be reached."""
     renewal: str = "`toban login` makes a new token"
     """What helps when the token is not good any more."""
+
+    def __post_init__(self) -> None:
+        """Checks nothing: `check_url` has checked the address, and a connection checks the token."""
+
+    @property
+    def user_agent(self) -> str:
+        """The header User-Agent."""
+        return f"toban/{VERSION}"
+
+    @property
+    def remedies(self) -> tuple[str, str]:
+        """What helps when the site cannot be reached, and when its certificate is not trusted."""
+        return self.hint, f"name the CA that signed it with `toban login URL --ca-file FILE` or {CA_FILE}"
 
 
 def read_site(environ: Mapping[str, str]) -> Site | None:
@@ -77,23 +89,11 @@ def chosen_context(environ: Mapping[str, str], name: str) -> list[str]:
 
 
 def check_url(text: str, source: str = "") -> str:
-    """The address of a site without what follows it; `source` is where it comes from.
-
-    Raises CONFIG_INVALID for one that is none, or that would send a token in the clear.
-    """
+    """As `target.check_url`. Raises CONFIG_INVALID."""
     try:
-        parts = urlsplit(text)
-        host, _ = parts.hostname or "", parts.port
-    except ValueError:
-        host, parts = "", urlsplit("")
-    shown = f"{source}: " * bool(source) + (repr(text[:200]) if "@" not in text else "the address")
-    if not host or parts.scheme not in ("http", "https") or not text.isprintable() or " " in text:
-        raise _wrong(f"{shown} is no address of a site; write it as https://toban.example.com")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise _wrong(f"{shown} has more than a host and a path; leave out users, passwords, ? and #")
-    if parts.scheme == "http" and not _is_loopback(host):
-        raise _wrong(f"{shown} is plain HTTP, which would show the token to the network; use https://{parts.netloc}")
-    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(_API)}"
+        return target.check_url(text, source)
+    except ConfigError as error:
+        raise TobanError(ErrorCode.CONFIG_INVALID, error.args[0]) from None
 
 
 def _site_of(environ: Mapping[str, str], name: str) -> Site:
@@ -118,18 +118,3 @@ def _local_site(environ: Mapping[str, str]) -> Site | None:
         hint=_LOCAL_HINT,
         renewal="`make up` makes a new token",
     )
-
-
-def _is_loopback(host: str) -> bool:
-    from ipaddress import ip_address
-
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _wrong(message: str) -> TobanError:
-    return TobanError(ErrorCode.CONFIG_INVALID, message)

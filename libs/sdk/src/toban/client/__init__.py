@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from toban.client.models import AppliedManifest, Emitted, Event, Job, LogLine, Run, Schedule, StartedRun
-from toban.client.sync_client import Client
-from toban.client.target import Target
 
 if TYPE_CHECKING:
     from toban.client.async_client import AsyncClient
+    from toban.client.models import AppliedManifest, Emitted, Event, Job, LogLine, Run, Schedule, StartedRun
+    from toban.client.sync_client import Client
+    from toban.client.target import Target
 
 __all__ = [
     "AppliedManifest",
@@ -26,10 +26,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Only who uses it pays for asyncio and needs h11.
-    if name == "AsyncClient":
-        from toban.client.async_client import AsyncClient
+_MODULES = {"AsyncClient": "async_client", "Client": "sync_client", "Target": "target"}
 
-        return AsyncClient
+
+def __getattr__(name: str) -> Any:
+    # A program loads only what it uses: AsyncClient needs asyncio and h11.
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'models')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,18 +10,24 @@ from typing import Any
 
 from toban.errors import ConfigError, Mistake, TobanError, UnavailableError, error_kind
 
+BUSY = frozenset({429, 502, 503, 504})
+"""Statuses of a site or a proxy that has no room, restarts, or has no coordinator now."""
+
 
 def read_json(status: int, headers: Mapping[str, str], body: bytes) -> Any:
-    """The JSON of a success. Raises the TobanError of a problem, and ConfigError for an answer that is not from Toban.
+    """The JSON of a success, {} of one without a body. Raises the TobanError of a problem, and ConfigError for an answer that is not from Toban.
 
     >>> read_json(200, {"content-type": "application/json"}, b'{"run_id": 7}')
     {'run_id': 7}
+    >>> read_json(204, {}, b"")
+    {}
     """
+    if status in (204, 304):
+        return {}
     if 300 <= status < 400:
         # Never followed: the token would go to another address.
         where = headers.get("location", "elsewhere")[:200]
-        message = f"the site sends requests on to {where}; use the address of the site itself"
-        raise ConfigError(message, code="CONFIG_INVALID", status=status)
+        raise _foreign(status, f"the site sends requests on to {where}; use the address of the site itself")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         found = json.loads(body) if kind.endswith("json") else None
@@ -30,7 +36,11 @@ def read_json(status: int, headers: Mapping[str, str], body: bytes) -> Any:
     if 200 <= status < 300 and found is not None:
         return found
     if not isinstance(found, dict) or not isinstance(found.get("detail"), str):
-        raise _foreign(status, kind)
+        message = (
+            f"the answer is not from Toban: status {status} with {kind or 'no type'} in place of JSON; "
+            "check the address, and the proxy in front of the site"
+        )
+        raise _foreign(status, message)
     raise problem_of(status, headers, found)
 
 
@@ -75,15 +85,10 @@ def _date(text: str) -> datetime | None:
     return found if found.tzinfo is not None else None
 
 
-def _foreign(status: int, kind: str) -> TobanError:
-    """An answer of a proxy, or of something else at the address."""
-    message = (
-        f"the answer is not from Toban: status {status} with {kind or 'no type'} in place of JSON; "
-        "check the address, and the proxy in front of the site"
-    )
-    if status in (429, 502, 503, 504):
-        code, error = error_kind(status, "")
-        return error(message, code=code, status=status)
-    if status >= 500:
-        return UnavailableError(message, code="UNAVAILABLE", status=status)
-    return ConfigError(message, code="CONFIG_INVALID", status=status)
+def _foreign(status: int, message: str) -> TobanError:
+    code, error = error_kind(status, "") if status in BUSY else ("CONFIG_INVALID", ConfigError)
+    if status >= 500 and status not in BUSY:
+        code, error = "UNAVAILABLE", UnavailableError
+    foreign = error(message, code=code, status=status)
+    foreign.is_foreign = True
+    return foreign

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 from collections.abc import AsyncGenerator
 from typing import TypeVar
-from urllib.parse import urlencode
 
 import h11
 
 from toban.client.flow import Effect, Flow, Item, NextLine, Now, Open, Pause, Reply, Request, TransportError
 from toban.client.target import Target
-from toban.client.transport import lower_names, request_headers, transport_error
+from toban.client.transport import lower_names, request_body, request_headers, request_target, transport_error
 
 T = TypeVar("T")
 _READ_BYTES = 65_536
@@ -82,16 +79,13 @@ class AsyncTransport:
             return None
         if isinstance(effect, Now):
             return asyncio.get_running_loop().time()
-        if effect.repeatable and self._kept:
-            kept = self._kept.pop()
-            # The site may have closed it meanwhile; then the request goes out on a new one.
-            with contextlib.suppress(*_FAILURES):
-                return await self._send(kept, effect)
         # A change goes out on a new connection: on a kept one it would be open whether it arrived.
-        connection = await self._connect(effect.timeout)
+        connection = self._kept.pop() if effect.repeatable and self._kept else await self._connect(effect.timeout)
         try:
             return await self._send(connection, effect)
         except _FAILURES as error:
+            # The site may have closed the kept ones meanwhile.
+            await self.close()
             raise transport_error(error, self._target, effect.timeout) from None
 
     async def _send(self, connection: _Connection, request: Request) -> Reply:
@@ -108,14 +102,12 @@ class AsyncTransport:
         return Reply(status=head.status, headers=head.headers, body=body)
 
     async def _begin(self, connection: _Connection, request: Request) -> Reply:
-        query = f"?{urlencode(request.query)}" if request.query else ""
-        body = b"" if request.body is None else json.dumps(request.body, allow_nan=False).encode()
+        body = request_body(request) or b""
         headers = request_headers(self._target, request)
         if request.body is not None or request.method != "GET":
             headers["Content-Length"] = str(len(body))
-        started = h11.Request(
-            method=request.method, target=f"{self._target.base}{request.path}{query}", headers=list(headers.items())
-        )
+        line = request_target(self._target, request)
+        started = h11.Request(method=request.method, target=line, headers=list(headers.items()))
         return await connection.begin(started, body, request.timeout)
 
     async def _open(self, request: Request) -> tuple[_Connection | None, Reply]:

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from toban.client.answers import read_json, retry_after_of
+from toban.client.answers import BUSY, read_json, retry_after_of
 from toban.errors import ConfigError, OutcomeUnknownError, TobanError, UnavailableError
 
 T = TypeVar("T")
@@ -23,13 +23,15 @@ CALL_SECONDS = 35.0
 SILENCE_SECONDS = 40.0
 """Longest silence of a stream, seconds: the site sends a comment at least every 10 s."""
 
-BUSY = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """`path` is below /api/v1. `repeatable`: a second arrival has no second effect. `timeout` is the longest silence, seconds."""
+    """`path` is below /api/v1, of an `is_page` below the site. `body` is for JSON, or bytes that are sent as they are.
+
+    `repeatable`: a second arrival has no second effect. `timeout` is the longest silence, seconds.
+    """
 
     method: str
     path: str
@@ -37,6 +39,7 @@ class Request:
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = False
+    is_page: bool = False
     timeout: float = CALL_SECONDS
 
 
@@ -87,12 +90,22 @@ class Reply:
 
 
 class TransportError(Exception):
-    """No answer came. `never_sent`: the request did not leave this machine. `is_final`: another try does not help."""
+    """No answer came. `never_sent`: the request did not leave this machine. `is_final`: another try does not help.
+
+    `is_broken`: the connection ended under the request, as one does that was kept too long.
+    """
 
     def __init__(
-        self, message: str, *, never_sent: bool = False, is_final: bool = False, is_timeout: bool = False
+        self,
+        message: str,
+        *,
+        never_sent: bool = False,
+        is_final: bool = False,
+        is_timeout: bool = False,
+        is_broken: bool = False,
     ) -> None:
         super().__init__(message)
+        self.is_broken = is_broken
         self.never_sent = never_sent
         self.is_final = is_final
         self.is_timeout = is_timeout
@@ -109,9 +122,15 @@ class TransportError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class RetryBudget:
-    """How long one request may wait in all for a site that is away or has no room, seconds."""
+    """How long one request may wait in all for a site that is away or has no room, seconds.
+
+    Without `for_outage` it waits only as long as the site asks for.
+    """
 
     seconds: float
+    for_outage: bool = True
+    may_have_arrived: bool = False
+    """A try has reached the site, as far as is known, without an answer that excludes an effect."""
     _waited: float = 0.0
     _pause: float = field(default_factory=lambda: _FIRST_PAUSE)
 
@@ -121,6 +140,8 @@ class RetryBudget:
         A random part keeps clients apart that were refused together.
         """
         self._waited += lost
+        if asked is None and not self.for_outage:
+            return None
         if asked is None:
             pause, self._pause = self._pause * random.uniform(0.5, 1.0), min(2 * self._pause, _LONGEST_PAUSE)
         else:
@@ -137,19 +158,14 @@ def exchange(request: Request, retry_seconds: float) -> Flow[Any]:
 
     An UnavailableError of a change is an OutcomeUnknownError once a try has reached the site: also a 503 may come after the change.
     """
-    tries = _Tries()
+    budget = RetryBudget(seconds=retry_seconds)
     try:
-        found = yield from _repeat(request, RetryBudget(seconds=retry_seconds), tries)
+        found = yield from ask(request, budget)
     except UnavailableError as error:
-        if request.method == "GET" or error.is_unknown or not tries.may_have_arrived:
+        if request.method == "GET" or error.is_unknown or not budget.may_have_arrived:
             raise
         raise _unknown(error) from None
     return found
-
-
-@dataclass(slots=True)
-class _Tries:
-    may_have_arrived: bool = False
 
 
 def _unknown(error: UnavailableError) -> OutcomeUnknownError:
@@ -164,23 +180,38 @@ def _unknown(error: UnavailableError) -> OutcomeUnknownError:
     )
 
 
-def _repeat(request: Request, budget: RetryBudget, tries: _Tries) -> Flow[Any]:
+def ask(request: Request, budget: RetryBudget) -> Flow[Any]:
+    """The JSON of the answer to a request that waits and is repeated within a budget. Raises TobanError."""
+    reply = yield from reply_to(request, budget)
+    return read_json(reply.status, reply.headers, reply.body)
+
+
+def reply_to(effect: Request | Open, budget: RetryBudget) -> Flow[Reply]:
+    """The answer, whatever its status, or the head of a stream. Raises UnavailableError and ConfigError without one.
+
+    A repeatable request whose connection breaks is sent once more at once, and again within the budget.
+    """
+    request = effect.request if isinstance(effect, Open) else effect
+    once_more = request.repeatable
     while True:
         try:
-            reply: Reply = yield request
+            reply: Reply = yield effect
         except TransportError as error:
-            tries.may_have_arrived |= not error.never_sent
+            budget.may_have_arrived |= not error.never_sent
+            if once_more and error.is_broken:
+                once_more = False
+                continue
             lost = request.timeout if error.is_timeout else 0.0
             pause = budget.pause_for(lost=lost) if request.repeatable or error.never_sent else None
             if error.is_final or pause is None:
                 raise error.as_error(changes=request.method != "GET") from None
             yield Pause(pause)
             continue
-        tries.may_have_arrived |= reply.status in BUSY and reply.status != 429
+        budget.may_have_arrived |= reply.status in BUSY and reply.status != 429
         # A request that was refused with 429 was not carried out.
         if reply.status in BUSY and (request.repeatable or reply.status == 429):
             pause = budget.pause_for(retry_after_of(reply.headers))
             if pause is not None:
                 yield Pause(pause)
                 continue
-        return read_json(reply.status, reply.headers, reply.body)
+        return reply

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toban.client.answers import read_json, retry_after_of
+from toban.client.answers import BUSY, read_json, retry_after_of
 from toban.client.calls import Calls, at
 from toban.client.flow import (
-    BUSY,
     SILENCE_SECONDS,
     Flow,
     Item,
@@ -23,10 +22,13 @@ from toban.client.flow import (
     Request,
     RetryBudget,
     TransportError,
+    reply_to,
 )
 from toban.client.models import LogLine, Run
 from toban.errors import ConfigError, OutputIncompleteError, UnavailableError, WaitTimeoutError
 
+_EVENTS, _ROWS = "text/event-stream", "application/x-ndjson"
+_READ_SECONDS = 600.0
 _SHORT_PAUSE = 0.5
 _LAST_LOOK_SECONDS = 1.0
 
@@ -98,7 +100,7 @@ def _watch(run_id: int, until: float) -> Flow[float]:
             # Every stream of the site is in use: looks at intervals do as well.
             asked = retry_after_of(head.headers)
             return max(_SHORT_PAUSE, 1.0 if asked is None else asked)
-        _check_stream(head)
+        _check(head, _EVENTS)
         while True:
             left = until - (yield Now())
             if left <= 0:
@@ -159,7 +161,7 @@ def _follow_stream(run_id: int, place: _Place) -> Flow[tuple[bool, float | None]
     head: Reply = yield Open(Request(method="GET", path=path, query=query, timeout=SILENCE_SECONDS))
     if head.status in BUSY:
         return False, retry_after_of(head.headers)
-    _check_stream(head)
+    _check(head, _EVENTS)
     parser = EventParser()
     while (line := (yield NextLine())) is not None:
         place.is_alive = True
@@ -175,24 +177,46 @@ def _follow_stream(run_id: int, place: _Place) -> Flow[tuple[bool, float | None]
     return False, None
 
 
+def server_events(path: str, query: Pairs, budget: RetryBudget) -> Flow[None]:
+    """The events of a stream, as items, until the site ends it. It begins within the budget; raises TobanError when it breaks."""
+    request = Request(method="GET", path=path, query=query, repeatable=True, timeout=SILENCE_SECONDS)
+    parser = EventParser()
+    try:
+        _check((yield from reply_to(Open(request), budget)), _EVENTS)
+        while (line := (yield NextLine())) is not None:
+            if event := parser.feed(line):
+                yield Item(event)
+    except TransportError as error:
+        raise error.as_error(changes=False) from None
+
+
 def read_output(run_id: int, query: Pairs) -> Flow[None]:
     """The stored lines, as items. Raises UnavailableError for an answer that ends early: read on after the last line."""
-    request = Request(method="GET", path=at("runs", run_id, "logs"), query=(("format", "jsonl"), *query), timeout=600.0)
+    return stored_lines(
+        run_id, query, RetryBudget(seconds=0.0), lambda one: LogLine.from_json({**one, "token": int(one["token"])})
+    )
+
+
+def stored_lines(run_id: int, query: Pairs, budget: RetryBudget, read: Callable[[dict[str, Any]], Any]) -> Flow[None]:
+    """What `read` makes of each stored line, as items. The answer begins within the budget; raises TobanError, also when it ends early."""
+    path = at("runs", run_id, "logs")
+    # A search in a large log may find nothing for as long as the site reads.
+    request = Request(
+        method="GET", path=path, query=(("format", "jsonl"), *query), repeatable=True, timeout=_READ_SECONDS
+    )
     try:
-        head: Reply = yield Open(request)
-        if head.status != 200 or "ndjson" not in head.headers.get("content-type", ""):
-            read_json(head.status, head.headers, head.body)
-            raise ConfigError("the answer has no lines; check the address", code="CONFIG_INVALID")
-        while (line := (yield NextLine(600.0))) is not None:
+        _check((yield from reply_to(Open(request), budget)), _ROWS)
+        while (line := (yield NextLine(_READ_SECONDS))) is not None:
             found = json.loads(line)
             if found.get("end"):
                 return
             if "error" in found:
                 raise UnavailableError(str(found["error"]), code=str(found.get("code", "UNAVAILABLE")))
-            yield Item(LogLine.from_json({**found, "token": int(found["token"])}))
+            yield Item(read(found))
     except TransportError as error:
         raise error.as_error(changes=False) from None
-    raise UnavailableError("the output broke off before its end; read it again", code="UNAVAILABLE")
+    message = "the output broke off before its end: the site or a proxy ended the connection; read it again"
+    raise UnavailableError(message, code="UNAVAILABLE")
 
 
 def _lines_of(data: Mapping[str, Any]) -> list[LogLine]:
@@ -205,7 +229,7 @@ def _lines_of(data: Mapping[str, Any]) -> list[LogLine]:
     ]
 
 
-def _check_stream(head: Reply) -> None:
-    if head.status != 200 or not head.headers.get("content-type", "").startswith("text/event-stream"):
+def _check(head: Reply, kind: str) -> None:
+    if head.status != 200 or head.headers.get("content-type", "").partition(";")[0].strip().lower() != kind:
         read_json(head.status, head.headers, head.body)
-        raise ConfigError("the answer is no stream; check the address, and the proxy", code="CONFIG_INVALID")
+        raise ConfigError(f"the answer is not {kind}; check the address, and the proxy", code="CONFIG_INVALID")

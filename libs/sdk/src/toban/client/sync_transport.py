@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
-import json
 import threading
 import time
 from collections.abc import Iterator
 from typing import TypeVar
-from urllib.parse import urlencode
 
 from toban.client.flow import Effect, Flow, Item, NextLine, Now, Open, Pause, Reply, Request, TransportError
 from toban.client.target import Target
-from toban.client.transport import lower_names, request_headers, transport_error
+from toban.client.transport import lower_names, request_body, request_headers, request_target, transport_error
 
 T = TypeVar("T")
 _READ_BYTES = 65_536
@@ -84,16 +81,13 @@ class SyncTransport:
             return None
         if isinstance(effect, Now):
             return time.monotonic()
-        kept = self._take() if effect.repeatable else None
-        if kept is not None:
-            with contextlib.suppress(*_FAILURES):
-                # The site may have closed it meanwhile; then the request goes out on a new one.
-                return self._send(kept, effect)
         # A change goes out on a new connection: on a kept one it would be open whether it arrived.
-        connection = self._connect(effect.timeout)
+        connection = (self._take() if effect.repeatable else None) or self._connect(effect.timeout)
         try:
             return self._send(connection, effect)
         except _FAILURES as error:
+            # The site may have closed the kept ones meanwhile.
+            self.close()
             raise transport_error(error, self._target, effect.timeout) from None
 
     def _send(self, connection: http.client.HTTPConnection, request: Request) -> Reply:
@@ -109,10 +103,8 @@ class SyncTransport:
     def _begin(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
         if connection.sock is not None:
             connection.sock.settimeout(request.timeout)
-        query = f"?{urlencode(request.query)}" if request.query else ""
-        body = None if request.body is None else json.dumps(request.body, allow_nan=False).encode()
-        headers = request_headers(self._target, request)
-        connection.request(request.method, f"{self._target.base}{request.path}{query}", body=body, headers=headers)
+        body, headers = request_body(request), request_headers(self._target, request)
+        connection.request(request.method, request_target(self._target, request), body=body, headers=headers)
         return connection.getresponse()
 
     def _open(self, request: Request) -> tuple[_Stream | None, Reply]:

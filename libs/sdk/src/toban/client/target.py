@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from toban.errors import ConfigError
+from toban.version import VERSION
 
+if TYPE_CHECKING:
+    import ssl
+
+T = TypeVar("T")
 _API = "/api/v1"
 _TOKEN = re.compile(r"toban_pat_[A-Za-z0-9_-]{1,200}")
 _OTHERS = 0o077
@@ -31,8 +34,8 @@ class Target:
     ca_file: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "url", _checked_url(self.url))
-        if not _TOKEN.fullmatch(self.token):
+        object.__setattr__(self, "url", check_url(self.url))
+        if not is_token(self.token):
             # Its value is not shown.
             raise _wrong(
                 "the token is no API token: one line that begins with toban_pat_; `toban token create USER NAME` makes one"
@@ -80,10 +83,25 @@ class Target:
         """The path of the REST interface."""
         return urlsplit(self.url).path + _API
 
+    @property
+    def user_agent(self) -> str:
+        """The header User-Agent."""
+        return f"toban-sdk/{VERSION}"
+
+    @property
+    def remedies(self) -> tuple[str, str]:
+        """What helps when the site cannot be reached, and when its certificate is not trusted."""
+        return (
+            "check the address, and whether the site runs",
+            "name the CA that signed it (`ca_file`, or TOBAN_CA_FILE)",
+        )
+
     def tls(self) -> ssl.SSLContext | None:
         """What verifies the site's certificate; None for plain HTTP. Raises ConfigError for an unusable CA file."""
         if not self.is_tls:
             return None
+        import ssl
+
         try:
             return ssl.create_default_context(cafile=self.ca_file or None)
         except (OSError, ValueError) as error:
@@ -91,13 +109,22 @@ class Target:
             raise _wrong(message) from None
 
 
-def _checked_url(text: str) -> str:
+def is_token(text: str) -> bool:
+    """Whether a text has the form of an API token, alone and on one line."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def check_url(text: str, source: str = "") -> str:
+    """The address of a site without what follows it; `source` is where it comes from, for the error.
+
+    Raises ConfigError for one that is none, or that would send a token in the clear.
+    """
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         host, parts = "", urlsplit("")
-    shown = repr(text[:200]) if "@" not in text else "the address"
+    shown = f"{source}: " * bool(source) + (repr(text[:200]) if "@" not in text else "the address")
     if not host or parts.scheme not in ("http", "https") or not text.isprintable() or " " in text:
         raise _wrong(f"{shown} is no address of a site; write it as https://toban.example.com")
     if parts.username is not None or parts.query or parts.fragment:
@@ -108,6 +135,8 @@ def _checked_url(text: str) -> str:
 
 
 def _is_loopback(host: str) -> bool:
+    from ipaddress import ip_address
+
     if host == "localhost":
         return True
     try:
@@ -116,29 +145,52 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _read_context(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """A context of the file of `toban login`, which holds tokens and so belongs to its user alone."""
-    import tomllib
-
+def contexts_path(environ: Mapping[str, str]) -> Path:
+    """The file of `toban login` of the person whose environment this is."""
     given = environ.get("XDG_CONFIG_HOME", "")
     home = Path(given) if given.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
-    path = home / "toban" / "contexts.toml"
+    return home / "toban" / "contexts.toml"
+
+
+def read_contexts(path: Path, parse: Callable[[dict[str, Any]], T]) -> T:
+    """The content of that file, which has tokens and so belongs to its user alone, as `parse` gives it.
+
+    Raises FileNotFoundError, and ConfigError for a file that others can open, that belongs to another user, or that is damaged.
+    """
+    import tomllib
+
     try:
         with path.open("rb") as opened:
             facts = os.fstat(opened.fileno())
             if facts.st_mode & _OTHERS:
-                raise _wrong(f"{path} holds API tokens and other users can open it; run `chmod 600 {path}`")
+                raise _wrong(
+                    f"{path} holds API tokens and other users can open it (mode {facts.st_mode & 0o777:04o}); "
+                    f"run `chmod 600 {path}`, and revoke tokens that others may have read"
+                )
             if facts.st_uid != os.geteuid():
                 raise _wrong(f"{path} belongs to another user (uid {facts.st_uid}); use your own file")
-            found = tomllib.load(opened)
-        name = environ.get("TOBAN_CONTEXT", "") or str(found.get("current", ""))
-        context = found.get("contexts", {}).get(name)
+            return parse(tomllib.load(opened))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _wrong(f"{path} cannot be read ({error}); correct it, or delete it and `toban login URL` again") from None
+
+
+def _read_context(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    path = contexts_path(environ)
+    try:
+        name, named = read_contexts(
+            path,
+            lambda found: (
+                environ.get("TOBAN_CONTEXT", "") or str(found.get("current", "")),
+                dict(found.get("contexts", {}).items()),
+            ),
+        )
     except FileNotFoundError:
         raise _wrong("no site is named; set TOBAN_URL and TOBAN_TOKEN, or sign in with `toban login URL`") from None
-    except (OSError, ValueError, AttributeError) as error:
-        raise _wrong(f"{path} cannot be read ({error}); correct it, or delete it and `toban login URL` again") from None
+    context = named.get(name)
     if not isinstance(context, dict):
-        known = ", ".join(sorted(found.get("contexts", {}))) or "none"
+        known = ", ".join(sorted(named)) or "none"
         message = f"{path} has no context {name!r}, only: {known}; set TOBAN_CONTEXT, or `toban login URL`"
         raise _wrong(message)
     return context
