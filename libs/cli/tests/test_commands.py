@@ -332,9 +332,9 @@ def test_a_log_that_is_complete_is_not_read_again(cluster: Any, toban: Toban) ->
 def test_a_run_without_output_is_not_waited_for_like_one_with(
     cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toban_cli import follow
+    from toban_cli import direct
 
-    monkeypatch.setattr(follow, "SEAL_SECONDS", 1000.0)
+    monkeypatch.setattr(direct, "SEAL_SECONDS", 1000.0)
     cluster.logs.stored = False
     cluster.reader.runs = [a_run("RUNNING", last_line=""), a_run(last_line="")]
     cluster.loop.call_soon_threadsafe(cluster.reader.logged.set)
@@ -365,12 +365,12 @@ def test_run_logs(cluster: Any, toban: Toban) -> None:
 def test_an_interrupted_wait_says_that_the_run_goes_on(
     cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from toban_cli import follow
+    from toban_cli.direct import DirectSource
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(follow, "_watch", interrupted)
+    monkeypatch.setattr(DirectSource, "await_end", interrupted)
     cluster.control.answers["StartRuns"] = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
     code, _, err = toban("run", "start", "hello", "--wait")
     assert code == 130

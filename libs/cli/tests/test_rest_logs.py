@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_cli.rest import attend as attending
+from toban_cli.rest.logs import SiteSource
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import logs_pb2
@@ -92,7 +92,7 @@ def test_an_interrupted_wait_says_that_the_run_goes_on(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attending, "_await_end", interrupted)
+    monkeypatch.setattr(SiteSource, "await_end", interrupted)
     cluster.control.answers["StartRuns"] = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
     code, _, err = toban("run", "start", "hello", "--wait")
     assert code == 130 and "run 12 continues" in err

@@ -13,7 +13,7 @@ import pytest
 
 from toban.client.answers import retry_after_of
 from toban.client.flow import RetryBudget
-from toban_cli.rest import attend
+from toban_cli import follow
 from toban_cli.rest.client import RestClient
 from toban_cli.rest.site import Site
 from toban_domain.errors import ErrorCode, TobanError
@@ -87,7 +87,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     monkeypatch.setattr("toban.client.sync_transport.time.sleep", found.append)
     # Pauses without their random part.
     monkeypatch.setattr("random.uniform", lambda low, _: low)
-    monkeypatch.setattr(attend, "Event", Recorded)
+    monkeypatch.setattr(follow, "Event", Recorded)
     return found
 
 

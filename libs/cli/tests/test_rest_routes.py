@@ -32,14 +32,14 @@ NO_COMMAND = {
         "it is for external workers",
     ),
     "GET /settings/{}": "`settings get` reads the list, to name the nearest setting",
-    "GET /runs/{}/stream": "toban_cli.rest.attend reads it",
+    "GET /runs/{}/stream": "toban_cli.rest.logs reads it",
     "GET /runs/{}/logs": "toban_cli.rest.logs reads it",
     "GET /runs/{}/logs/stream": "toban_cli.rest.logs reads it",
 }
 # Methods that commands over gRPC need, and commands over REST do not.
 NO_NEED = {
     "JobReader.GetReadTicket": "the site fetches read tickets itself",
-    "JobReader.WatchRun": "toban_cli.rest.attend reads the stream of the route",
+    "JobReader.WatchRun": "toban_cli.rest.logs reads the stream of the route",
     "Accounts.StartOidcSignIn": "browsers sign in with a provider",
     "Accounts.SignInWithOidc": "browsers sign in with a provider",
     "Accounts.SignOut": "it ends sessions of browsers",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from toban_cli import report
 from toban_cli.cluster_config import read_settings
@@ -52,19 +52,6 @@ def _over_rest(site: Site) -> Client:
 
     # The coordinators of the local stack are at hand for what has no route.
     return RestClient(site, _direct if site.name == LOCAL else None)
-
-
-def attend(client: Client, run_id: int, *, show_log: bool, query: Any = None, printer: Any = None) -> Any:
-    """The run in its terminal state; its output is shown meanwhile, as `toban_cli.follow.attend` has it."""
-    from toban_cli.rest.client import RestClient
-
-    if isinstance(client, RestClient):
-        from toban_cli.rest.attend import attend as attend_at_site
-
-        return attend_at_site(client, run_id, show_log=show_log, query=query, printer=printer)
-    from toban_cli.follow import attend as attend_directly
-
-    return attend_directly(cast("DirectClient", client), run_id, show_log=show_log, query=query, printer=printer)
 
 
 def collect(fetch: Callable[[Any], Any], field: str, limit: int) -> tuple[list[Any], bool]:

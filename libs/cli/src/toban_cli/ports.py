@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
+
+from toban_domain.errors import TobanError
 
 CALL_SECONDS = 10.0
 # Characters of a reason that servers keep.
@@ -29,6 +31,10 @@ class Client(Protocol):
         """
         ...
 
+    def run_source(self, run_id: int) -> RunSource:
+        """Where `toban_cli.follow` reads a run and its output."""
+        ...
+
     def wait_for_site(self) -> None:
         """From now on a site that is away or has no room for a while does not end a command."""
         ...
@@ -36,3 +42,34 @@ class Client(Protocol):
     def close(self) -> None:
         """Ends the connections."""
         ...
+
+
+class RunSource(Protocol):
+    """One run, and its output. Methods raise TobanError."""
+
+    def read(self) -> Any:
+        """The run as it is now; waits for a minute when no server answers."""
+        ...
+
+    def has_ended(self) -> bool:
+        """Whether the run is known to have ended."""
+        ...
+
+    def await_end(self) -> None:
+        """Returns when the run has ended, or when it has to be read again."""
+        ...
+
+    def output(self, request: Any, on_outage: Callable[[str], None]) -> Iterator[Any]:
+        """ReadLogResponses for a ReadLogRequest from its `after` on, as they arrive, until the output of the ended run is complete.
+
+        `on_outage` gets the reason while the output cannot be read. Raises StreamEndedError for what ended before.
+        """
+        ...
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        ...
+
+
+class StreamEndedError(TobanError):
+    """A stream has ended before the output was complete: the site stops, or the stream had its longest time."""

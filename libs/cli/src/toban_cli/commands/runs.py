@@ -327,11 +327,11 @@ def attend_run(
     output: Format = Format.TABLE,
 ) -> Any:
     """Waits for the end of a run while showing its output, prints its result, and returns the run."""
-    from toban_cli.client import attend
     from toban_cli.exit_status import final_line
+    from toban_cli.follow import attend
 
     try:
-        run = attend(client, run_id, show_log=show_log, query=query, printer=printer)
+        run = attend(client.run_source(run_id), run_id, show_log=show_log, query=query, printer=printer)
     except KeyboardInterrupt:
         report.note(
             f"\nrun {run_id} continues. Show it with `toban run get {run_id}`, stop it with `toban run cancel {run_id}`"

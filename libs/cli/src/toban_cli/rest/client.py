@@ -18,6 +18,7 @@ from toban_observability import tracing
 
 if TYPE_CHECKING:
     from toban_cli.direct import DirectClient
+    from toban_cli.ports import RunSource
     from toban_cli.rest.site import Site
 
 # There it is the present password that is wrong.
@@ -62,6 +63,11 @@ class RestClient:
         from toban_cli.rest.logs import read_lines
 
         return read_lines(self, request)
+
+    def run_source(self, run_id: int) -> RunSource:
+        from toban_cli.rest.logs import SiteSource
+
+        return SiteSource(self, run_id)
 
     def direct(self, method: str, reason: str = "") -> DirectClient:
         """A client over gRPC for a method without a route. Raises UNIMPLEMENTED where no coordinator is configured."""

@@ -11,7 +11,9 @@ from toban.client.flow import RetryBudget
 from toban.client.streams import server_events, stored_lines
 from toban_cli import report
 from toban_cli.log_printer import STREAM_NAMES
+from toban_cli.ports import StreamEndedError
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.run import TERMINAL
 
 if TYPE_CHECKING:
     from toban_cli.rest.connection import SiteClient
@@ -24,8 +26,33 @@ _NUMBERS: dict[str, Any] = {name: number for number, name in STREAM_NAMES.items(
 _TEXTS = ("from_seq", "to_seq", "head", "tail", "level", "grep")
 
 
-class StreamEndedError(TobanError):
-    """The site has ended a stream before the output was complete: it stops, or the stream had its longest time."""
+class SiteSource:
+    """A run at the site, which has one stream for its lines and their end."""
+
+    def __init__(self, client: SiteClient, run_id: int) -> None:
+        client.wait_for_site()
+        self._client = client
+        self._run_id = run_id
+
+    def read(self) -> Any:
+        from toban_proto.v1.coordinator_pb2 import GetRunRequest
+
+        return self._client.call("JobReader.GetRun", GetRunRequest(id=self._run_id))
+
+    def has_ended(self) -> bool:
+        return self.read().state in TERMINAL
+
+    def await_end(self) -> None:
+        events = server_events(f"/runs/{self._run_id}/stream", (), RetryBudget(seconds=0.0))
+        for event in self._client.connection.iterate(events):
+            if event.name == "end":
+                return
+
+    def output(self, request: Any, on_outage: Callable[[str], None]) -> Iterator[Any]:
+        return follow_lines(self._client, request, on_outage)
+
+    def close(self) -> None:
+        """Nothing: the client has the connections."""
 
 
 def read_lines(client: SiteClient, request: Any) -> Iterator[Any]:
