@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 TEST_PROCESSES ?= 4
 PROCESSES = -n $(TEST_PROCESSES) --no-loadscope-reorder
 # The last three: the attacks that need no stack of their own. pytest drops a path that another one contains, so that `tests` would leave them out.
-TESTS = libs services $(addprefix tests/,architecture e2e integration $(addprefix attack/test_,method_matrix.py forged_certificates.py hostile_input.py))
+TESTS = apps libs services $(addprefix tests/,kit architecture e2e integration $(addprefix attack/test_,method_matrix.py forged_certificates.py hostile_input.py))
 
 .PHONY: help bootstrap up down status certs test test-budget long-test timing-test quick gate chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
 .PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-failover bench-compare lock check all
@@ -37,7 +37,7 @@ test: bootstrap ## the tests of the gate, on real servers (PYTEST_ARGS='-k name'
 test-budget: bootstrap ## the time of the last `make test` by folder, against tests/budget.txt (scripts/test-budget --write makes it)
 	@scripts/test-budget
 
-long-test: bootstrap ## the tests of libs, services and the whole that cost more than the gate can pay for, and newly drawn cases of all properties
+long-test: bootstrap ## the tests of apps, libs, services and the whole that cost more than the gate can pay for, and newly drawn cases of all properties
 	@python -m pytest $(PROCESSES) -m '(long or hypothesis) and not timing' --hypothesis-profile=long $(PYTEST_ARGS)
 
 timing-test: bootstrap ## the tests that bound real time, one after another on a machine that does nothing else

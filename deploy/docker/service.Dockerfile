@@ -19,6 +19,7 @@ RUN --mount=type=cache,target=/cache \
     && /build/bin/uv pip install --quiet --python /opt/toban/bin/python ${INDEX_URL:+--default-index "$INDEX_URL"} \
        --require-hashes -r "requirements/images/${SERVICE}.txt"
 COPY scripts/image-packages scripts/
+COPY apps apps
 COPY libs libs
 COPY services services
 COPY web web

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # A path in backquotes or as a link's target: below a folder of the repository, with nothing to fill in.
-FOLDERS = "proto|services|libs|web|deploy|scripts|tests|docs|examples|requirements"
+FOLDERS = "proto|apps|services|libs|web|deploy|scripts|tests|docs|examples|requirements"
 IN_BACKQUOTES = re.compile(rf"`((?:{FOLDERS})/[A-Za-z0-9_./-]*)`")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 # Folders of the tools that make and run sessions or build machines; examples of installed paths are fine.
@@ -71,7 +71,15 @@ def test_a_path_of_the_machine_is_found(tmp_path: Path) -> None:
 
 
 # toban-proto is generated; the README of the command describes its modules by group.
-LIBRARIES = sorted(path for path in (ROOT / "libs").iterdir() if path.name not in ("proto", "cli"))
+LIBRARIES = sorted(
+    path.parent
+    for path in (
+        *ROOT.glob("apps/*/pyproject.toml"),
+        *ROOT.glob("libs/*/pyproject.toml"),
+        ROOT / "tests/kit/pyproject.toml",
+    )
+    if path.parent.name not in ("proto", "cli")
+)
 
 
 def unnamed_modules(library: Path) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "fencing.md").read_text(encoding="utf-8")
 CLAUSES = [f"3.{number}" for number in range(1, 13)] + [f"I{number}" for number in range(1, 16)]
-TEST = re.compile(r"`((?:libs|services|tests)/[\w./-]+\.py)(?:::(\w+))?`")
+TEST = re.compile(r"`((?:apps|libs|services|tests)/[\w./-]+\.py)(?:::(\w+))?`")
 
 
 def rows(text: str) -> list[tuple[list[str], str]]:

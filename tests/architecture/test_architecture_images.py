@@ -45,7 +45,7 @@ def test_an_image_holds_what_its_service_may_touch(service: str) -> None:
     assert held.isdisjoint(FORBIDDEN[service] | DEVELOPMENT)
     own = packages(service)
     others = [f"services/{other}" for other in SERVICES if other != service]
-    assert not set(own) & {*others, "libs/testing"}
+    assert not set(own) & {*others, "tests/kit"}
     if "psycopg" in FORBIDDEN[service]:
         assert "libs/store" not in own
 
@@ -61,7 +61,7 @@ def test_the_lock_of_an_image_is_current(service: str) -> None:
 
 
 def test_tools_has_the_command_line_the_keys_and_the_migrations() -> None:
-    assert {"libs/cli", "libs/stack", "libs/store"} <= set(packages("tools"))
+    assert {"apps/cli", "apps/stack", "libs/store"} <= set(packages("tools"))
 
 
 def test_the_dockerfile_and_the_compose_file_agree_with_the_code() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.long
 SCRIPT = runpy.run_path(str(Path(__file__).resolve().parents[2] / "scripts" / "changed-tests"))
-CLI = "libs/cli/tests/test_times.py"
+CLI = "apps/cli/tests/test_times.py"
 STORE = "libs/store/tests/test_store_tx.py"
 EXECUTOR = "services/executor"
 ASSIGN = "services/coordinator/tests/decide/test_assign.py"
@@ -54,5 +54,5 @@ def test_a_file_outside_the_packages_selects_the_tests_that_name_it(changed: str
     ("module", "all_tests"), [("postgres", True), ("plugin", True), ("fake_kubernetes", False), ("cron_oracle", False)]
 )
 def test_a_part_of_the_kit_that_every_test_uses_selects_all(module: str, all_tests: bool) -> None:
-    modules = SCRIPT["affected_modules"]({f"libs/testing/src/toban_testing/{module}.py"})
+    modules = SCRIPT["affected_modules"]({f"tests/kit/src/toban_testing/{module}.py"})
     assert (SCRIPT["PLUGIN"] in modules) is all_tests

@@ -71,7 +71,7 @@ def refused(stack: Stack, toban_here: Toban) -> Refused:
 
 
 def test_a_wrong_file_changes_nothing(refused: Refused, tmp_path: Path) -> None:
-    """A mistake that only a coordinator can see. What the command sees itself is in libs/cli/tests/test_wrong_input.py."""
+    """A mistake that only a coordinator can see. What the command sees itself is in apps/cli/tests/test_wrong_input.py."""
     wrong = SCHEDULE.replace("RULE", "every_n_minutes: 60").replace("job: wrong-fine", "job: wrong-fin")
     file = tmp_path / "wrong.yaml"
     file.write_text(BEFORE + FINE + wrong)

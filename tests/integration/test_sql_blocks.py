@@ -12,7 +12,7 @@ from toban_testing.sql_statements import positional
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(
     path
-    for group in ("libs", "services")
+    for group in ("apps", "libs", "services")
     for path in (ROOT / group).glob("*/src/**/*.sql")
     if "migrations" not in path.parts and path.name != FRAGMENTS
 )

@@ -132,7 +132,7 @@ def test_a_rolling_upgrade_under_load(old: Path, tmp_path: Path) -> None:
 
 def start_old(old: Path, home: Path) -> None:
     """A stack of the release, started by its own code, as it would have been."""
-    sources = os.pathsep.join(str(path) for path in (*old.glob("libs/*/src"), *old.glob("services/*/src")))
+    sources = os.pathsep.join(str(path) for path in old.glob("*/*/src"))
     start = (
         "import sys, pathlib, toban_stack.stack as its; its.Stack(home=pathlib.Path(sys.argv[1]), admin_webs=0).up()"
     )

@@ -25,6 +25,6 @@ async def rows_of(t: Tx, tables: Mapping[str, tuple[str, ...]]) -> dict[str, lis
     """All rows of these tables of the schema `scheduler`, each table without the columns named with it."""
     rows = {}
     for table, columns in tables.items():
-        sql = f"SELECT to_jsonb(r) - %(columns)s::text[] AS row FROM scheduler.{table} r ORDER BY 1"  # noqa: S608
+        sql = f"SELECT to_jsonb(r) - %(columns)s::text[] AS row FROM scheduler.{table} r ORDER BY 1"
         rows[table] = [one["row"] for one in await t.fetch_all(sql, {"columns": list(columns)})]
     return rows

@@ -13,7 +13,7 @@ import grpc
 import pytest
 import typer.main
 
-from libs.cli.tests.fake_log_archiver import Archive, Logs
+from apps.cli.tests.fake_log_archiver import Archive, Logs
 from toban_admin_web.config import AdminWebConfig
 from toban_cli import main
 from toban_cli.main import run
