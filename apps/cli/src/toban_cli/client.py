@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toban_cli import report
 from toban_cli.cluster_config import read_settings
+from toban_cli.ports import CALL_SECONDS
 
 if TYPE_CHECKING:
     from toban_cli.direct import DirectClient
@@ -35,6 +36,12 @@ def connect(*, waits: bool = False) -> Iterator[Client]:
         yield client
     finally:
         client.close()
+
+
+def call(method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
+    """The answer of one method such as JobReader.GetJob, by a client of its own. Raises as Client.call."""
+    with connect() as client:
+        return client.call(method, request, timeout=timeout)
 
 
 def _direct() -> DirectClient:

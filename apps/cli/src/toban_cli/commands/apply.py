@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import connect
 from toban_cli.formatting import to_time
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Files, Format, Output
 from toban_cli.output import Column, show, show_data
 from toban_cli.sanitize import clean
@@ -43,13 +45,11 @@ def apply(
     toban apply -f job.yaml --reason "longer timeout for the new disk"
     cat job.yaml | toban apply -f -
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ApplyRequest, Manifest
 
     documents = _checked(file)
-    manifests = [Manifest(json=json.dumps(document.body), source=document.source) for document in documents]
+    manifests = [pb.Manifest(json=json.dumps(document.body), source=document.source) for document in documents]
     with connect() as client:
-        request = ApplyRequest(manifests=manifests, dry_run=dry_run, force=force, reason=reason)
+        request = pb.ApplyRequest(manifests=manifests, dry_run=dry_run, force=force, reason=reason)
         answer = client.call("JobControl.Apply", request, timeout=APPLY_SECONDS)
     if output is Format.TABLE:
         for item in answer.applied:

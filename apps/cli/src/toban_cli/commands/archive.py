@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import call, connect
 from toban_cli.formatting import NOTHING, age, count, size, to_time
+from toban_cli.messages import logs_pb
 from toban_cli.options import Format, Output
 from toban_cli.output import Column, show, show_one
 
@@ -28,11 +30,8 @@ def status(output: Output = Format.TABLE) -> None:
     toban archive status
     toban archive status -o json
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.logs_pb2 import ArchiveStatusRequest
 
-    with connect() as client:
-        found = client.call("LogArchive.Status", ArchiveStatusRequest(), timeout=STATUS_SECONDS)
+    found = call("LogArchive.Status", logs_pb.ArchiveStatusRequest(), timeout=STATUS_SECONDS)
     show_one(output, found, page=lambda wide: _page(found, wide=wide), name=lambda one: one.oldest_not_archived)
 
 
@@ -45,11 +44,9 @@ def run(dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
     toban archive run --dry-run
     toban archive run
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.logs_pb2 import RunArchiveRequest
 
     with connect() as client:
-        did = client.stream("LogArchive.RunArchive", RunArchiveRequest(dry_run=dry_run))
+        did = client.stream("LogArchive.RunArchive", logs_pb.RunArchiveRequest(dry_run=dry_run))
         shown = _show_stream(output, did, _format_step, name=lambda one: one.key or one.log_day)
     if not shown and not output.is_data:
         report.echo("Nothing to archive or delete.")
@@ -63,11 +60,9 @@ def verify(day: Day = "", output: Output = Format.TABLE) -> int:
     toban archive verify
     toban archive verify --day 2026-11-14
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.logs_pb2 import VerifyArchiveRequest
 
     with connect() as client:
-        found = client.stream("LogArchive.Verify", VerifyArchiveRequest(log_day=day))
+        found = client.stream("LogArchive.Verify", logs_pb.VerifyArchiveRequest(log_day=day))
         shown = _show_stream(output, found, _format_object, name=lambda one: one.key)
     wrong = [one for one in shown if not one.ok]
     if not output.is_data:

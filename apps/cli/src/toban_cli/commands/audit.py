@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toban_cli.client import collect, connect
 from toban_cli.formatting import NOTHING, brief, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import Format, Limit, Output
 from toban_cli.output import Column, show
 from toban_cli.times import read_time_bound
@@ -65,7 +67,6 @@ def list_audit(
     toban audit list --actor "user ada" --since 2d
     toban audit list --target "run 1207"
     """
-    from toban_cli.client import collect, connect
 
     wanted = audit_request(actor, action, target, address, since, until)
     with connect() as client:
@@ -81,9 +82,8 @@ def list_audit(
 
 def audit_request(actor: str, action: str, target: str, address: str, since: str, until: str) -> Any:
     """The request for rows that fit. Raises INVALID_ARGUMENT for a time that is none."""
-    from toban_proto.v1.coordinator_pb2 import ListAuditRequest
 
-    request = ListAuditRequest(actor=actor, action=action, target=target, address=address)
+    request = pb.ListAuditRequest(actor=actor, action=action, target=target, address=address)
     for name, text in (("since", since), ("until", until)):
         if text:
             getattr(request, name).FromDatetime(read_time_bound(f"--{name}", text, wall_now()))

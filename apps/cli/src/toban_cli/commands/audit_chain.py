@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import connect
 from toban_cli.commands.audit import FILTER_SECONDS, Action, Actor, From, Since, Target, Until, audit_request
 from toban_cli.formatting import count, to_time
+from toban_cli.messages import common_pb, pb
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
@@ -88,13 +90,11 @@ def verify(head: Head = "", file: File = "") -> int:
 
 
 def _verify_cluster(head: str) -> int:
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import VerifyAuditRequest
 
     rows, broken, cursor = 0, 0, ""
     with connect() as client:
         while True:
-            request = VerifyAuditRequest(cursor=cursor, known_head="" if cursor else head)
+            request = pb.VerifyAuditRequest(cursor=cursor, known_head="" if cursor else head)
             part = client.call("Operations.VerifyAudit", request, timeout=VERIFY_SECONDS)
             rows += part.rows
             broken += len(part.problems)
@@ -137,13 +137,11 @@ def _conclude(rows: int, broken: int, head: str) -> None:
 
 
 def _entries(wanted: Any) -> Iterator[Any]:
-    from toban_cli.client import connect
-    from toban_proto.v1.common_pb2 import Page
 
     with connect() as client:
         cursor = ""
         while True:
-            wanted.page.CopyFrom(Page(limit=PAGE, cursor=cursor))
+            wanted.page.CopyFrom(common_pb.Page(limit=PAGE, cursor=cursor))
             answer = client.call("Operations.ListAudit", wanted, timeout=FILTER_SECONDS)
             yield from answer.entries
             cursor = answer.next_cursor

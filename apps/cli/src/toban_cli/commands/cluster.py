@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import call, connect
 from toban_cli.commands.executors import clock_skew, executor_columns
 from toban_cli.formatting import NOTHING, age, day, to_time, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.param_types import LARGEST
@@ -42,13 +44,11 @@ def status(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
     toban cluster status
     toban cluster status --watch 5
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import GetClusterRequest
 
     with connect() as client:
 
         def refresh() -> None:
-            cluster = client.call("JobReader.GetCluster", GetClusterRequest())
+            cluster = client.call("JobReader.GetCluster", pb.GetClusterRequest())
             show_one(
                 output, cluster, page=lambda wide: _page(cluster, wide=wide), name=lambda found: found.leader_address
             )
@@ -64,19 +64,17 @@ def demote(epoch: Epoch = None, reason: AuditReason = "", yes: Yes = False, outp
     Examples:
     toban cluster demote --reason "patching host-a" --yes
     """
-    from toban_cli.client import connect
     from toban_fencing.operator import SeenLeader
-    from toban_proto.v1.coordinator_pb2 import DemoteLeaderRequest, GetClusterRequest
     from toban_runtime.clock import SystemClock
 
     clock = SystemClock()
     with connect() as client:
-        cluster = client.call("JobReader.GetCluster", GetClusterRequest())
+        cluster = client.call("JobReader.GetCluster", pb.GetClusterRequest())
         before = SeenLeader(epoch=cluster.epoch, worker_id=cluster.leader_worker_id, address=cluster.leader_address)
         if not yes:
             _confirm(f"{before} leads. Demote it?")
         begun = clock.monotonic()
-        request = DemoteLeaderRequest(epoch=epoch or before.epoch, reason=reason)
+        request = pb.DemoteLeaderRequest(epoch=epoch or before.epoch, reason=reason)
         answer = client.call("Operations.DemoteLeader", request, timeout=DEMOTE_SECONDS)
         seconds = clock.monotonic() - begun
     after = SeenLeader(epoch=answer.new_epoch, worker_id=answer.leader_worker_id, address=answer.leader_address)
@@ -93,13 +91,10 @@ def adopt_epoch(epoch: ClaimedEpoch, reason: AuditReason = "", yes: Yes = False,
     Examples:
     toban cluster adopt-epoch 13510798882111488 --reason "restored from the backup of Monday" --yes
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import AdoptEpochRequest
 
     if not yes:
         _confirm(f"Adopt epoch {epoch}? The leader is replaced, and nothing is dispatched for one lease.", "this")
-    with connect() as client:
-        answer = client.call("Operations.AdoptEpoch", AdoptEpochRequest(epoch=epoch, reason=reason))
+    answer = call("Operations.AdoptEpoch", pb.AdoptEpochRequest(epoch=epoch, reason=reason))
     lines = [
         f"before: epoch {answer.epoch_before}",
         f"now:    epoch {answer.epoch_after}",

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import call, collect, connect, note_more
 from toban_cli.completion_values import trigger_names
 from toban_cli.formatting import NOTHING, age, given_key, local, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import Format, Limit, Output, check_name
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
@@ -58,19 +60,14 @@ def emit(
     toban event emit order.paid -p id:=7 --dedupe-key order-7
     toban event emit order.paid --payload @order.json
     """
-    from toban_cli.client import connect
     from toban_cli.payload_args import build_payload
     from toban_domain.payload import canonical_json
-    from toban_proto.v1.coordinator_pb2 import EmitEventRequest
     from toban_runtime.ids import IdSource
 
     body = canonical_json(build_payload(payload, param or []))
     # With a key of our own at least: the call may be sent again to another coordinator.
     key = dedupe_key or f"cli-{IdSource().uuid()}"
-    with connect() as client:
-        answer = client.call(
-            "JobControl.EmitEvent", EmitEventRequest(event_type=event_type, payload_json=body, dedupe_key=key)
-        )
+    answer = call("JobControl.EmitEvent", pb.EmitEventRequest(event_type=event_type, payload_json=body, dedupe_key=key))
     line = f"event {answer.event_id} accepted"
     if answer.duplicate and dedupe_key:
         line += (
@@ -92,14 +89,12 @@ def list_events(
     toban event list --type order.paid
     toban event list --unprocessed --watch
     """
-    from toban_cli.client import collect, connect
-    from toban_proto.v1.coordinator_pb2 import ListEventsRequest
 
     empty = "No such events." if of_type or unprocessed else "No events. Emit one with `toban event emit TYPE`."
     with connect() as client:
 
         def fetch(page: Any) -> Any:
-            request = ListEventsRequest(page=page, event_type=of_type, unprocessed=unprocessed)
+            request = pb.ListEventsRequest(page=page, event_type=of_type, unprocessed=unprocessed)
             return client.call("JobReader.ListEvents", request)
 
         def refresh() -> None:
@@ -119,14 +114,12 @@ def list_triggers(
     toban trigger list
     toban trigger list --type order.paid -o wide
     """
-    from toban_cli.client import collect, connect, note_more
-    from toban_proto.v1.coordinator_pb2 import ListTriggersRequest
 
     empty = "No such triggers." if of_type else "No triggers. Make some with `toban apply -f FILE`."
     with connect() as client:
 
         def fetch(page: Any) -> Any:
-            return client.call("JobReader.ListTriggers", ListTriggersRequest(page=page, event_type=of_type))
+            return client.call("JobReader.ListTriggers", pb.ListTriggersRequest(page=page, event_type=of_type))
 
         def refresh() -> None:
             found, more = collect(fetch, "triggers", limit)
@@ -144,11 +137,8 @@ def get_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
     Examples:
     toban trigger get invoice-when-paid
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListTriggersRequest
 
-    with connect() as client:
-        [trigger] = client.call("JobReader.ListTriggers", ListTriggersRequest(name=name)).triggers
+    [trigger] = call("JobReader.ListTriggers", pb.ListTriggersRequest(name=name)).triggers
     show_one(output, trigger, page=lambda _: _trigger_page(trigger, wall_now()))
 
 
@@ -158,11 +148,8 @@ def remove_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
     Examples:
     toban trigger remove invoice-when-paid
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import DeleteTriggerRequest
 
-    with connect() as client:
-        answer = client.call("JobControl.DeleteTrigger", DeleteTriggerRequest(name=name))
+    answer = call("JobControl.DeleteTrigger", pb.DeleteTriggerRequest(name=name))
     show_done(output, answer, f"trigger {name} removed", name=lambda _: name)
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import connect
 from toban_cli.completion_values import executor_numbers
 from toban_cli.formatting import NOTHING, age, count, day, size, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done
 from toban_cli.watch import Watch, watch
@@ -50,13 +52,11 @@ def list_executors(
     toban executor list
     toban executor list --all -o wide
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListExecutorsRequest
 
     with connect() as client:
 
         def refresh() -> None:
-            found = client.call("JobReader.ListExecutors", ListExecutorsRequest(include_off=every)).executors
+            found = client.call("JobReader.ListExecutors", pb.ListExecutorsRequest(include_off=every)).executors
             table, wide = executor_columns(wall_now())
             show(output, found, table=table, wide=wide, empty="No executors.")
 
@@ -75,13 +75,11 @@ def drain(
     Examples:
     toban executor drain host-a --reason "new disk" --wait
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import DrainExecutorRequest
 
     with connect() as client:
         epoch = _seen_epoch(client)
         found = _find(client, executor)
-        request = DrainExecutorRequest(worker_id=found.worker_id, reason=reason, epoch=epoch)
+        request = pb.DrainExecutorRequest(worker_id=found.worker_id, reason=reason, epoch=epoch)
         answer = client.call("Operations.DrainExecutor", request)
         if wait:
             _wait_until_idle(client, answer, timeout)
@@ -96,13 +94,11 @@ def undrain(executor: Executor, reason: AuditReason = "", output: Output = Forma
     Examples:
     toban executor undrain host-a
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import UndrainExecutorRequest
 
     with connect() as client:
         epoch = _seen_epoch(client)
         found = _find(client, executor)
-        request = UndrainExecutorRequest(worker_id=found.worker_id, reason=reason, epoch=epoch)
+        request = pb.UndrainExecutorRequest(worker_id=found.worker_id, reason=reason, epoch=epoch)
         answer = client.call("Operations.UndrainExecutor", request)
         result = "gets runs again" if found.drained else "was not drained"
         show_done(output, answer, f"executor {answer.worker_id} on {answer.node_id} {result}")
@@ -117,14 +113,12 @@ def detach(executor: Executor, stop: Stop = False, reason: AuditReason = "", out
     toban executor detach 5
     toban executor detach 5 --stop --reason "its jobs hang"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import DetachExecutorRequest
 
     with connect() as client:
         epoch = _seen_epoch(client)
         found = _find(client, executor)
         mode = "stop" if stop else "let_finish"
-        request = DetachExecutorRequest(worker_id=found.worker_id, mode=mode, reason=reason, epoch=epoch)
+        request = pb.DetachExecutorRequest(worker_id=found.worker_id, mode=mode, reason=reason, epoch=epoch)
         answer = client.call("Operations.DetachExecutor", request)
         result = (
             "its runs are stopped and repeat on other executors"
@@ -171,16 +165,14 @@ def clock_skew(process: Any) -> str:
 
 def _seen_epoch(client: Client) -> int:
     """The leader in whose time the executor was looked up: a coordinator refuses the operation in another one's."""
-    from toban_proto.v1.coordinator_pb2 import GetClusterRequest
 
-    return int(client.call("JobReader.GetCluster", GetClusterRequest()).epoch)
+    return int(client.call("JobReader.GetCluster", pb.GetClusterRequest()).epoch)
 
 
 def _find(client: Client, word: str) -> Any:
-    from toban_proto.v1.coordinator_pb2 import ListExecutorsRequest
 
     def fetch(include_off: bool) -> Any:
-        return client.call("JobReader.ListExecutors", ListExecutorsRequest(include_off=include_off)).executors
+        return client.call("JobReader.ListExecutors", pb.ListExecutorsRequest(include_off=include_off)).executors
 
     return find_executor(fetch, word)
 
@@ -233,13 +225,12 @@ def _not_found(executors: Sequence[Any], word: str) -> TobanError:
 def _wait_until_idle(client: Client, executor: Any, timeout: float) -> None:
     from threading import Event
 
-    from toban_proto.v1.coordinator_pb2 import ListExecutorsRequest
     from toban_runtime.clock import SystemClock
 
     clock, reported = SystemClock(), 0
     end = clock.monotonic() + timeout
     while True:
-        present = client.call("JobReader.ListExecutors", ListExecutorsRequest()).executors
+        present = client.call("JobReader.ListExecutors", pb.ListExecutorsRequest()).executors
         running = sum(item.running for item in present if item.instance == executor.instance)
         if not running:
             return

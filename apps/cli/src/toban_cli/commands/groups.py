@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from toban_cli.client import call
 from toban_cli.completion_values import executor_group_names
 from toban_cli.formatting import NOTHING, age, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done
 from toban_domain.errors import ErrorCode, TobanError
@@ -103,9 +105,8 @@ def add(
     toban group add pci --label pool=pci --claim zone
     toban group add pci --label pool=pci --job-label team=payments
     """
-    from toban_proto.v1.coordinator_pb2 import SetExecutorGroupRequest
 
-    request = SetExecutorGroupRequest(
+    request = pb.SetExecutorGroupRequest(
         name=check_name(name),
         labels=_pairs(label),
         claims=sorted(set(claim or [])),
@@ -135,7 +136,6 @@ def set_group(
     toban group set default --drop-claim '*' --claim zone
     toban group set pci --instance 0b54b6a8-9c1e-4d5e-9a55-3a4f1c2d9e10
     """
-    from toban_proto.v1.coordinator_pb2 import SetExecutorGroupRequest
 
     before = _find(_groups(), name)
     labels = {**before.labels, **_pairs(label)}
@@ -145,7 +145,7 @@ def set_group(
         name, ("label", drop_label, labels), ("claim", drop_claim, claims), ("job label", drop_job_label, job_labels)
     )
     kept = {key: value for key, value in job_labels.items() if key not in (drop_job_label or [])}
-    request = SetExecutorGroupRequest(
+    request = pb.SetExecutorGroupRequest(
         name=name,
         labels={key: value for key, value in labels.items() if key not in (drop_label or [])},
         claims=sorted(claims - set(drop_claim or [])),
@@ -164,19 +164,14 @@ def remove(name: GroupName, reason: AuditReason = "", output: Output = Format.TA
     Examples:
     toban group rm pci --reason "moved to another cluster"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import RemoveExecutorGroupRequest
 
-    with connect() as client:
-        answer = client.call("Operations.RemoveExecutorGroup", RemoveExecutorGroupRequest(name=name, reason=reason))
+    answer = call("Operations.RemoveExecutorGroup", pb.RemoveExecutorGroupRequest(name=name, reason=reason))
     show_done(output, answer, f"executor group {name} deleted", name=lambda _: name)
 
 
 def _send(request: Any, output: Format) -> None:
-    from toban_cli.client import connect
 
-    with connect() as client:
-        answer = client.call("Operations.SetExecutorGroup", request)
+    answer = call("Operations.SetExecutorGroup", request)
     lines = [
         f"executor group {answer.name} (version {answer.version}): labels {_labels(answer.labels)}; may claim {_claims(answer)}"
     ]
@@ -188,11 +183,8 @@ def _send(request: Any, output: Format) -> None:
 
 
 def _groups() -> Sequence[Any]:
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListExecutorGroupsRequest
 
-    with connect() as client:
-        found: Sequence[Any] = client.call("Operations.ListExecutorGroups", ListExecutorGroupsRequest()).groups
+    found: Sequence[Any] = call("Operations.ListExecutorGroups", pb.ListExecutorGroupsRequest()).groups
     return found
 
 

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from toban_cli.client import call
 from toban_cli.commands.webhooks import NewSecret, SecretFile, read_secret_file
 from toban_cli.formatting import NOTHING, age, brief, wall_now
+from toban_cli.messages import hooks_pb
 from toban_cli.options import AuditReason, Format, Output, check_name
 from toban_cli.output import Column, show, show_done
 from toban_domain.errors import ErrorCode, TobanError
@@ -96,10 +98,8 @@ def set_hook(
     toban hook set repo --new-secret
     toban hook set repo --drop-old-secret
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.hooks_pb2 import HookMapping, SetHookRequest
 
-    request = SetHookRequest(
+    request = hooks_pb.SetHookRequest(
         name=name,
         kind=kind,
         enabled=enable,
@@ -113,10 +113,9 @@ def set_hook(
     if event_type or event or type_from or field:
         events = dict(_event(text) for text in event or [])
         request.mapping.CopyFrom(
-            HookMapping(event_type=event_type, events=events, type_from=type_from, fields=field or [])
+            hooks_pb.HookMapping(event_type=event_type, events=events, type_from=type_from, fields=field or [])
         )
-    with connect() as client:
-        answer = client.call("Hooks.SetHook", request)
+    answer = call("Hooks.SetHook", request)
     lines = [f"hook {name} ({answer.hook.kind}): {_becomes(answer.hook)}, {_state(answer.hook)}"]
     if answer.secret:
         lines = [answer.secret, *lines, "the first line is its secret; it is not shown again"]
@@ -147,11 +146,8 @@ def remove(name: HookName, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban hook rm repo --reason "moved"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.hooks_pb2 import RemoveHookRequest
 
-    with connect() as client:
-        answer = client.call("Hooks.RemoveHook", RemoveHookRequest(name=name, reason=reason))
+    answer = call("Hooks.RemoveHook", hooks_pb.RemoveHookRequest(name=name, reason=reason))
     show_done(output, answer, f"hook {name} deleted", name=lambda _: name)
 
 
@@ -161,22 +157,16 @@ def test(name: HookName, value: Value = "", payload: Body = "", output: Output =
     Examples:
     toban hook test repo --value push --payload @push.json
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.hooks_pb2 import TestHookRequest
 
-    with connect() as client:
-        answer = client.call("Hooks.TestHook", TestHookRequest(name=name, value=value, payload_json=_body(payload)))
+    answer = call("Hooks.TestHook", hooks_pb.TestHookRequest(name=name, value=value, payload_json=_body(payload)))
     outcomes = {"ping": "answered as a ping", "ignored": "ignored: no event for its value"}
     done = outcomes.get(answer.result, f"an event {answer.event_type} with payload {answer.payload_json}")
     show_done(output, answer, f"{name}: the message would be {done}", name=lambda item: item.event_type)
 
 
 def _show(name: str, output: Format) -> None:
-    from toban_cli.client import connect
-    from toban_proto.v1.hooks_pb2 import ListHooksRequest
 
-    with connect() as client:
-        found = client.call("Hooks.ListHooks", ListHooksRequest(name=name)).hooks
+    found = call("Hooks.ListHooks", hooks_pb.ListHooksRequest(name=name)).hooks
     now = wall_now()
     table = [
         Column("NAME", lambda item: item.name, name=True),

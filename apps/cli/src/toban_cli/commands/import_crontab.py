@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from toban_cli import report
+from toban_cli.client import connect
 from toban_cli.sanitize import clean
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -89,7 +90,6 @@ def crontab(
     if out or not apply:
         _put_out(yaml_texts(done), out, force=force)
     if apply and done.documents:
-        from toban_cli.client import connect
         from toban_cli.crontab.apply import apply_imported
 
         with connect() as client:

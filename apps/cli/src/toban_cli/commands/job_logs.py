@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import connect
 from toban_cli.commands.logs import AtLeast, Grep, LogFormat, Regex, Stderr, Stdout, Until
 from toban_cli.commands.logs import Output as LogOutput
 from toban_cli.formatting import count, size
+from toban_cli.messages import common_pb, logs_pb, pb
 from toban_cli.options import JobName
 
 if TYPE_CHECKING:
@@ -48,9 +50,7 @@ def job_logs(
     toban job logs backup --grep "timed out"
     toban job logs backup --since 7d --level error -o json
     """
-    from toban_cli.client import connect
     from toban_cli.log_search import Search, read_place, run_pages
-    from toban_proto.v1.coordinator_pb2 import GetJobRequest
 
     query = _search_request(grep, regex=regex, since=since, until=until, stdout=stdout, stderr=stderr, level=level)
     with connect() as client:
@@ -64,18 +64,17 @@ def job_logs(
             raise
         if not search.runs and not search.lines:
             # Raises JOB_NOT_FOUND when there is no such job.
-            client.call("JobReader.GetJob", GetJobRequest(name=job))
+            client.call("JobReader.GetJob", pb.GetJobRequest(name=job))
     _report_search(search, job)
     return 0
 
 
 def _search_request(grep: str, *, regex: bool, since: str, until: str, stdout: bool, stderr: bool, level: Any) -> Any:
     from toban_cli.commands.logs import chosen_streams, set_times
-    from toban_proto.v1.logs_pb2 import SearchLogRequest
 
     if regex and not grep:
         raise typer.BadParameter("is for --grep, which is not given", param_hint="--regex")
-    query = SearchLogRequest(grep=grep, regex=regex, level=level or "")
+    query = logs_pb.SearchLogRequest(grep=grep, regex=regex, level=level or "")
     query.streams.extend(chosen_streams(stdout=stdout, stderr=stderr, raw=False))
     set_times(query, since, until)
     return query
@@ -83,10 +82,8 @@ def _search_request(grep: str, *, regex: bool, since: str, until: str, stdout: b
 
 def _runs(client: Client, job: str, query: Any, cursor: str) -> Any:
     from toban_cli.log_search import RUNS_PAGE
-    from toban_proto.v1.common_pb2 import Page
-    from toban_proto.v1.coordinator_pb2 import ListRunsRequest
 
-    request = ListRunsRequest(page=Page(limit=RUNS_PAGE, cursor=cursor), job=job)
+    request = pb.ListRunsRequest(page=common_pb.Page(limit=RUNS_PAGE, cursor=cursor), job=job)
     for name, bound, doubt in (("active_from", "since", -CLOCK_SECONDS), ("active_until", "until", CLOCK_SECONDS)):
         if query.HasField(bound):
             moment = getattr(query, bound).ToDatetime() + timedelta(seconds=doubt)
@@ -118,13 +115,12 @@ class _Printer:
     def _attempt(self, run: Any, token: int) -> int | None:
         """Runs of a list have their last attempt only: the others are fetched once a run."""
         from toban_domain.errors import TobanError
-        from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
         if token == run.token:
             return int(run.attempt)
         if run.id not in self._attempts:
             try:
-                found = self._client.call("JobReader.GetRun", GetRunRequest(id=run.id)).attempts
+                found = self._client.call("JobReader.GetRun", pb.GetRunRequest(id=run.id)).attempts
             except TobanError:
                 found = []
             self._attempts[run.id] = {item.token: item.attempt for item in found}

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import call, collect, connect, note_more
 from toban_cli.formatting import NOTHING, age, wall_now
+from toban_cli.messages import common_pb, pb
 from toban_cli.options import Format, JobName, Limit, Output
 from toban_cli.output import Column, show
 from toban_cli.sanitize import clean
@@ -52,16 +54,14 @@ def list_versions(
     toban job versions hello --diff
     toban job versions hello --diff --version 7 --before 3
     """
-    from toban_cli.client import collect, connect, note_more
     from toban_domain.errors import ErrorCode, TobanError
-    from toban_proto.v1.coordinator_pb2 import ListJobVersionsRequest
 
     if (version or before) and not diff:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, "--version and --before are for --diff; give that too")
     with connect() as client:
 
         def fetch(page: Any) -> Any:
-            return client.call("JobReader.ListJobVersions", ListJobVersionsRequest(name=name, page=page))
+            return client.call("JobReader.ListJobVersions", pb.ListJobVersionsRequest(name=name, page=page))
 
         if diff:
             later, earlier = _pair(fetch, name, version or 0, before or 0)
@@ -84,11 +84,8 @@ def list_days(name: JobName, days: Days = 30, output: Output = Format.TABLE) -> 
     toban job days hello
     toban job days hello --days 7 -o json
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import GetJobDaysRequest
 
-    with connect() as client:
-        found = client.call("JobReader.GetJobDays", GetJobDaysRequest(name=name, days=days)).days
+    found = call("JobReader.GetJobDays", pb.GetJobDaysRequest(name=name, days=days)).days
     table = [
         Column("DAY", lambda one: one.day, name=True),
         Column("SUCCEEDED", lambda one: _counted(one.succeeded)),
@@ -136,11 +133,10 @@ def _one(fetch: Any, name: str, version: int) -> Any:
 
 def _at_or_below(fetch: Any, version: int) -> Any:
     """The latest version up to this one, of all with 0; None without one."""
-    from toban_proto.v1.common_pb2 import Page
 
     if version < 0:
         return None
-    found = fetch(Page(limit=1, cursor=str(version + 1) if version else "")).versions
+    found = fetch(common_pb.Page(limit=1, cursor=str(version + 1) if version else "")).versions
     return found[0] if found else None
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import call, collect, connect, note_more
 from toban_cli.formatting import NOTHING, age, local, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, JobName, Limit, Output
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
@@ -31,14 +33,12 @@ def list_jobs(limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: 
     toban job list
     toban job list -o name | xargs -n 1 toban job get
     """
-    from toban_cli.client import collect, connect, note_more
-    from toban_proto.v1.coordinator_pb2 import ListJobsRequest
 
     with connect() as client:
 
         def refresh() -> None:
             jobs, more = collect(
-                lambda page: client.call("JobReader.ListJobs", ListJobsRequest(page=page)), "jobs", limit
+                lambda page: client.call("JobReader.ListJobs", pb.ListJobsRequest(page=page)), "jobs", limit
             )
             table, wide = _job_columns(wall_now())
             show(output, jobs, table=table, wide=wide, empty="No jobs. Make some with `toban apply -f FILE`.")
@@ -55,11 +55,8 @@ def get_job(name: JobName, output: Output = Format.TABLE) -> None:
     toban job get hello
     toban job get hello -o yaml
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import GetJobRequest
 
-    with connect() as client:
-        job = client.call("JobReader.GetJob", GetJobRequest(name=name))
+    job = call("JobReader.GetJob", pb.GetJobRequest(name=name))
     show_one(output, job, page=lambda wide: _job_page(job, wall_now(), wide=wide))
 
 
@@ -69,11 +66,8 @@ def disable_job(name: JobName, reason: AuditReason = "", output: Output = Format
     Examples:
     toban job disable import --reason "the source is being moved"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import DisableJobRequest
 
-    with connect() as client:
-        job = client.call("JobControl.DisableJob", DisableJobRequest(name=name, reason=reason))
+    job = call("JobControl.DisableJob", pb.DisableJobRequest(name=name, reason=reason))
     show_done(output, job, f"job {name} disabled; enable it with `toban job enable {name}`")
 
 
@@ -83,11 +77,8 @@ def enable_job(name: JobName, reason: AuditReason = "", output: Output = Format.
     Examples:
     toban job enable import --reason "the source is back"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import EnableJobRequest
 
-    with connect() as client:
-        job = client.call("JobControl.EnableJob", EnableJobRequest(name=name, reason=reason))
+    job = call("JobControl.EnableJob", pb.EnableJobRequest(name=name, reason=reason))
     lines = [f"job {name} enabled"] if job.enabled else [f"job {name} stays disabled: its manifest has enabled: false"]
     show_done(output, job, lines)
 
@@ -108,14 +99,11 @@ def delete_job(
     toban job delete hello --reason obsolete
     toban job delete import --with-schedules --cancel-runs
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import DeleteJobRequest
 
-    request = DeleteJobRequest(
+    request = pb.DeleteJobRequest(
         name=name, reason=reason, with_schedules=with_schedules, with_triggers=with_triggers, cancel_runs=cancel_runs
     )
-    with connect() as client:
-        done = client.call("JobControl.DeleteJob", request, timeout=_DELETE_SECONDS)
+    done = call("JobControl.DeleteJob", request, timeout=_DELETE_SECONDS)
     lines = [f"job {name} deleted"]
     lines += [f"schedule {one} deleted" for one in done.schedules] + [f"trigger {one} deleted" for one in done.triggers]
     lines += [f"runs canceled: {done.canceled_runs}"] if done.canceled_runs else []

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toban_cli.client import call, connect
 from toban_cli.formatting import NOTHING, age, local, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output, check_path_name
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.report import echo
@@ -46,13 +48,11 @@ def list_limits(output: Output = Format.TABLE, watch_seconds: Watch = None) -> N
     Examples:
     toban limit list --watch
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListLimitsRequest
 
     with connect() as client:
 
         def refresh() -> None:
-            found = client.call("Operations.ListLimits", ListLimitsRequest()).limits
+            found = client.call("Operations.ListLimits", pb.ListLimitsRequest()).limits
             plain, wide = _columns(wall_now())
             show(output, found, table=plain, wide=wide, empty="No limits. Set one with `toban limit set job:NAME N`.")
 
@@ -65,11 +65,8 @@ def get_limit(name: LimitName, output: Output = Format.TABLE) -> None:
     Examples:
     toban limit get pool:licences
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import GetLimitRequest
 
-    with connect() as client:
-        found = client.call("Operations.GetLimit", GetLimitRequest(name=name))
+    found = call("Operations.GetLimit", pb.GetLimitRequest(name=name))
     show_one(output, found, page=lambda _: _page(found, wall_now()))
 
 
@@ -122,30 +119,21 @@ def signal_limit(
     toban limit signal pool:warehouse soft --ttl 120
     toban limit signal pool:warehouse ok
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import SignalLimitRequest
 
-    request = SignalLimitRequest(name=name, level=level, ttl_seconds=ttl, reason=reason)
-    with connect() as client:
-        answer = client.call("Operations.SignalLimit", request).limit
+    request = pb.SignalLimitRequest(name=name, level=level, ttl_seconds=ttl, reason=reason)
+    answer = call("Operations.SignalLimit", request).limit
     show_done(output, answer, f"{name}: {_size(answer)}; {answer.held} taken, {answer.waiting} waiting")
 
 
 def _set_breaker(name: str, output: Format, **change: Any) -> None:
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import SetBreakerRequest
 
-    with connect() as client:
-        answer = client.call("Operations.SetBreaker", SetBreakerRequest(name=name, **change)).limit
+    answer = call("Operations.SetBreaker", pb.SetBreakerRequest(name=name, **change)).limit
     show_done(output, answer, f"{name}: {_size(answer)}; {answer.held} taken, {answer.waiting} waiting")
 
 
 def _set(name: str, output: Format, **change: Any) -> None:
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import SetLimitRequest
 
-    with connect() as client:
-        answer = client.call("Operations.SetLimit", SetLimitRequest(name=name, **change)).limit
+    answer = call("Operations.SetLimit", pb.SetLimitRequest(name=name, **change)).limit
     show_done(output, answer, f"{name}: {_size(answer)}; {answer.held} taken, {answer.waiting} waiting")
 
 

@@ -14,6 +14,7 @@ import typer
 from toban.client.target import is_token
 from toban_cli import report
 from toban_cli.access_options import read_secret
+from toban_cli.messages import pb
 from toban_domain.access import TOKEN_PREFIX
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -168,11 +169,10 @@ def _checked(url: str, ca_file: str, token: str) -> tuple[Context, str]:
     from toban_cli.contexts import Context
     from toban_cli.rest.client import RestClient
     from toban_cli.rest.site import Site
-    from toban_proto.v1.coordinator_pb2 import AuthenticateRequest
 
     client = RestClient(Site(url=url, token=token, ca_file=ca_file))
     try:
-        who = client.call("Accounts.Authenticate", AuthenticateRequest())
+        who = client.call("Accounts.Authenticate", pb.AuthenticateRequest())
     finally:
         client.close()
     return Context(url=url, token=token, user=who.user, ca_file=ca_file), who.role or "a person without a role"
@@ -204,11 +204,10 @@ def _revoke(token_id: int, context: Context) -> None:
     """Revokes a token of the person of a context; a note when that fails."""
     from toban_cli.rest.client import RestClient
     from toban_cli.rest.site import Site
-    from toban_proto.v1.coordinator_pb2 import RevokeTokenRequest
 
     client = RestClient(Site(url=context.url, token=context.token, ca_file=context.ca_file))
     try:
-        client.call("Accounts.RevokeOwnToken", RevokeTokenRequest(id=token_id, reason="toban logout"))
+        client.call("Accounts.RevokeOwnToken", pb.RevokeTokenRequest(id=token_id, reason="toban logout"))
     except TobanError as error:
         if error.code not in (ErrorCode.UNAUTHENTICATED, ErrorCode.NOT_FOUND):
             report.note(f"warning: token {token_id} is not revoked ({error.message}); `toban token own` lists it")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import connect
 from toban_cli.formatting import local, to_time
+from toban_cli.messages import logs_pb, pb
 from toban_cli.options import RunId
 from toban_cli.sanitize import clean
 
@@ -89,9 +91,7 @@ def logs(
     toban run logs 12 --since 10m --grep "timed out"
     toban run logs 12 --level warning -o json
     """
-    from toban_cli.client import connect
     from toban_cli.log_printer import LinePrinter, Style
-    from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
     _check_together(follow=follow, step=step, tail=tail, head=head, grep=grep, regex=regex)
     if raw and (timestamps or output is LogFormat.JSON):
@@ -100,7 +100,7 @@ def logs(
     set_times(request, since, until)
     request.streams.extend(chosen_streams(stdout=stdout, stderr=stderr, raw=raw))
     with connect() as client:
-        found = client.call("JobReader.GetRun", GetRunRequest(id=run))
+        found = client.call("JobReader.GetRun", pb.GetRunRequest(id=run))
         request.tokens.extend(_tokens(found, attempt))
         if step and not set_step(request, found, step, attempt):
             return 0
@@ -116,13 +116,12 @@ def logs(
 
 def _show(client: Client, request: Any, printer: Any, *, run: Any, follow: bool, verbose: bool) -> None:
     from toban_cli.log_reader import check, format_log_places, read_all
-    from toban_proto.v1.logs_pb2 import DescribeLogRequest
 
     # A follower would only warn, and try again.
     if follow and request.regex:
         check(client, request)
     if (verbose or sys.stderr.isatty()) and client.can_describe:
-        stored = client.call("LogReader.Describe", DescribeLogRequest(run_id=request.run_id)).attempts
+        stored = client.call("LogReader.Describe", logs_pb.DescribeLogRequest(run_id=request.run_id)).attempts
         wanted = [item for item in stored if not request.tokens or item.token in request.tokens]
         if place := format_log_places(wanted):
             report.note(f"run {request.run_id}, {place}")
@@ -168,9 +167,8 @@ def _check_together(*, follow: bool, step: str, tail: int, head: int, grep: str,
 
 
 def _request(run: int, *, tail: int, head: int, grep: str, regex: bool, level: Level | None) -> Any:
-    from toban_proto.v1.logs_pb2 import ReadLogRequest
 
-    return ReadLogRequest(run_id=run, tail=tail, head=head, grep=grep, regex=regex, level=level or "")
+    return logs_pb.ReadLogRequest(run_id=run, tail=tail, head=head, grep=grep, regex=regex, level=level or "")
 
 
 def set_step(request: Any, run: Any, wanted: str, attempt: int) -> bool:
@@ -223,11 +221,13 @@ def set_times(request: Any, since: str, until: str) -> None:
 
 def chosen_streams(*, stdout: bool, stderr: bool, raw: bool) -> list[Any]:
     """Empty = all; the markers of the executor are of no stream of the job."""
-    from toban_proto.v1.logs_pb2 import LOG_STREAM_STDERR, LOG_STREAM_STDOUT
 
     if raw and not (stdout or stderr):
         stdout = stderr = True
-    return [*([LOG_STREAM_STDOUT] if stdout else []), *([LOG_STREAM_STDERR] if stderr else [])]
+    return [
+        *([logs_pb.LOG_STREAM_STDOUT] if stdout else []),
+        *([logs_pb.LOG_STREAM_STDERR] if stderr else []),
+    ]
 
 
 def _tokens(run: Any, attempt: int) -> list[int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toban_cli import report
+from toban_cli.client import connect
 from toban_cli.formatting import NOTHING, age, duration, to_time, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import Format, Output
 from toban_cli.output import Column, show, show_one
 from toban_cli.watch import Watch, watch
@@ -21,13 +23,11 @@ def overview(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None
     toban cluster overview
     toban cluster overview --watch 5
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import GetOverviewRequest
 
     with connect() as client:
 
         def refresh() -> None:
-            found = client.call("JobReader.GetOverview", GetOverviewRequest())
+            found = client.call("JobReader.GetOverview", pb.GetOverviewRequest())
             show_one(output, found, page=lambda _wide: _page(found), name=_failed_jobs)
 
         watch(refresh, watch_seconds, output)

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from toban_cli.access_options import ForJob, ForLabels, format_selector, read_secret, selector
+from toban_cli.client import call, connect
 from toban_cli.commands.tokens import Days, ForWhom, MostRole, TokenId, TokenName, default_role, token_columns
 from toban_cli.formatting import NOTHING, age, local, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done
 
@@ -21,13 +23,10 @@ def passwd(output: Output = Format.TABLE) -> None:
     Examples:
     toban user passwd
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ChangeOwnPasswordRequest
 
     current = read_secret("Present password", twice=False)
-    request = ChangeOwnPasswordRequest(current=current, password=read_secret("New password"))
-    with connect() as client:
-        answer = client.call("Accounts.ChangeOwnPassword", request)
+    request = pb.ChangeOwnPasswordRequest(current=current, password=read_secret("New password"))
+    answer = call("Accounts.ChangeOwnPassword", request)
     show_done(
         output, answer, f"the password is changed; {answer.ended} sessions ended", name=lambda item: str(item.ended)
     )
@@ -39,11 +38,8 @@ def list_sessions(output: Output = Format.TABLE) -> None:
     Examples:
     toban user sessions
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListOwnSessionsRequest
 
-    with connect() as client:
-        found = client.call("Accounts.ListOwnSessions", ListOwnSessionsRequest()).sessions
+    found = call("Accounts.ListOwnSessions", pb.ListOwnSessionsRequest()).sessions
     now = wall_now()
     table = [
         Column("SESSION", lambda item: str(item.id)),
@@ -62,11 +58,8 @@ def end_session(session: SessionId, output: Output = Format.TABLE) -> None:
     Examples:
     toban user end-session 31
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import EndOwnSessionRequest
 
-    with connect() as client:
-        answer = client.call("Accounts.EndOwnSession", EndOwnSessionRequest(id=session))
+    answer = call("Accounts.EndOwnSession", pb.EndOwnSessionRequest(id=session))
     show_done(output, answer, f"session {session} ended", name=lambda _: str(session))
 
 
@@ -85,13 +78,11 @@ def create_token(
     toban token create-own ci --role operator --job deploy --days 30
     toban token create-own gpu-1 --scope worker:transcode
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import CreateOwnTokenRequest
 
     selected = selector(job, label or [], scope)
     role = role or default_role(selected)
     with connect() as client:
-        request = CreateOwnTokenRequest(name=name, role=role, selector=selected, days=days)
+        request = pb.CreateOwnTokenRequest(name=name, role=role, selector=selected, days=days)
         answer = client.call("Accounts.CreateOwnToken", request)
     until = local(answer.ends_at, wall_now())
     about = f"token {answer.id}: {role} for {format_selector(selected)}, until {until}; it is not shown again"
@@ -104,11 +95,8 @@ def list_tokens(output: Output = Format.TABLE) -> None:
     Examples:
     toban token own
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListOwnTokensRequest
 
-    with connect() as client:
-        found = client.call("Accounts.ListOwnTokens", ListOwnTokensRequest()).tokens
+    found = call("Accounts.ListOwnTokens", pb.ListOwnTokensRequest()).tokens
     show(output, found, table=token_columns(wall_now()), empty="No tokens.", name=lambda item: str(item.id))
 
 
@@ -118,9 +106,6 @@ def revoke_token(token: TokenId, reason: AuditReason = "", output: Output = Form
     Examples:
     toban token revoke-own 7
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import RevokeTokenRequest
 
-    with connect() as client:
-        answer = client.call("Accounts.RevokeOwnToken", RevokeTokenRequest(id=token, reason=reason))
+    answer = call("Accounts.RevokeOwnToken", pb.RevokeTokenRequest(id=token, reason=reason))
     show_done(output, answer, f"token {token} revoked", name=lambda _: str(token))

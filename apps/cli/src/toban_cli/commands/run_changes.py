@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import call, connect
 from toban_cli.commands.runs import (
     Ahead,
     Follow,
@@ -27,6 +28,7 @@ from toban_cli.commands.runs import (
 )
 from toban_cli.completion_values import run_numbers
 from toban_cli.formatting import wall_now
+from toban_cli.messages import pb
 from toban_cli.options import Format, OfJob, Output, RunId, check_reason
 from toban_cli.output import show_done
 from toban_cli.param_types import LARGEST
@@ -100,17 +102,15 @@ def cancel(
     toban run cancel --label team=ops --since 2h --reason "bad release" --yes
     """
     from toban_cli.change_runs import change
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import CancelRunRequest, CancelRunsRequest, ListRunsRequest
 
-    wanted = ListRunsRequest(job=job, schedule=schedule, executor=executor, origin=origin, include_ahead=ahead)
+    wanted = pb.ListRunsRequest(job=job, schedule=schedule, executor=executor, origin=origin, include_ahead=ahead)
     selection = _selection(run, wanted, state, scope, label, since, until, dry_run=dry_run, yes=yes)
     mode = "kill" if kill else ""
     with connect() as client:
         if selection is not None:
-            request = CancelRunsRequest(filter=selection.wanted, reason=reason, mode=mode)
+            request = pb.CancelRunsRequest(filter=selection.wanted, reason=reason, mode=mode)
             return change(client, "CancelRuns", request, selection, output, words=("cancel", "canceled"))
-        answer = client.call("JobControl.CancelRun", CancelRunRequest(id=run or 0, reason=reason, mode=mode)).run
+        answer = client.call("JobControl.CancelRun", pb.CancelRunRequest(id=run or 0, reason=reason, mode=mode)).run
     show_done(output, answer, f"run {run} {answer.state}")
     return 0
 
@@ -149,22 +149,20 @@ def rerun(
     toban run rerun --job import --since 2h --dry-run
     toban run rerun --schedule nightly --state FAILED --since "2026-12-01" --yes
     """
-    from toban_proto.v1.coordinator_pb2 import ListRunsRequest, RerunRunRequest, RerunRunsRequest
 
-    wanted = ListRunsRequest(job=job, schedule=schedule, executor=executor, origin=origin)
+    wanted = pb.ListRunsRequest(job=job, schedule=schedule, executor=executor, origin=origin)
     selection = _selection(run, wanted, state, scope, label, since, until, dry_run=dry_run, yes=yes)
     changes: dict[str, Any] = {"latest_definition": latest_definition, "priority": priority, "reason": reason}
     if selection is None:
-        one = RerunRunRequest(id=run or 0, idempotency_key=idempotency_key, replace_payload=bool(payload), **changes)
+        one = pb.RerunRunRequest(id=run or 0, idempotency_key=idempotency_key, replace_payload=bool(payload), **changes)
         one.scope, _, one.scope_id = to_scope.partition(":")
         return _rerun_one(one, payload, param or [], output, wait=wait, follow=follow)
     of_one = {"--param": param, "--payload": payload, "--to-scope": to_scope, "--idempotency-key": idempotency_key}
     _refuse_with_options(of_one | {"--wait": wait, "--follow": follow})
-    return _rerun_many(RerunRunsRequest(filter=selection.wanted, **changes), selection, output)
+    return _rerun_many(pb.RerunRunsRequest(filter=selection.wanted, **changes), selection, output)
 
 
 def _rerun_one(request: Any, payload: str, params: list[str], output: Format, *, wait: bool, follow: bool) -> int:
-    from toban_cli.client import connect
     from toban_cli.payload_args import build_payload
     from toban_domain.payload import canonical_json
     from toban_runtime.ids import IdSource
@@ -184,7 +182,6 @@ def _rerun_one(request: Any, payload: str, params: list[str], output: Format, *,
 
 def _rerun_many(request: Any, selection: Selection, output: Format) -> int:
     from toban_cli.change_runs import change
-    from toban_cli.client import connect
     from toban_runtime.ids import IdSource
 
     request.operation = IdSource().uuid()
@@ -198,11 +195,8 @@ def note(run: RunId, text: Text, output: Output = Format.TABLE) -> None:
     Examples:
     toban run note 12 "the vendor had an outage; rerun at 9:00"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import NoteRunRequest
 
-    with connect() as client:
-        answer = client.call("JobControl.NoteRun", NoteRunRequest(id=run, text=text))
+    answer = call("JobControl.NoteRun", pb.NoteRunRequest(id=run, text=text))
     show_done(output, answer, f"note kept with run {run}", name=lambda _: str(run))
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import call, collect, connect
 from toban_cli.completion_values import schedule_names
 from toban_cli.formatting import NOTHING, age, brief, local, took, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, JobName, Limit, OfJob, Output, RunId
 from toban_cli.output import Column, show, show_data, show_done, show_one
 from toban_cli.watch import Watch, watch
@@ -101,14 +103,12 @@ def start(
     toban run start hello --scope account:17
     toban run start hello --ignore-limits --reason "the customer waits"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import StartRunsRequest
 
     request, result = _start_request(job, param or [], payload, at, timezone, idempotency_key)
     request.scope, _, request.scope_id = scope.partition(":")
     request.ignore_limits = ignore_limits
     with connect(waits=wait or follow) as client:
-        started = client.call("JobControl.StartRuns", StartRunsRequest(runs=[request], reason=reason)).runs[0]
+        started = client.call("JobControl.StartRuns", pb.StartRunsRequest(runs=[request], reason=reason)).runs[0]
         result = result if started.created else "exists already for this key"
         if not (wait or follow):
             show_done(output, started, f"run {started.run_id} {result}")
@@ -141,12 +141,10 @@ def list_runs(
     toban run list --watch 5
     toban run list --state RUNNING -o name | xargs -n 1 toban run cancel
     """
-    from toban_cli.client import collect, connect
     from toban_cli.run_filter import run_filter
-    from toban_proto.v1.coordinator_pb2 import GetJobRequest, ListRunsRequest
 
     wanted = run_filter(
-        ListRunsRequest(job=job, schedule=schedule, executor=executor, origin=origin, include_ahead=ahead),
+        pb.ListRunsRequest(job=job, schedule=schedule, executor=executor, origin=origin, include_ahead=ahead),
         states=state or [],
         scope=scope,
         labels=label or [],
@@ -154,7 +152,7 @@ def list_runs(
         until=until,
         now=wall_now(),
     )
-    empty = "No runs. Start one with `toban run start JOB`." if wanted == ListRunsRequest() else "No such runs."
+    empty = "No runs. Start one with `toban run start JOB`." if wanted == pb.ListRunsRequest() else "No such runs."
     with connect() as client:
 
         def fetch(page: Any) -> Any:
@@ -165,7 +163,7 @@ def list_runs(
             found, _ = collect(fetch, "runs", limit)
             if job and not found:
                 # Raises JOB_NOT_FOUND with the nearest name when there is no such job.
-                client.call("JobReader.GetJob", GetJobRequest(name=job))
+                client.call("JobReader.GetJob", pb.GetJobRequest(name=job))
             table, wide = _columns(wall_now())
             show(output, found, table=table, wide=wide, empty=empty)
 
@@ -179,17 +177,15 @@ def get_run(run: RunId, output: Output = Format.TABLE, watch_seconds: Watch = No
     toban run get 12
     toban run get 12 --watch
     """
-    from toban_cli.client import connect
     from toban_cli.log_reader import format_stored_log, stored_log
     from toban_cli.proto_json import plain
     from toban_cli.run_details import show_run
     from toban_domain.run import TERMINAL
-    from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
     with connect() as client:
 
         def refresh() -> bool:
-            found = client.call("JobReader.GetRun", GetRunRequest(id=run))
+            found = client.call("JobReader.GetRun", pb.GetRunRequest(id=run))
             if output is Format.NAME:
                 show_one(output, found, page=lambda _: None)
                 return found.state in TERMINAL
@@ -211,12 +207,9 @@ def why(run: RunId, output: Output = Format.TABLE) -> None:
     toban run why 12
     toban run why 12 -o json
     """
-    from toban_cli.client import connect
     from toban_cli.run_why import show_why
-    from toban_proto.v1.coordinator_pb2 import GetRunRequest
 
-    with connect() as client:
-        found = client.call("JobReader.ExplainRun", GetRunRequest(id=run))
+    found = call("JobReader.ExplainRun", pb.GetRunRequest(id=run))
     show_one(output, found, page=lambda _: show_why(found, wall_now()))
 
 
@@ -228,11 +221,8 @@ def kill(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) ->
     Examples:
     toban run kill 12 --reason "it holds a lock that others need"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import CancelRunRequest
 
-    with connect() as client:
-        answer = client.call("JobControl.CancelRun", CancelRunRequest(id=run, reason=reason, mode="kill")).run
+    answer = call("JobControl.CancelRun", pb.CancelRunRequest(id=run, reason=reason, mode="kill")).run
     show_done(output, answer, f"run {run} {answer.state}")
 
 
@@ -244,11 +234,8 @@ def lost(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) ->
     Examples:
     toban run lost 12 --reason "host-a has burnt down"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import DeclareRunLostRequest
 
-    with connect() as client:
-        answer = client.call("JobControl.DeclareRunLost", DeclareRunLostRequest(id=run, reason=reason)).run
+    answer = call("JobControl.DeclareRunLost", pb.DeclareRunLostRequest(id=run, reason=reason)).run
     show_done(output, answer, f"run {run} waits no more for its executor")
 
 
@@ -258,11 +245,10 @@ def _start_request(
     """The request, and the result to print when the run was created."""
     from toban_cli.payload_args import build_payload
     from toban_domain.payload import canonical_json
-    from toban_proto.v1.coordinator_pb2 import StartRunRequest
     from toban_runtime.ids import IdSource
 
     # With a key of our own at least: the call may be sent again to another coordinator.
-    request = StartRunRequest(
+    request = pb.StartRunRequest(
         job=job,
         payload_json=canonical_json(build_payload(payload, params)),
         idempotency_key=key or f"cli-{IdSource().uuid()}",

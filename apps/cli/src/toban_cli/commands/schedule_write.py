@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toban_cli.client import connect
 from toban_cli.completion_values import job_names
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output, ScheduleName, check_name
 from toban_cli.output import show_done
 
@@ -104,7 +106,6 @@ def add(
     toban schedule add often --job hello --every 30s -p name=Ada
     toban schedule add workdays --job report --cron "*/15 8-18 * * MON-FRI" --dry-run
     """
-    from toban_cli.client import connect
     from toban_cli.schedule_options import Options, new
 
     options = Options(
@@ -162,9 +163,7 @@ def update(
     toban schedule update nightly --timezone Asia/Tokyo --dry-run
     toban schedule update often -p name=Grace
     """
-    from toban_cli.client import connect
     from toban_cli.schedule_options import Options, changed, stored_spec
-    from toban_proto.v1.coordinator_pb2 import GetScheduleRequest
 
     options = Options(
         job=job,
@@ -185,7 +184,7 @@ def update(
     )
     _check(options, payload, param)
     with connect() as client:
-        stored = client.call("JobReader.GetSchedule", GetScheduleRequest(name=name))
+        stored = client.call("JobReader.GetSchedule", pb.GetScheduleRequest(name=name))
         document = changed(spec := stored_spec(stored), options)
         if (body := _payload(spec.get("payload", {}), payload, param)) is not None:
             document["spec"]["payload"] = body
@@ -217,19 +216,17 @@ def _manifest(name: str, document: dict[str, Any], version: int) -> Any:
     """The document, checked, on condition of the version that it was made from."""
     from toban_manifests.problems import raise_for
     from toban_manifests.read import Document, find_problems
-    from toban_proto.v1.coordinator_pb2 import Manifest
     from toban_schedule import problems
 
     source = f"schedule {name}"
     raise_for(find_problems([Document(source, document)], check_rule=problems)[1], detail_bytes=None)
-    return Manifest(json=json.dumps(document), source=source, expect_version=version)
+    return pb.Manifest(json=json.dumps(document), source=source, expect_version=version)
 
 
 def _apply(client: Any, manifest: Any, *, dry_run: bool, reason: str, output: Format) -> None:
     from toban_cli.commands.apply import APPLY_SECONDS
-    from toban_proto.v1.coordinator_pb2 import ApplyRequest
 
-    request = ApplyRequest(manifests=[manifest], dry_run=dry_run, reason=reason)
+    request = pb.ApplyRequest(manifests=[manifest], dry_run=dry_run, reason=reason)
     [applied] = client.call("JobControl.Apply", request, timeout=APPLY_SECONDS).applied
     show_done(output, applied, _lines(applied, dry_run=dry_run))
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.client import call, collect, connect, note_more
 from toban_cli.completion_values import schedule_names
 from toban_cli.formatting import NOTHING, age, brief, count, local, to_time, wall_now
+from toban_cli.messages import common_pb, pb
 from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName, check_given_name, check_reason
 from toban_cli.output import Column, show, show_data, show_done, show_one
 from toban_cli.sanitize import clean
@@ -59,19 +61,17 @@ def list_schedules(
     toban schedule list --job hello
     toban schedule list --watch
     """
-    from toban_cli.client import collect, connect, note_more
-    from toban_proto.v1.coordinator_pb2 import GetJobRequest, ListSchedulesRequest
 
     with connect() as client:
 
         def fetch(page: Any) -> Any:
-            return client.call("JobReader.ListSchedules", ListSchedulesRequest(page=page, job=job))
+            return client.call("JobReader.ListSchedules", pb.ListSchedulesRequest(page=page, job=job))
 
         def refresh() -> None:
             found, more = collect(fetch, "schedules", limit)
             if job and not found:
                 # Raises JOB_NOT_FOUND with the nearest name when there is no such job.
-                client.call("JobReader.GetJob", GetJobRequest(name=job))
+                client.call("JobReader.GetJob", pb.GetJobRequest(name=job))
             table, wide = _columns(wall_now())
             empty = "No schedules. Make one with `toban schedule add`, or some with `toban apply -f FILE`."
             show(output, found, table=table, wide=wide, empty=empty)
@@ -88,15 +88,14 @@ def get_schedule(name: ScheduleName, output: Output = Format.TABLE) -> None:
     toban schedule get nightly
     toban schedule get nightly -o yaml
     """
-    from toban_cli.client import connect
     from toban_cli.proto_json import plain, plain_list
-    from toban_proto.v1.common_pb2 import Page
-    from toban_proto.v1.coordinator_pb2 import GetScheduleRequest, ListFiresRequest, NextSlotsRequest
 
     with connect() as client:
-        schedule = client.call("JobReader.GetSchedule", GetScheduleRequest(name=name))
-        coming = client.call("JobReader.NextSlots", NextSlotsRequest(name=name, count=NEXT_SHOWN))
-        fires = client.call("JobReader.ListFires", ListFiresRequest(schedule=name, page=Page(limit=FIRES_SHOWN))).fires
+        schedule = client.call("JobReader.GetSchedule", pb.GetScheduleRequest(name=name))
+        coming = client.call("JobReader.NextSlots", pb.NextSlotsRequest(name=name, count=NEXT_SHOWN))
+        fires = client.call(
+            "JobReader.ListFires", pb.ListFiresRequest(schedule=name, page=common_pb.Page(limit=FIRES_SHOWN))
+        ).fires
     if output.is_data:
         found = {**plain(schedule), "note": coming.note, "next_slots": plain_list(coming.slots)}
         show_data(output, {**found, "fires": plain_list(fires)})
@@ -147,11 +146,8 @@ def pause(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE
     Examples:
     toban schedule pause nightly --reason "the database is moved"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import PauseScheduleRequest
 
-    with connect() as client:
-        schedule = client.call("JobControl.PauseSchedule", PauseScheduleRequest(name=name, reason=reason))
+    schedule = call("JobControl.PauseSchedule", pb.PauseScheduleRequest(name=name, reason=reason))
     show_done(output, schedule, f"schedule {name} paused; resume it with `toban schedule resume {name}`")
 
 
@@ -161,11 +157,8 @@ def resume(name: ScheduleName, reason: Reason = "", output: Output = Format.TABL
     Examples:
     toban schedule resume nightly --reason "the database is back"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ResumeScheduleRequest
 
-    with connect() as client:
-        schedule = client.call("JobControl.ResumeSchedule", ResumeScheduleRequest(name=name, reason=reason))
+    schedule = call("JobControl.ResumeSchedule", pb.ResumeScheduleRequest(name=name, reason=reason))
     after = (
         f"next at {local(schedule.next_run_at, wall_now())}"
         if schedule.HasField("next_run_at")
@@ -180,11 +173,8 @@ def remove(name: ScheduleName, reason: Reason = "", output: Output = Format.TABL
     Examples:
     toban schedule remove nightly --reason "replaced by hourly"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import DeleteScheduleRequest
 
-    with connect() as client:
-        answer = client.call("JobControl.DeleteSchedule", DeleteScheduleRequest(name=name, reason=reason))
+    answer = call("JobControl.DeleteSchedule", pb.DeleteScheduleRequest(name=name, reason=reason))
     taken = answer.withdrawn_runs
     back = f"; {count(taken, 'run')} of future slots withdrawn"
     show_done(output, answer, f"schedule {name} removed{back if taken else ''}", name=lambda _: name)

@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
+from toban_cli.client import call
 from toban_cli.completion_values import job_names
 from toban_cli.formatting import NOTHING, age, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done
 from toban_domain.errors import ErrorCode, TobanError
@@ -48,13 +50,10 @@ def set_secret(
     pass show db | toban secret set db-password
     toban secret set deploy-key --file id_ed25519
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import SetSecretRequest
 
     value = check_value(_value(check_name(name), file))
-    request = SetSecretRequest(name=name, value=value, jobs=job or [], all_jobs=all_jobs, reason=reason)
-    with connect() as client:
-        answer = client.call("Operations.SetSecret", request)
+    request = pb.SetSecretRequest(name=name, value=value, jobs=job or [], all_jobs=all_jobs, reason=reason)
+    answer = call("Operations.SetSecret", request)
     who = f"for {', '.join(answer.jobs)}" if answer.jobs else "for every job"
     show_done(output, answer, f"secret {name} stored (version {answer.version}), {who}")
 
@@ -65,11 +64,8 @@ def list_secrets(output: Output = Format.TABLE) -> None:
     Examples:
     toban secret list
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListSecretsRequest
 
-    with connect() as client:
-        found = client.call("Operations.ListSecrets", ListSecretsRequest()).secrets
+    found = call("Operations.ListSecrets", pb.ListSecretsRequest()).secrets
     now = wall_now()
     table = [
         Column("NAME", lambda item: item.name, name=True),
@@ -88,11 +84,8 @@ def remove(name: SecretName, force: Force = False, reason: AuditReason = "", out
     Examples:
     toban secret rm db-password
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import RemoveSecretRequest
 
-    with connect() as client:
-        answer = client.call("Operations.RemoveSecret", RemoveSecretRequest(name=name, force=force, reason=reason))
+    answer = call("Operations.RemoveSecret", pb.RemoveSecretRequest(name=name, force=force, reason=reason))
     show_done(output, answer, f"secret {name} deleted", name=lambda _: name)
 
 
@@ -102,11 +95,8 @@ def rotate(reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     Examples:
     toban secret rotate --reason "key of 2025 retired"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import RotateSecretsRequest
 
-    with connect() as client:
-        answer = client.call("Operations.RotateSecrets", RotateSecretsRequest(reason=reason))
+    answer = call("Operations.RotateSecrets", pb.RotateSecretsRequest(reason=reason))
     lines = [f"{answer.rotated} secrets encrypted again; all that can be read have key {answer.key_id}"]
     if answer.unreadable:
         lines.append(f"no key of the file opens {', '.join(answer.unreadable)}: add the key, or set them again")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from toban_cli.client import connect
 from toban_cli.formatting import NOTHING, age, local, plain_number, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output, check_name
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.param_types import LARGEST
@@ -41,11 +43,9 @@ def list_settings(output: Output = Format.TABLE) -> None:
     Examples:
     toban settings list -o wide
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListSettingsRequest
 
     with connect() as client:
-        found = client.call("Operations.ListSettings", ListSettingsRequest()).settings
+        found = client.call("Operations.ListSettings", pb.ListSettingsRequest()).settings
         table, wide = _setting_columns(wall_now())
         show(output, found, table=table, wide=wide)
 
@@ -56,7 +56,6 @@ def get_setting(name: SettingName, output: Output = Format.TABLE) -> None:
     Examples:
     toban settings get executor_lease_seconds
     """
-    from toban_cli.client import connect
 
     with connect() as client:
         found = _setting(client, name)
@@ -76,13 +75,11 @@ def set_setting(
     toban settings set assign_ahead_seconds 60 --reason "large batches at midnight"
     toban settings set assign_ahead_seconds default
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import UpdateSettingRequest
 
     with connect() as client:
         before = _setting(client, name)
         text = before.default_json if value == "default" else _checked_number(value)
-        request = UpdateSettingRequest(name=name, value_json=text, reason=reason, version=version)
+        request = pb.UpdateSettingRequest(name=name, value_json=text, reason=reason, version=version)
         answer = client.call("Operations.UpdateSetting", request)
     effect = f"; takes effect {answer.takes_effect}" if answer.version != before.version else "; unchanged"
     line = f"{name}: {_plain_value(before.value_json)} -> {_plain_value(answer.value_json)} {answer.unit}{effect}"
@@ -91,9 +88,8 @@ def set_setting(
 
 def _setting(client: Client, name: str) -> Any:
     from toban_domain.settings import spec_of
-    from toban_proto.v1.coordinator_pb2 import ListSettingsRequest
 
-    found = client.call("Operations.ListSettings", ListSettingsRequest()).settings
+    found = client.call("Operations.ListSettings", pb.ListSettingsRequest()).settings
     named = [item for item in found if item.name == name]
     if named:
         return named[0]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toban_cli.access_options import ForJob, ForLabels, UserName, format_selector, selector
+from toban_cli.client import call
 from toban_cli.formatting import NOTHING, age, local, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done
 from toban_domain.access import WORKER, Role
@@ -55,14 +57,11 @@ def create(
     toban token create bob ci --role operator --job deploy --days 30
     toban token create bob gpu-1 --scope worker:transcode
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import CreateTokenRequest
 
     selected = selector(job, label or [], scope)
     role = role or default_role(selected)
-    request = CreateTokenRequest(user=user, name=name, role=role, selector=selected, days=days)
-    with connect() as client:
-        answer = client.call("Accounts.CreateToken", request)
+    request = pb.CreateTokenRequest(user=user, name=name, role=role, selector=selected, days=days)
+    answer = call("Accounts.CreateToken", request)
     until = local(answer.ends_at, wall_now())
     about = f"token {answer.id} of {user}: {role} for {format_selector(selected)}, until {until}; it is not shown again"
     show_done(output, answer, [answer.secret, about], name=lambda item: item.secret)
@@ -82,11 +81,8 @@ def list_tokens(
     Examples:
     toban token list --user bob
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListTokensRequest
 
-    with connect() as client:
-        found = client.call("Accounts.ListTokens", ListTokensRequest(user=user)).tokens
+    found = call("Accounts.ListTokens", pb.ListTokensRequest(user=user)).tokens
     table = token_columns(wall_now())
     show(output, found, table=table, empty="No tokens.", name=lambda item: str(item.id))
 
@@ -97,11 +93,8 @@ def revoke(token: TokenId, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban token revoke 7 --reason "it was in a log"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import RevokeTokenRequest
 
-    with connect() as client:
-        answer = client.call("Accounts.RevokeToken", RevokeTokenRequest(id=token, reason=reason))
+    answer = call("Accounts.RevokeToken", pb.RevokeTokenRequest(id=token, reason=reason))
     show_done(output, answer, f"token {token} revoked", name=lambda _: str(token))
 
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from toban_cli.access_options import UserName
+from toban_cli.client import call
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import show_done
 
@@ -31,9 +33,8 @@ def link(
     Examples:
     toban user link bob --subject 8f3c2a
     """
-    from toban_proto.v1.coordinator_pb2 import LinkUserRequest
 
-    request = LinkUserRequest(name=user, issuer=issuer, subject=subject, reason=reason)
+    request = pb.LinkUserRequest(name=user, issuer=issuer, subject=subject, reason=reason)
     _change("LinkUser", request, f"user {user} is linked to subject {subject}", output)
 
 
@@ -45,15 +46,12 @@ def unlink(user: UserName, issuer: Issuer = "", reason: AuditReason = "", output
     Examples:
     toban user unlink bob --reason "is another person now"
     """
-    from toban_proto.v1.coordinator_pb2 import UnlinkUserRequest
 
     line = f"user {user} unlinked; the person signs in with the provider when `toban user link` is used again, API tokens stay good"
-    _change("UnlinkUser", UnlinkUserRequest(name=user, issuer=issuer, reason=reason), line, output)
+    _change("UnlinkUser", pb.UnlinkUserRequest(name=user, issuer=issuer, reason=reason), line, output)
 
 
 def _change(method: str, request: Any, line: str, output: Format) -> None:
-    from toban_cli.client import connect
 
-    with connect() as client:
-        answer = client.call(f"Accounts.{method}", request)
+    answer = call(f"Accounts.{method}", request)
     show_done(output, answer, line, name=lambda _: request.name)

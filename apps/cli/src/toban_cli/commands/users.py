@@ -17,7 +17,9 @@ from toban_cli.access_options import (
     read_secret,
     selector,
 )
+from toban_cli.client import call, collect, connect
 from toban_cli.formatting import NOTHING, age, local, wall_now
+from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Limit, Output, check_given_name, check_name
 from toban_cli.output import Column, show, show_data, show_done
 
@@ -50,11 +52,8 @@ def bootstrap(output: Output = Format.TABLE) -> None:
     Examples:
     toban user bootstrap
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import CreateBootstrapLinkRequest
 
-    with connect() as client:
-        answer = client.call("Accounts.CreateBootstrapLink", CreateBootstrapLinkRequest())
+    answer = call("Accounts.CreateBootstrapLink", pb.CreateBootstrapLinkRequest())
     until = local(answer.ends_at, wall_now())
     lines = [answer.secret, f"use it once, until {until}: at /first of the site, or with toban user first NAME"]
     show_done(output, answer, lines, name=lambda item: item.secret)
@@ -66,11 +65,8 @@ def state(output: Output = Format.TABLE) -> None:
     Examples:
     toban user state
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import GetAccountsStateRequest
 
-    with connect() as client:
-        answer = client.call("Accounts.GetAccountsState", GetAccountsStateRequest())
+    answer = call("Accounts.GetAccountsState", pb.GetAccountsStateRequest())
     text = "there is an administrator" if answer.has_administrator else "no administrator yet: toban user bootstrap"
     show_done(output, answer, text, name=lambda item: str(item.has_administrator).lower())
 
@@ -81,14 +77,12 @@ def whoami(output: Output = Format.TABLE) -> None:
     Examples:
     toban user whoami
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import AuthenticateRequest, AuthenticateResponse
 
     with connect() as client:
         if client.token:
-            answer = client.call("Accounts.Authenticate", AuthenticateRequest(token=client.token))
+            answer = client.call("Accounts.Authenticate", pb.AuthenticateRequest(token=client.token))
         else:
-            answer = AuthenticateResponse(user="certificate admin-cli", role="admin")
+            answer = pb.AuthenticateResponse(user="certificate admin-cli", role="admin")
     show_done(output, answer, f"{answer.user}, role {answer.role or 'none'}", name=lambda item: item.user)
 
 
@@ -98,13 +92,10 @@ def first(user: UserName, output: Output = Format.TABLE) -> None:
     Examples:
     toban user first ada
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import RedeemBootstrapLinkRequest
 
     secret = read_secret("One-time secret of `toban user bootstrap`", twice=False)
-    request = RedeemBootstrapLinkRequest(secret=secret, user=user, password=read_secret("Password"))
-    with connect() as client:
-        answer = client.call("Accounts.RedeemBootstrapLink", request)
+    request = pb.RedeemBootstrapLinkRequest(secret=secret, user=user, password=read_secret("Password"))
+    answer = call("Accounts.RedeemBootstrapLink", request)
     show_done(output, answer, f"{user} is the first administrator", name=lambda _: user)
 
 
@@ -114,11 +105,11 @@ def list_users(limit: Limit = 100, output: Output = Format.TABLE) -> None:
     Examples:
     toban user list -o wide
     """
-    from toban_cli.client import collect, connect
-    from toban_proto.v1.coordinator_pb2 import ListUsersRequest
 
     with connect() as client:
-        found, _ = collect(lambda page: client.call("Accounts.ListUsers", ListUsersRequest(page=page)), "users", limit)
+        found, _ = collect(
+            lambda page: client.call("Accounts.ListUsers", pb.ListUsersRequest(page=page)), "users", limit
+        )
     table, wide = _user_columns(wall_now())
     show(output, found, table=table, wide=wide, empty="No accounts. Make the first one with `toban user bootstrap`.")
 
@@ -135,10 +126,9 @@ def add(
     Examples:
     toban user add bob --password
     """
-    from toban_proto.v1.coordinator_pb2 import AddUserRequest
 
     secret = read_secret("Password") if password else ""
-    request = AddUserRequest(name=user, display_name=display_name, password=secret, reason=reason)
+    request = pb.AddUserRequest(name=user, display_name=display_name, password=secret, reason=reason)
     _change("AddUser", request, f"user {user} added; `toban user grant {user} ROLE` gives it rights", output)
 
 
@@ -148,9 +138,8 @@ def set_password(user: UserName, reason: AuditReason = "", output: Output = Form
     Examples:
     toban user password bob
     """
-    from toban_proto.v1.coordinator_pb2 import UpdateUserRequest
 
-    request = UpdateUserRequest(name=user, password=read_secret("Password"), reason=reason)
+    request = pb.UpdateUserRequest(name=user, password=read_secret("Password"), reason=reason)
     _change("UpdateUser", request, f"user {user} has a new password; its sessions have ended", output)
 
 
@@ -160,9 +149,8 @@ def enable(user: UserName, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban user enable bob
     """
-    from toban_proto.v1.coordinator_pb2 import UpdateUserRequest
 
-    _change("UpdateUser", UpdateUserRequest(name=user, enabled=True, reason=reason), f"user {user} enabled", output)
+    _change("UpdateUser", pb.UpdateUserRequest(name=user, enabled=True, reason=reason), f"user {user} enabled", output)
 
 
 def disable(user: UserName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
@@ -171,9 +159,10 @@ def disable(user: UserName, reason: AuditReason = "", output: Output = Format.TA
     Examples:
     toban user disable bob --reason "left the team"
     """
-    from toban_proto.v1.coordinator_pb2 import UpdateUserRequest
 
-    _change("UpdateUser", UpdateUserRequest(name=user, enabled=False, reason=reason), f"user {user} disabled", output)
+    _change(
+        "UpdateUser", pb.UpdateUserRequest(name=user, enabled=False, reason=reason), f"user {user} disabled", output
+    )
 
 
 def remove(user: UserName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
@@ -182,9 +171,8 @@ def remove(user: UserName, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban user remove bob --reason "left the company"
     """
-    from toban_proto.v1.coordinator_pb2 import DeleteUserRequest
 
-    _change("DeleteUser", DeleteUserRequest(name=user, reason=reason), f"user {user} removed", output)
+    _change("DeleteUser", pb.DeleteUserRequest(name=user, reason=reason), f"user {user} removed", output)
 
 
 def sign_out(user: UserName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
@@ -193,11 +181,8 @@ def sign_out(user: UserName, reason: AuditReason = "", output: Output = Format.T
     Examples:
     toban user sign-out bob
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import EndSessionsRequest
 
-    with connect() as client:
-        answer = client.call("Accounts.EndSessions", EndSessionsRequest(user=user, reason=reason))
+    answer = call("Accounts.EndSessions", pb.EndSessionsRequest(user=user, reason=reason))
     show_done(output, answer, f"{answer.ended} sessions of {user} ended", name=lambda _: user)
 
 
@@ -207,11 +192,8 @@ def list_groups(output: Output = Format.TABLE) -> None:
     Examples:
     toban user groups
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListGroupsRequest
 
-    with connect() as client:
-        found = client.call("Accounts.ListGroups", ListGroupsRequest()).groups
+    found = call("Accounts.ListGroups", pb.ListGroupsRequest()).groups
     table = [
         Column("GROUP", lambda item: item.name),
         Column("MEMBERS", lambda item: ", ".join(item.members) or NOTHING, loose=True),
@@ -232,11 +214,10 @@ def change_group(
     toban user group add ops
     toban user group join ops bob
     """
-    from toban_proto.v1.coordinator_pb2 import UpdateGroupRequest
 
     if (change in ("join", "leave")) != bool(user):
         raise typer.BadParameter("join and leave need a user; add and delete take none", param_hint="USER")
-    request = UpdateGroupRequest(name=group, change=change, user=user, reason=reason)
+    request = pb.UpdateGroupRequest(name=group, change=change, user=user, reason=reason)
     _change("UpdateGroup", request, f"group {group}: {change} {user}".rstrip(), output)
 
 
@@ -250,11 +231,8 @@ def list_rules(
     Examples:
     toban user rules --user bob
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import ListRulesRequest
 
-    with connect() as client:
-        found = client.call("Accounts.ListRules", ListRulesRequest(user=user, group=group)).rules
+    found = call("Accounts.ListRules", pb.ListRulesRequest(user=user, group=group)).rules
     show(output, found, table=_rule_columns(), empty="No rules.", name=lambda item: str(item.id))
 
 
@@ -303,9 +281,8 @@ def revoke(rule: RuleId, reason: AuditReason = "", output: Output = Format.TABLE
     Examples:
     toban user revoke 12
     """
-    from toban_proto.v1.coordinator_pb2 import RemoveRuleRequest
 
-    _change("RemoveRule", RemoveRuleRequest(id=rule, reason=reason), f"rule {rule} removed", output)
+    _change("RemoveRule", pb.RemoveRuleRequest(id=rule, reason=reason), f"rule {rule} removed", output)
 
 
 def may(
@@ -317,15 +294,10 @@ def may(
     toban user may bob run backup
     toban user may bob operate
     """
-    from toban_cli.client import connect
     from toban_cli.proto_json import plain
-    from toban_proto.v1.coordinator_pb2 import MayRequest
 
     kind, _, scope_id = scope.partition(":")
-    with connect() as client:
-        answer = client.call(
-            "Accounts.May", MayRequest(user=user, action=action, job=job, scope=kind, scope_id=scope_id)
-        )
+    answer = call("Accounts.May", pb.MayRequest(user=user, action=action, job=job, scope=kind, scope_id=scope_id))
     if output.is_data:
         show_data(output, plain(answer))
     else:
@@ -334,22 +306,17 @@ def may(
 
 
 def _add_rule(effect: str, name: str, role: str, *, group: bool, selected: Any, reason: str, output: Format) -> None:
-    from toban_cli.client import connect
-    from toban_proto.v1.coordinator_pb2 import AccessRule, AddRuleRequest
 
     user, group_name = ("", name) if group else (name, "")
-    rule = AccessRule(user=user, group=group_name, effect=effect, role=role, selector=selected)
-    with connect() as client:
-        answer = client.call("Accounts.AddRule", AddRuleRequest(rule=rule, reason=reason))
+    rule = pb.AccessRule(user=user, group=group_name, effect=effect, role=role, selector=selected)
+    answer = call("Accounts.AddRule", pb.AddRuleRequest(rule=rule, reason=reason))
     line = f"rule {answer.id}: {effect} {role} for {format_selector(selected)}"
     show_done(output, answer, line)
 
 
 def _change(method: str, request: Any, line: str, output: Format) -> None:
-    from toban_cli.client import connect
 
-    with connect() as client:
-        answer = client.call(f"Accounts.{method}", request)
+    answer = call(f"Accounts.{method}", request)
     name = request.name if hasattr(request, "name") else str(request.id)
     show_done(output, answer, line, name=lambda _: name)
 

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from toban_cli.access_options import MAX_SECRET, read_secret
+from toban_cli.client import call, collect, connect
 from toban_cli.completion_values import job_names
 from toban_cli.formatting import NOTHING, age, brief, count, wall_now
+from toban_cli.messages import webhooks_pb
 from toban_cli.options import AuditReason, Format, Limit, Output, check_name, parse_labels
 from toban_cli.output import Column, show, show_done
 from toban_cli.param_types import LARGEST
@@ -100,21 +102,20 @@ def set_webhook(
     cat url.txt | toban webhook set chat --form slack --state none --url -
     toban webhook set pager --disable --reason "moves to another host"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.webhooks_pb2 import SetWebhookRequest, WebhookFilter
 
     if url == "-":
         # It is a secret itself: a terminal does not show it.
         url = read_secret("URL of the webhook", twice=False).strip()
-    request = SetWebhookRequest(name=name, url=url, form=form, new_secret=new_secret, reason=reason, enabled=enable)
+    request = webhooks_pb.SetWebhookRequest(
+        name=name, url=url, form=form, new_secret=new_secret, reason=reason, enabled=enable
+    )
     if secret_file is not None:
         request.secret = read_secret_file(secret_file)
     if state or job or label:
         request.filter.CopyFrom(
-            WebhookFilter(states=_states(state or []), jobs=job or [], labels=parse_labels(label or []))
+            webhooks_pb.WebhookFilter(states=_states(state or []), jobs=job or [], labels=parse_labels(label or []))
         )
-    with connect() as client:
-        answer = client.call("Webhooks.SetWebhook", request)
+    answer = call("Webhooks.SetWebhook", request)
     found = answer.webhook
     lines = [
         f"webhook {name}: {', '.join(found.states) or 'no ends'} {_about(found)} to {found.origin}, {found.status}"
@@ -130,11 +131,8 @@ def list_webhooks(output: Output = Format.TABLE) -> None:
     Examples:
     toban webhook list
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.webhooks_pb2 import ListWebhooksRequest
 
-    with connect() as client:
-        found = client.call("Webhooks.ListWebhooks", ListWebhooksRequest()).webhooks
+    found = call("Webhooks.ListWebhooks", webhooks_pb.ListWebhooksRequest()).webhooks
     now = wall_now()
     table = [
         Column("NAME", lambda item: item.name, name=True),
@@ -163,11 +161,8 @@ def remove(name: HookName, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban webhook rm pager --reason "replaced by another one"
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.webhooks_pb2 import RemoveWebhookRequest
 
-    with connect() as client:
-        answer = client.call("Webhooks.RemoveWebhook", RemoveWebhookRequest(name=name, reason=reason))
+    answer = call("Webhooks.RemoveWebhook", webhooks_pb.RemoveWebhookRequest(name=name, reason=reason))
     show_done(output, answer, f"webhook {name} deleted", name=lambda _: name)
 
 
@@ -177,13 +172,11 @@ def test(name: HookName, reason: AuditReason = "", output: Output = Format.TABLE
     Examples:
     toban webhook test pager
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.webhooks_pb2 import ListDeliveriesRequest, TestWebhookRequest
 
     with connect() as client:
-        found = client.call("Webhooks.TestWebhook", TestWebhookRequest(name=name, reason=reason))
+        found = client.call("Webhooks.TestWebhook", webhooks_pb.TestWebhookRequest(name=name, reason=reason))
         timer, waited, pause = threading.Event(), 0.0, _FIRST_PAUSE_SECONDS
-        request = ListDeliveriesRequest(webhook=name, id=found.id)
+        request = webhooks_pb.ListDeliveriesRequest(webhook=name, id=found.id)
         while found.state == "pending" and not found.error and waited < TEST_SECONDS:
             timer.wait(pause)
             waited, pause = waited + pause, min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -207,13 +200,12 @@ def deliveries(
     Examples:
     toban webhook deliveries pager --state failed
     """
-    from toban_cli.client import collect, connect
-    from toban_proto.v1.webhooks_pb2 import ListDeliveriesRequest
 
     with connect() as client:
         found, _ = collect(
             lambda page: client.call(
-                "Webhooks.ListDeliveries", ListDeliveriesRequest(page=page, webhook=name, state=state, run_id=run)
+                "Webhooks.ListDeliveries",
+                webhooks_pb.ListDeliveriesRequest(page=page, webhook=name, state=state, run_id=run),
             ),
             "deliveries",
             limit,
@@ -244,11 +236,8 @@ def redeliver(
     toban webhook redeliver pager
     toban webhook redeliver pager --id 31
     """
-    from toban_cli.client import connect
-    from toban_proto.v1.webhooks_pb2 import RedeliverRequest
 
-    with connect() as client:
-        answer = client.call("Webhooks.Redeliver", RedeliverRequest(webhook=name, ids=delivery or [], reason=reason))
+    answer = call("Webhooks.Redeliver", webhooks_pb.RedeliverRequest(webhook=name, ids=delivery or [], reason=reason))
     done = f"{name}: {count(answer.redelivered, 'delivery') if answer.redelivered == 1 else f'{answer.redelivered} deliveries'} sent again"
     show_done(output, answer, done, name=lambda _: name)
 
