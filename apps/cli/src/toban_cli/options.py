@@ -11,7 +11,7 @@ import typer
 from toban_cli import report
 from toban_cli.completion_values import job_names, run_numbers, schedule_names
 from toban_cli.param_types import LARGEST
-from toban_cli.ports import MAX_REASON
+from toban_domain.access import MAX_REASON
 
 
 class Format(StrEnum):

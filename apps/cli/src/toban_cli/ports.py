@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from toban_domain.errors import TobanError
 
 CALL_SECONDS = 10.0
-# Characters of a reason that servers keep.
-MAX_REASON = 1000
 
 
 class Client(Protocol):

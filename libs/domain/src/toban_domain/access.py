@@ -14,6 +14,9 @@ from toban_domain.errors import ErrorCode, TobanError
 TOKEN_PREFIX = "toban_pat_"
 """API tokens begin with it; secrets of sessions do not."""
 
+MAX_REASON = 1000
+"""Characters of a reason that the audit log keeps, and of a note."""
+
 WORKER = "worker"
 """The scope of a token for external workers; its `scope_id` is the `worker_type` of the steps. No job, run or rule has it."""
 

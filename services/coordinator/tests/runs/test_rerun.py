@@ -9,8 +9,9 @@ import pytest
 from toban_coordinator.app.cancel import CancelRun
 from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.rerun import MAX_NOTE, MAX_NOTES, RerunRequest, RunRepeats
+from toban_coordinator.app.rerun import MAX_NOTES, RerunRequest, RunRepeats
 from toban_coordinator.app.start_runs import StartRuns
+from toban_domain.access import MAX_REASON
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 
@@ -172,8 +173,8 @@ async def test_a_note_is_among_the_events_with_secrets_masked(world: Any, make: 
 
 async def test_notes_are_bounded(world: Any, make: Any) -> None:
     run = await ended(world, make)
-    for text in ("", " ", "x" * (MAX_NOTE + 1)):
-        with pytest.raises(TobanError, match=f"write 1 to {MAX_NOTE}"):
+    for text in ("", " ", "x" * (MAX_REASON + 1)):
+        with pytest.raises(TobanError, match=f"write 1 to {MAX_REASON}"):
             await repeats(world).note(run, text, actor="user ada")
     for number in range(MAX_NOTES):
         await repeats(world).note(run, f"note {number}", actor="user ada")

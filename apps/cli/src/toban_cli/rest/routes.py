@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from toban_cli.ports import MAX_REASON
+from toban_domain.access import MAX_REASON
 from toban_domain.errors import ErrorCode, TobanError
 from toban_transport import rules
 from toban_transport.rules import PACKAGE, RULES

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from toban_domain.access import MAX_REASON
+
 MAX_ID = (1 << 63) - 1
 MAX_INT32 = (1 << 31) - 1
 MAX_CURSOR = 300
-MAX_REASON = 1000
 MAX_NAME = 300
 
 Id = Annotated[int, Field(ge=1, le=MAX_ID)]

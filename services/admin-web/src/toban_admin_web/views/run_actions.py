@@ -13,9 +13,8 @@ from toban_admin_web.decide.payload_form import changed, fill, payload_fields
 from toban_admin_web.decide.run_actions import ENDPOINTS
 from toban_admin_web.views.actions import Refused, confirmed, form, form_key, given_key, given_reason, require
 from toban_admin_web.views.view_context import caller, read
+from toban_domain.access import MAX_REASON
 from toban_domain.errors import ErrorCode, TobanError
-
-MAX_NOTE = 1000
 
 views = Blueprint("run_actions", __name__)
 
@@ -94,7 +93,7 @@ def rerun(run_id: int) -> Response:
 
 def _ask(action: str, run_id: int, status: int = 200, **why: Any) -> Response:
     require(ENDPOINTS[action])
-    return form("run_action", status, run=_run(run_id), action=action, max_reason=MAX_NOTE, **why)
+    return form("run_action", status, run=_run(run_id), action=action, max_reason=MAX_REASON, **why)
 
 
 def _cancel(run_id: int, action: str, mode: str, done: str) -> Response:

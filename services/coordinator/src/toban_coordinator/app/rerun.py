@@ -8,6 +8,7 @@ from toban_coordinator.app.run_queries import run_not_found
 from toban_coordinator.app.start_runs import Rerun, RunRequest, StartedRun, StartRuns
 from toban_coordinator.store import audit, reruns
 from toban_coordinator.store.reruns import Source
+from toban_domain.access import MAX_REASON
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.payload import canonical_json, merge_payload, parse_payload
 from toban_domain.redacted import unmasked
@@ -16,7 +17,6 @@ from toban_observability.masking import mask_text
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 
-MAX_NOTE = 1000
 MAX_NOTES = 100
 
 
@@ -71,9 +71,9 @@ class RunRepeats:
         """Keeps a remark. Raises RUN_NOT_FOUND, INVALID_ARGUMENT for a text that is empty or too long, RESOURCE_INVALID_STATE when the run
         has MAX_NOTES already."""
         text = mask_text(text.replace("\0", "�").strip())
-        if not 0 < len(text) <= MAX_NOTE:
+        if not 0 < len(text) <= MAX_REASON:
             raise TobanError(
-                ErrorCode.INVALID_ARGUMENT, f"the note has {len(text)} characters; write 1 to {MAX_NOTE} of them"
+                ErrorCode.INVALID_ARGUMENT, f"the note has {len(text)} characters; write 1 to {MAX_REASON} of them"
             )
         async with autocommit(self.pool) as t:
             kept = await reruns.remark(t, run_id, text, actor=actor, most=MAX_NOTES)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from toban_domain.access import MAX_REASON
 from toban_domain.audit_chain import LinkText, Mark
 from toban_observability.context import CALLER
 from toban_store import queries
@@ -18,7 +19,6 @@ from toban_store.tx import FencedTx, Row, Tx
 _sql = queries.load(__name__)
 # Longer words are in no row; a pattern takes PostgreSQL time by its length.
 MAX_WORD = 300
-MAX_REASON = 1000
 _SEQ_AND_LENGTH, _LENGTH = struct.Struct(">qi"), struct.Struct(">i")
 
 

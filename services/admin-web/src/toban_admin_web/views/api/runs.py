@@ -14,8 +14,9 @@ from toban_admin_web.decide.api_models import (
     StartedRun,
     StartedRuns,
 )
-from toban_admin_web.decide.request_input import MAX_CURSOR, MAX_INT32, MAX_NAME, MAX_REASON, Input, Reason
+from toban_admin_web.decide.request_input import MAX_CURSOR, MAX_INT32, MAX_NAME, Input, Reason
 from toban_admin_web.views.api.endpoint import Call, Endpoint
+from toban_domain.access import MAX_REASON
 from toban_domain.run import RunState
 
 Payload = dict[str, Any]
