@@ -103,6 +103,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "scheduler.labelled_definitions(jsonb)": (COORDINATOR,),
     "scheduler.drop_partition(date)": (COORDINATOR,),
     "scheduler.emit_event(text,jsonb,text)": (EMIT,),
+    "scheduler.ends_after_failures(bigint[],text[])": (COORDINATOR,),
     "scheduler.ensure_partitions(date,date)": (COORDINATOR,),
     "scheduler.forget_audit(integer,integer)": (COORDINATOR,),
     "scheduler.is_settled(scheduler.leader)": (COORDINATOR,),

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from toban_coordinator.adapters.secret_keys import FileKeys
+from toban_coordinator.app.commit_reports import commit_reports
 from toban_coordinator.app.disable_job import DisableJob
 from toban_coordinator.app.operations_webhooks import TargetChange, WebhookOperations
 from toban_coordinator.app.webhook_outbox import WebhookOutbox
+from toban_coordinator.decide.report import Report
 from toban_coordinator.decide.webhooks import PARALLEL, TryResult
 from toban_coordinator.store import webhook_outbox, webhooks
 from toban_coordinator.store.webhooks import Filter
@@ -86,6 +88,23 @@ async def test_failures_and_the_success_after_them(world: Any, make: Any, sent: 
     good = await end("SUCCEEDED")
     await end("SUCCEEDED")
     assert await sent() == [("job.failed", first), ("job.failed", second), ("job.recovered", good)]
+
+
+@pytest.mark.usefixtures("operations")
+async def test_successes_of_one_statement_see_only_what_ended_before_it(
+    world: Any, make: Any, sent: Any, end: Any
+) -> None:
+    await world.apply(job(make, rule("recovered")), make.job("quiet", notify=[rule("failed")]))
+    await end("FAILED")
+    failed = await end("FAILED", job="quiet")
+    first, second, other = *await world.start("load", 2), *await world.start("quiet")
+    await world.turn("assign")
+    reports = [Report(world.key(run), 1, make.outcome()) for run in (first, second, other)]
+    await commit_reports(world.pool, world.definitions, world.incarnations[0], reports)
+    recovered = [("job.failed", failed), ("job.recovered", first), ("job.recovered", second)]
+    assert await sent() == recovered
+    await end("SUCCEEDED")
+    assert await sent() == recovered
 
 
 @pytest.mark.usefixtures("operations")

@@ -203,11 +203,12 @@ async def test_without_a_target_no_run_is_looked_at_for_webhooks(ends: Any, worl
     parameters = {"moves": json.dumps(moves), "ids": f"{{{run}}}", "notify": False}
     async with tx(world.pool) as t:
         [row] = await t.fetch_all(f"EXPLAIN (ANALYZE, FORMAT JSON) {runs_finish._sql.finish}", parameters)
-    parts = {node.get("Subplan Name", ""): node for node in nodes_of(row["QUERY PLAN"][0]["Plan"])}
+    nodes = nodes_of(row["QUERY PLAN"][0]["Plan"])
+    parts = {node.get("Subplan Name", ""): node for node in nodes}
     assert parts["CTE gone"]["Actual Rows"] == 1, "the statement has ended the run"
-    scans = [node for node in nodes_of(parts["CTE hooked"]) if node["Node Type"] == "CTE Scan"]
-    scans += [node for node in nodes_of(parts["CTE notified"]) if node["Node Type"] == "CTE Scan"]
-    assert [node["Actual Loops"] for node in scans] == [0, 0]
+    [ended] = [node for node in nodes_of(parts["CTE noticed"]) if node.get("CTE Name") == "gone"]
+    assert (ended["Actual Loops"], parts["CTE recoveries"]["Actual Loops"]) == (0, 0)
+    assert not [node for node in nodes if node.get("Relation Name", "").startswith("runs_history_")], "no day is opened"
 
 
 def nodes_of(node: dict[str, Any]) -> list[dict[str, Any]]:

@@ -45,26 +45,8 @@ def certain_of(reports: Sequence[Report]) -> dict[AttemptKey, Outcome]:
     return certain
 
 
-class EndWatch:
-    """Whether anything may wait for ends of runs, as the last statement has seen it: the statement for the other case would be in vain."""
-
-    def __init__(self) -> None:
-        self._watched = False
-
-    async def end(self, pool: Pool, ends: Sequence[HeldEnd], *, notify: bool) -> runs_finish.Ended:
-        """Ends these successes."""
-        async with autocommit(pool) as t:
-            if not self._watched:
-                done = await runs_finish.finish_held(t, RunState.SUCCEEDED, ends, notify=notify, unwatched=True)
-                if done.finished:
-                    return done
-            done = await runs_finish.finish_held(t, RunState.SUCCEEDED, ends, notify=notify)
-        self._watched = done.watched
-        return done
-
-
 async def end_certain(
-    pool: Pool, definitions: DefinitionCache, wakes: WakeRegistry, watch: EndWatch, calls: Sequence[Reported]
+    pool: Pool, definitions: DefinitionCache, wakes: WakeRegistry, calls: Sequence[Reported]
 ) -> list[set[AttemptKey]]:
     """Ends what the executors of `calls` hold, in one statement; the attempts of each call that have ended by it.
 
@@ -74,7 +56,8 @@ async def end_certain(
     if not ends:
         return [set() for _ in calls]
     notify = not wakes.has("assign")
-    finished, names, _watched = await watch.end(pool, ends, notify=notify)
+    async with autocommit(pool) as t:
+        finished, names = await runs_finish.finish_held(t, RunState.SUCCEEDED, ends, notify=notify)
     if not notify:
         for name in names:
             wakes.wake(name)
@@ -91,7 +74,6 @@ class CertainEnds:
         self._pool = pool
         self._definitions = definitions
         self._wakes = wakes
-        self._watch = EndWatch()
         limits = GroupLimits(max_items=MAX_BATCH, max_size=MAX_BATCH, linger_seconds=LINGER_SECONDS)
         self._group: GroupCommit[Reported, set[AttemptKey]] = GroupCommit(
             self._commit, limits=limits, size_of=lambda reported: len(reported[1]), name="successes"
@@ -105,7 +87,7 @@ class CertainEnds:
 
     async def _commit(self, calls: Sequence[Reported]) -> list[set[AttemptKey]]:
         try:
-            return await end_certain(self._pool, self._definitions, self._wakes, self._watch, calls)
+            return await end_certain(self._pool, self._definitions, self._wakes, calls)
         except (Refused, Unsuitable):
             # Each executor's reports are committed alone then, so that one of them holds up no other.
             return [set() for _ in calls]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toban_coordinator.app.adaptive_batch import split_on_refusal
-from toban_coordinator.app.certain_ends import NO_LOOPS, EndWatch, certain_of, end_certain
+from toban_coordinator.app.certain_ends import NO_LOOPS, certain_of, end_certain
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.metrics import count_finished
 from toban_coordinator.app.retry_rules import retry_rule
@@ -89,7 +89,7 @@ async def _commit(
     reports: Sequence[Report],
     wakes: WakeRegistry = NO_LOOPS,
 ) -> list[Answer]:
-    [ended] = await end_certain(pool, definitions, wakes, EndWatch(), [(incarnation, certain_of(reports))])
+    [ended] = await end_certain(pool, definitions, wakes, [(incarnation, certain_of(reports))])
     rest = [report for report in reports if report.key not in ended]
     answers = iter(await _commit_rest(pool, definitions, incarnation, rest))
     return [Answer.ACCEPTED if report.key in ended else next(answers) for report in reports]

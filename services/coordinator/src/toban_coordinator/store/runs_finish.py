@@ -50,11 +50,10 @@ class Finished:
 
 
 class Ended(NamedTuple):
-    """Runs that have ended, the loops that go on with what waits, and whether anything may wait for ends of runs."""
+    """Runs that have ended, and the loops that go on with what waits."""
 
     finished: list[Finished]
     loops: set[str]
-    watched: bool
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
@@ -104,13 +103,11 @@ async def finish(t: Tx, moves: Sequence[Finish]) -> list[Finished]:
     return (await _finish(t, [_move(move, move.source.value) for move in moves])).finished if moves else []
 
 
-async def finish_held(
-    t: Tx, target: RunState, ends: Sequence[HeldEnd], *, notify: bool = True, unwatched: bool = False
-) -> Ended:
+async def finish_held(t: Tx, target: RunState, ends: Sequence[HeldEnd], *, notify: bool = True) -> Ended:
     """The same for attempts that their reporters hold, in whatever state, without looking at them before.
 
     Only for outcomes that end a run in `target` from every state in which an executor holds it. Without `notify` the caller wakes the loops
-    after the commit. `unwatched`: ends nothing where anything waits for ends of runs, and else costs less.
+    after the commit.
     """
     moves = [
         {
@@ -127,7 +124,7 @@ async def finish_held(
         }
         for end in ends
     ]
-    return await _finish(t, moves, notify=notify, statement=_sql.finish_unwatched if unwatched else _sql.finish)
+    return await _finish(t, moves, notify=notify)
 
 
 async def finish_claimed(t: Tx, outcomes: Sequence[tuple[AttemptKey, str, Outcome]]) -> list[Finished]:
@@ -162,15 +159,13 @@ def _move(move: Finish, source: str) -> dict[str, Any]:
     }
 
 
-async def _finish(
-    t: Tx, moves: Sequence[Mapping[str, Any]], *, notify: bool = True, statement: str = _sql.finish
-) -> Ended:
+async def _finish(t: Tx, moves: Sequence[Mapping[str, Any]], *, notify: bool = True) -> Ended:
     parameters = {
         "moves": json.dumps(moves, separators=(",", ":")),
         "ids": array_literals.numbers(move["id"] for move in moves),
         "notify": notify,
     }
-    rows = await t.fetch_all(statement, parameters)
+    rows = await t.fetch_all(_sql.finish, parameters)
     await fire_ledger.skip(t, [row for row in rows if row["origin"] == "slot" and row["new_reason"] in SKIPS])
     finished = [
         Finished(
@@ -189,7 +184,7 @@ async def _finish(
         for row in rows
     ]
     names = {name for name in ("assign", "resume") if rows and rows[0][name]}
-    return Ended(finished, names, watched=bool(rows and rows[0]["watched"]))
+    return Ended(finished, names)
 
 
 async def release(t: Tx, moves: Sequence[Release]) -> set[int]:

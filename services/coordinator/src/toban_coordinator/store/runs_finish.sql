@@ -1,107 +1,3 @@
--- fragment: ends
--- What `finish` is to do with each run.
-SELECT i.id, i.source, i.reporter, i.token, i.target, COALESCE(i.reason, '') AS new_reason, COALESCE(i.error, '') AS new_error,
-       COALESCE(i.message, '') AS message, COALESCE(i.actor, '') AS actor, COALESCE(i.attempt_state, '') AS attempt_state, i.outcome, i.worker,
-       (i.outcome ->> 'started_at')::timestamptz AS new_started, (i.outcome ->> 'finished_at')::timestamptz AS new_finished,
-       (i.outcome ->> 'exit_code')::integer AS new_exit_code, (i.outcome ->> 'signal')::integer AS new_signal,
-       (i.outcome ->> 'last_seq')::bigint AS last_seq, COALESCE(i.outcome ->> 'last_line', '') AS new_last_line
-  FROM jsonb_to_recordset(%(moves)s::jsonb)
-       AS i(id bigint, source text, token bigint, target text, reason text, error text, message text, actor text, attempt_state text,
-            outcome jsonb, reporter uuid, worker text)
-
--- fragment: held_runs
--- Takes the runs away that are in the state, at the attempt, and with the holder that `input` expects.
-DELETE FROM scheduler.runs_live r
- USING input i JOIN locked l ON l.id = i.id JOIN scheduler.run_transitions t
-            ON t.from_state = l.state AND t.to_state = i.target::scheduler.run_state
- WHERE r.id = i.id AND r.state = l.state AND r.token IS NOT DISTINCT FROM i.token
-   AND (r.state::text = i.source
-        OR (r.next_step IS NULL
-            AND (i.source = '' AND r.assigned_incarnation = i.reporter
-                 AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED')
-                 OR i.source = 'claimed' AND r.locked_by = i.worker AND r.state IN ('WAITING_WORKER', 'CANCEL_REQUESTED'))))
-
--- fragment: end_columns
--- What is known of a run that has ended.
-RETURNING r.*, r.state::text AS source, i.target, i.new_reason, i.new_error, i.message, i.actor, i.attempt_state, i.outcome, i.new_exit_code, i.new_signal,
-          i.last_seq, i.new_last_line,
-          -- The executor's clock may be off; a day partition for anything between yesterday and now is there.
-          -- A run that ends without a word of an executor ends now.
-          CASE WHEN i.new_finished IS NULL THEN now()
-               ELSE LEAST(now(), GREATEST(i.new_finished, r.dispatched_at, now() - interval '1 day')) END AS ended_at,
-          CASE WHEN i.new_started IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.new_started, r.dispatched_at)) END AS began_at
-
--- fragment: to_history
--- The row in the history, with the id of the last step that the outcome names.
-INSERT INTO scheduler.runs_history (
-    id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, state, phase, priority, scope, scope_id,
-    attempt, max_attempts, lost_count, max_lost, timeout_seconds, version, not_before, token, log_day, leader_epoch, assigned_incarnation,
-    assigned_worker_id, assigned_at, dispatched_at, started_at, finished_at, exit_code, term_signal, reason, error_summary, last_line, log_ref,
-    payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode, cancel_actor, continuation_state,
-    continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by, event_id, trigger_name,
-    concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth)
-SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state,
-       CASE WHEN outcome ? 'steps'
-            THEN COALESCE((SELECT v.spec #>> ARRAY['steps', outcome #>> '{steps,-1,index}', 'id']
-                             FROM scheduler.job_definition_versions v
-                            WHERE (v.definition_id, v.version) = (gone.definition_id, gone.definition_version)), phase)
-            ELSE phase END,
-       priority, scope, scope_id, attempt, max_attempts, lost_count, max_lost, timeout_seconds, version + 1, not_before, token, log_day,
-       leader_epoch, assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at,
-       CASE WHEN began_at IS NULL THEN NULL ELSE LEAST(began_at, ended_at) END, ended_at, new_exit_code, new_signal, new_reason,
-       new_error, new_last_line, COALESCE(outcome ->> 'log_ref', log_ref), payload, COALESCE(outcome -> 'progress', progress),
-       COALESCE(outcome -> 'result', result), idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
-       cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by,
-       event_id, trigger_name, concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth
-  FROM gone
-
--- fragment: end_attempts
--- The attempt ends with its run.
-UPDATE scheduler.job_attempts a
-   SET state = g.attempt_state, started_at = COALESCE(g.began_at, a.started_at), finished_at = g.ended_at, exit_code = g.new_exit_code,
-       term_signal = g.new_signal, reason = g.new_reason, error_summary = g.new_error, last_seq = COALESCE(g.last_seq, a.last_seq),
-       outcome = COALESCE(g.outcome, a.outcome)
-  FROM gone g
- WHERE a.run_id = g.id AND a.token = g.token AND a.log_day = g.log_day AND g.attempt_state <> ''
-
--- fragment: end_events
--- The event of the end.
-INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
-SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
-
--- fragment: what_waits
--- Which loops go on now.
--- In the order of an index: else the planner, which does not expect many runs, reads all of them to find that none is deferred.
-SELECT EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
-    OR EXISTS (SELECT 1 FROM scheduler.runs_live w
-                WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()) AS assign,
-       (SELECT 1 FROM scheduler.runs_live w
-         WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL ORDER BY w.deferred_on LIMIT 1) IS NOT NULL AS resume
-
--- fragment: succeeded_keys
--- A run that is to succeed once has.
-INSERT INTO scheduler.succeeded_keys (definition_id, concurrency_group, run_id)
-SELECT definition_id, concurrency_group, id FROM gone WHERE target = 'SUCCEEDED' AND concurrency_group LIKE 'once:%%'
-    ON CONFLICT (definition_id, concurrency_group) DO NOTHING
-
--- fragment: finished
--- What the caller learns.
-id, token, assigned_incarnation::text AS incarnation, job_name, target, origin, new_reason, message, definition_id, definition_version,
-schedule_id, slot,
-CASE WHEN attempt = 1 AND lost_count = 0 THEN extract(epoch FROM began_at - scheduled_for)::double precision END AS start_lag,
-CASE WHEN attempt = 1 AND lost_count = 0
-     THEN extract(epoch FROM began_at - GREATEST(created_at, scheduled_for))::double precision END AS wait,
-extract(epoch FROM ended_at - began_at)::double precision AS seconds,
-(SELECT assign FROM waiting) AS assign, (SELECT resume FROM waiting) AS resume,
-(SELECT pg_notify('toban_wake', 'assign') FROM waiting w WHERE w.assign AND %(notify)s::boolean)::text AS woken,
-(SELECT pg_notify('toban_wake', 'resume') FROM waiting w WHERE w.resume AND %(notify)s::boolean)::text AS resumed
-
--- fragment: watched
--- Whether a trigger, a webhook, or a note about a job without success may wait for the end of a run.
-(EXISTS (SELECT 1 FROM scheduler.event_triggers t WHERE t.enabled AND t.run_end)
- OR EXISTS (SELECT 1 FROM scheduler.webhook_targets w WHERE w.enabled)
- OR EXISTS (SELECT 1 FROM scheduler.job_silences))
-
 -- name: lock_live
 -- Locks live runs by id, for a decision about them in this transaction.
 SELECT {{run_to_decide}}
@@ -135,101 +31,141 @@ SELECT id FROM moved
 -- webhook waits for, or that its job notifies one of, is in the outbox. A source of
 -- '' is any state in which the executor `reporter` holds the run, and 'claimed' any in which `worker` does; both end the last dispatch of a run only.
 WITH input AS MATERIALIZED (
-    {{ends}}
+    SELECT i.id, i.source, i.reporter, i.token, i.target, COALESCE(i.reason, '') AS new_reason, COALESCE(i.error, '') AS new_error,
+           COALESCE(i.message, '') AS message, COALESCE(i.actor, '') AS actor, COALESCE(i.attempt_state, '') AS attempt_state, i.outcome, i.worker,
+           (i.outcome ->> 'started_at')::timestamptz AS new_started, (i.outcome ->> 'finished_at')::timestamptz AS new_finished,
+           (i.outcome ->> 'exit_code')::integer AS new_exit_code, (i.outcome ->> 'signal')::integer AS new_signal,
+           (i.outcome ->> 'last_seq')::bigint AS last_seq, COALESCE(i.outcome ->> 'last_line', '') AS new_last_line
+      FROM jsonb_to_recordset(%(moves)s::jsonb)
+           AS i(id bigint, source text, token bigint, target text, reason text, error text, message text, actor text, attempt_state text,
+                outcome jsonb, reporter uuid, worker text)
 ), locked AS MATERIALIZED (
     {{lock_runs}}
 ), gone AS (
-    {{held_runs}}
-    {{end_columns}}
+    DELETE FROM scheduler.runs_live r
+     USING input i JOIN locked l ON l.id = i.id JOIN scheduler.run_transitions t
+                ON t.from_state = l.state AND t.to_state = i.target::scheduler.run_state
+     WHERE r.id = i.id AND r.state = l.state AND r.token IS NOT DISTINCT FROM i.token
+       AND (r.state::text = i.source
+            OR (r.next_step IS NULL
+                AND (i.source = '' AND r.assigned_incarnation = i.reporter
+                     AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED', 'ORPHANED')
+                     OR i.source = 'claimed' AND r.locked_by = i.worker AND r.state IN ('WAITING_WORKER', 'CANCEL_REQUESTED'))))
+    RETURNING r.*, r.state::text AS source, i.target, i.new_reason, i.new_error, i.message, i.actor, i.attempt_state, i.outcome, i.new_exit_code, i.new_signal,
+              i.last_seq, i.new_last_line,
+              -- The executor's clock may be off; a day partition for anything between yesterday and now is there.
+              -- A run that ends without a word of an executor ends now.
+              CASE WHEN i.new_finished IS NULL THEN now()
+                   ELSE LEAST(now(), GREATEST(i.new_finished, r.dispatched_at, now() - interval '1 day')) END AS ended_at,
+              CASE WHEN i.new_started IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.new_started, r.dispatched_at)) END AS began_at
 ), history AS (
-    {{to_history}}
+    -- With the id of the last step that the outcome names.
+    INSERT INTO scheduler.runs_history (
+        id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, state, phase, priority, scope, scope_id,
+        attempt, max_attempts, lost_count, max_lost, timeout_seconds, version, not_before, token, log_day, leader_epoch, assigned_incarnation,
+        assigned_worker_id, assigned_at, dispatched_at, started_at, finished_at, exit_code, term_signal, reason, error_summary, last_line, log_ref,
+        payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode, cancel_actor, continuation_state,
+        continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by, event_id, trigger_name,
+        concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth)
+    SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state,
+           CASE WHEN outcome ? 'steps'
+                THEN COALESCE((SELECT v.spec #>> ARRAY['steps', outcome #>> '{steps,-1,index}', 'id']
+                                 FROM scheduler.job_definition_versions v
+                                WHERE (v.definition_id, v.version) = (gone.definition_id, gone.definition_version)), phase)
+                ELSE phase END,
+           priority, scope, scope_id, attempt, max_attempts, lost_count, max_lost, timeout_seconds, version + 1, not_before, token, log_day,
+           leader_epoch, assigned_incarnation, assigned_worker_id, assigned_at, dispatched_at,
+           CASE WHEN began_at IS NULL THEN NULL ELSE LEAST(began_at, ended_at) END, ended_at, new_exit_code, new_signal, new_reason,
+           new_error, new_last_line, COALESCE(outcome ->> 'log_ref', log_ref), payload, COALESCE(outcome -> 'progress', progress),
+           COALESCE(outcome -> 'result', result), idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
+           cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by,
+           event_id, trigger_name, concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth
+      FROM gone
 ), attempt AS (
-    {{end_attempts}}
+    UPDATE scheduler.job_attempts a
+       SET state = g.attempt_state, started_at = COALESCE(g.began_at, a.started_at), finished_at = g.ended_at, exit_code = g.new_exit_code,
+           term_signal = g.new_signal, reason = g.new_reason, error_summary = g.new_error, last_seq = COALESCE(g.last_seq, a.last_seq),
+           outcome = COALESCE(g.outcome, a.outcome)
+      FROM gone g
+     WHERE a.run_id = g.id AND a.token = g.token AND a.log_day = g.log_day AND g.attempt_state <> ''
 ), event AS (
-    {{end_events}}
+    INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
+    SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
 ), waiting AS MATERIALIZED (
-    {{what_waits}}
+    -- In the order of an index: else the planner, which does not expect many runs, reads all of them to find that none is deferred.
+    SELECT EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
+        OR EXISTS (SELECT 1 FROM scheduler.runs_live w
+                    WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()) AS assign,
+           (SELECT 1 FROM scheduler.runs_live w
+             WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL ORDER BY w.deferred_on LIMIT 1) IS NOT NULL AS resume
+), watch AS MATERIALIZED (
+    -- Asked once for all of them: most clusters have nothing that waits for ends of runs.
+    SELECT EXISTS (SELECT 1 FROM scheduler.event_triggers t WHERE t.enabled AND t.run_end) AS triggers,
+           EXISTS (SELECT 1 FROM scheduler.webhook_targets w WHERE w.enabled) AS webhooks,
+           EXISTS (SELECT 1 FROM scheduler.job_silences) AS silences
+), noticed AS (
+    -- The ends that something may wait for, with the current definitions of their jobs.
+    SELECT g.id, g.definition_id, g.job_name, g.target, d.spec -> 'labels' AS labels, d.spec -> 'notify' AS notify,
+           CASE WHEN g.target = 'SKIPPED' AND g.new_reason = 'late' THEN '{SKIPPED,LATE}' ELSE ARRAY[g.target] END AS states
+      FROM gone g LEFT JOIN scheduler.job_definitions d ON d.id = g.definition_id
+     WHERE (SELECT triggers OR webhooks FROM watch) AND g.new_reason <> 'withdrawn'
 ), chained AS (
     INSERT INTO scheduler.events (event_type, payload, created_by)
-    SELECT '@run-end', jsonb_build_object('run', g.id), 'run ' || g.id
-      FROM gone g
-     -- Asked once for all of them: most have no such trigger.
-     WHERE (SELECT 1 FROM scheduler.event_triggers t WHERE t.enabled AND t.run_end LIMIT 1) IS NOT NULL AND g.new_reason <> 'withdrawn'
+    SELECT '@run-end', jsonb_build_object('run', n.id), 'run ' || n.id
+      FROM noticed n
+     WHERE (SELECT triggers FROM watch)
        AND EXISTS (
             SELECT 1 FROM scheduler.event_triggers t
-             WHERE t.enabled AND t.run_end AND t.event_type IN ('@run-end', '@run-end:' || g.job_name)
-               AND (t.spec -> 'on_run_end' -> 'states' ? g.target
-                    OR (g.new_reason = 'late' AND g.target = 'SKIPPED' AND t.spec -> 'on_run_end' -> 'states' ? 'LATE'))
+             WHERE t.enabled AND t.run_end AND t.event_type IN ('@run-end', '@run-end:' || n.job_name)
+               AND t.spec -> 'on_run_end' -> 'states' ?| n.states
                AND (t.event_type <> '@run-end'
-                    OR (t.definition_id <> g.definition_id
-                        AND (SELECT d.spec -> 'labels' FROM scheduler.job_definitions d WHERE d.id = g.definition_id)
-                            @> (t.spec -> 'on_run_end' -> 'labels'))))
+                    OR (t.definition_id <> n.definition_id AND n.labels @> (t.spec -> 'on_run_end' -> 'labels'))))
     RETURNING id
+), recoveries AS MATERIALIZED (
+    -- Read only where a rule asks. By a function, since a statement opens all days of a history that it names itself, also when it reads none.
+    SELECT scheduler.ends_after_failures(array_agg(n.id), array_agg(n.job_name)) AS id
+      FROM noticed n
+     WHERE n.target = 'SUCCEEDED' AND n.notify @? '$[*].on[*] ? (@ == "recovered")'
 ), hooked AS (
-    INSERT INTO scheduler.webhook_deliveries (target_id, type, run_id)
-    SELECT w.id, 'run.' || lower(g.target), g.id
-      FROM gone g JOIN scheduler.webhook_targets w
-        ON w.enabled AND (w.states @> ARRAY[g.target] OR (g.new_reason = 'late' AND g.target = 'SKIPPED' AND w.states @> ARRAY['LATE']))
-       AND (w.jobs = '{}' OR w.jobs @> ARRAY[g.job_name])
-       AND (w.labels = '{}' OR (SELECT d.spec -> 'labels' FROM scheduler.job_definitions d WHERE d.id = g.definition_id) @> w.labels)
-     -- Asked once for all of them: most clusters have no target.
-     WHERE (SELECT 1 FROM scheduler.webhook_targets w WHERE w.enabled LIMIT 1) IS NOT NULL AND g.new_reason <> 'withdrawn'
-), notified AS (
-    -- What the job itself asks for (`notify` of its current definition).
+    -- What a target waits for, and what the job itself asks for.
     INSERT INTO scheduler.webhook_deliveries (target_id, type, run_id, quiet, once)
-    SELECT w.id, 'job.' || n.kind, g.id, rule -> 'quiet_hours', n.kind = 'late'
-      FROM gone g
-      JOIN scheduler.job_definitions d ON d.id = g.definition_id AND d.spec ? 'notify'
-     CROSS JOIN LATERAL jsonb_array_elements(d.spec -> 'notify') AS rule
-      JOIN scheduler.webhook_targets w ON w.enabled AND w.name = rule ->> 'webhook'
-     CROSS JOIN LATERAL (VALUES
-           ('failed', g.target IN ('FAILED', 'TIMED_OUT', 'EXPIRED')),
-           -- Loop `notices` may have sent it while the run was live.
-           ('late', g.target = 'SKIPPED' AND g.new_reason = 'late'
-                    AND NOT EXISTS (SELECT 1 FROM scheduler.webhook_deliveries e
-                                     WHERE e.run_id = g.id AND e.target_id = w.id AND e.type = 'job.late')),
-           ('recovered', g.target = 'SUCCEEDED' AND rule -> 'on' ? 'recovered'
-                         AND (EXISTS (SELECT 1 FROM scheduler.job_silences o WHERE o.definition_id = g.definition_id)
-                              OR (SELECT h.state <> 'SUCCEEDED'
-                                    FROM scheduler.runs_history h
-                                   WHERE h.job_name = g.job_name AND h.id < g.id AND h.state IN ('SUCCEEDED', 'FAILED', 'TIMED_OUT', 'EXPIRED')
-                                   ORDER BY h.id DESC LIMIT 1)))) AS n(kind, fits)
-     WHERE (SELECT 1 FROM scheduler.webhook_targets w WHERE w.enabled LIMIT 1) IS NOT NULL AND g.new_reason <> 'withdrawn'
-       AND n.fits AND rule -> 'on' ? n.kind
+    SELECT w.id, e.type, n.id, e.quiet, e.type = 'job.late'
+      FROM noticed n JOIN scheduler.webhook_targets w ON w.enabled
+     CROSS JOIN LATERAL (
+           SELECT 'run.' || lower(n.target) AS type, NULL::jsonb AS quiet
+            WHERE w.states && n.states AND (w.jobs = '{}' OR w.jobs @> ARRAY[n.job_name]) AND (w.labels = '{}' OR n.labels @> w.labels)
+           UNION ALL
+           SELECT 'job.' || k.kind, rule -> 'quiet_hours'
+             FROM jsonb_array_elements(n.notify) AS rule CROSS JOIN (VALUES ('failed'), ('late'), ('recovered')) AS k(kind)
+            WHERE rule ->> 'webhook' = w.name AND rule -> 'on' ? k.kind
+              AND CASE k.kind
+                  WHEN 'failed' THEN n.target IN ('FAILED', 'TIMED_OUT', 'EXPIRED')
+                  -- Loop `notices` may have sent it while the run was live.
+                  WHEN 'late' THEN 'LATE' = ANY (n.states)
+                                   AND NOT EXISTS (SELECT 1 FROM scheduler.webhook_deliveries o
+                                                    WHERE o.run_id = n.id AND o.target_id = w.id AND o.type = 'job.late')
+                  ELSE n.target = 'SUCCEEDED' AND (EXISTS (SELECT 1 FROM scheduler.job_silences o WHERE o.definition_id = n.definition_id)
+                                                   OR n.id IN (SELECT r.id FROM recoveries r)) END) e
         ON CONFLICT DO NOTHING
 ), ended_silences AS (
     DELETE FROM scheduler.job_silences o USING gone g
-     WHERE (SELECT 1 FROM scheduler.job_silences x LIMIT 1) IS NOT NULL AND g.target = 'SUCCEEDED' AND o.definition_id = g.definition_id
+     WHERE (SELECT silences FROM watch) AND g.target = 'SUCCEEDED' AND o.definition_id = g.definition_id
 ), done AS (
-    {{succeeded_keys}}
+    -- A run that is to succeed once has.
+    INSERT INTO scheduler.succeeded_keys (definition_id, concurrency_group, run_id)
+    SELECT definition_id, concurrency_group, id FROM gone WHERE target = 'SUCCEEDED' AND concurrency_group LIKE 'once:%%'
+        ON CONFLICT (definition_id, concurrency_group) DO NOTHING
 )
-SELECT {{finished}},
-       (SELECT pg_notify('toban_wake', 'events') WHERE EXISTS (SELECT 1 FROM chained))::text AS chained,
-       {{watched}} AS watched
-  FROM gone
-
--- name: finish_unwatched
--- The same where nothing waits for ends of runs; else it ends nothing. PostgreSQL needs half the time for it.
-WITH input AS MATERIALIZED (
-    {{ends}}
-), locked AS MATERIALIZED (
-    {{lock_runs}}
-), gone AS (
-    {{held_runs}}
-       AND NOT {{watched}}
-    {{end_columns}}
-), history AS (
-    {{to_history}}
-), attempt AS (
-    {{end_attempts}}
-), event AS (
-    {{end_events}}
-), waiting AS MATERIALIZED (
-    {{what_waits}}
-), done AS (
-    {{succeeded_keys}}
-)
-SELECT {{finished}}, false AS watched
+SELECT id, token, assigned_incarnation::text AS incarnation, job_name, target, origin, new_reason, message, definition_id, definition_version,
+       schedule_id, slot,
+       CASE WHEN attempt = 1 AND lost_count = 0 THEN extract(epoch FROM began_at - scheduled_for)::double precision END AS start_lag,
+       CASE WHEN attempt = 1 AND lost_count = 0
+            THEN extract(epoch FROM began_at - GREATEST(created_at, scheduled_for))::double precision END AS wait,
+       extract(epoch FROM ended_at - began_at)::double precision AS seconds,
+       (SELECT assign FROM waiting) AS assign, (SELECT resume FROM waiting) AS resume,
+       (SELECT pg_notify('toban_wake', 'assign') FROM waiting w WHERE w.assign AND %(notify)s::boolean)::text AS woken,
+       (SELECT pg_notify('toban_wake', 'resume') FROM waiting w WHERE w.resume AND %(notify)s::boolean)::text AS resumed,
+       (SELECT pg_notify('toban_wake', 'events') WHERE EXISTS (SELECT 1 FROM chained))::text AS chained
   FROM gone
 
 -- name: release
