@@ -253,7 +253,6 @@ async def test_each_statement_ends_the_same_runs_in_the_same_way(
             AttemptKey(ids[n], n + report["token"]): (report, success(make, world, report))
             for n, (_, report) in enumerate(runs, 1)
         }
-        before = await rows_of(t, ENDS)
         live = await runs_finish.lock_live(t, sorted(ids.values()))
 
         moves = [
