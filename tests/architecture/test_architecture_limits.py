@@ -1,7 +1,7 @@
 """Limits of a service that a client repeats, because neither imports the other."""
 
 from toban_cli.crontab.parts import MAX_DOCUMENTS
-from toban_coordinator.app.apply import MAX_MANIFESTS
+from toban_coordinator.app.definitions.apply import MAX_MANIFESTS
 
 
 def test_an_import_sends_as_many_documents_in_a_call_as_the_coordinator_takes() -> None:

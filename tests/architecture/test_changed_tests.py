@@ -18,8 +18,8 @@ ASSIGN = "services/coordinator/tests/decide/test_assign.py"
     [
         ("libs/store/src/toban_store/tx.py", STORE, CLI),
         ("libs/store/src/toban_store/sessions.py", STORE, CLI),
-        ("services/coordinator/src/toban_coordinator/decide/assign.py", ASSIGN, STORE),
-        ("services/coordinator/src/toban_coordinator/store/leader.sql", ASSIGN, STORE),
+        ("services/coordinator/src/toban_coordinator/decide/placement/assign.py", ASSIGN, STORE),
+        ("services/coordinator/src/toban_coordinator/store/cluster/leader.sql", ASSIGN, STORE),
         ("libs/store/tests/conftest.py", STORE, ASSIGN),
         (ASSIGN, ASSIGN, STORE),
         (f"{EXECUTOR}/src/toban_executor/loops/incarnation.py", f"{EXECUTOR}/tests/loops/test_incarnation.py", STORE),

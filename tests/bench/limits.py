@@ -16,10 +16,10 @@ from bench_stack import job, whole_stack
 from store_hot_path import EXECUTORS, Bench, lead
 from workloads import backlog
 
-from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.definitions.apply import Apply
+from toban_coordinator.app.limits.operations_limits import LimitOperations
 from toban_coordinator.app.manifests import ManifestText
-from toban_coordinator.app.operations_limits import LimitOperations
-from toban_coordinator.app.start_runs import RunRequest
+from toban_coordinator.app.runs.start_runs import RunRequest
 from toban_store.pool import open_pool
 from toban_store.tx import autocommit
 from toban_testing.servers import SessionServers

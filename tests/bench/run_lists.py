@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 
-from toban_coordinator.app.job_reads import JobReads
 from toban_coordinator.app.paging import PageRequest
-from toban_coordinator.app.run_queries import RunQuery
+from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.runs.run_queries import RunQuery
 from toban_runtime.clock import SystemClock
 from toban_store.pool import open_pool
 from toban_testing.servers import SessionServers

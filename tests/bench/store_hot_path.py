@@ -10,14 +10,14 @@ import time
 from collections import defaultdict
 from datetime import UTC, datetime
 
-from toban_coordinator.app.apply import Apply
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.fast_path import CurrentFastPath
+from toban_coordinator.app.definitions.apply import Apply
 from toban_coordinator.app.manifests import ManifestText
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.report_queue import ReportQueue
-from toban_coordinator.app.start_runs import RunRequest, StartRuns
-from toban_coordinator.decide.report import Report
+from toban_coordinator.app.placement.fast_path import CurrentFastPath
+from toban_coordinator.app.runs.report_queue import ReportQueue
+from toban_coordinator.app.runs.start_runs import RunRequest, StartRuns
+from toban_coordinator.decide.runs.report import Report
 from toban_coordinator.loops.build_loops import leader_loops
 from toban_coordinator.loops.external_locks import ClaimObserver
 from toban_coordinator.loops.term_loop import LoopDeps

@@ -10,7 +10,7 @@ import pytest
 
 from toban_admin_web.decide.bulk import Progress, parse_progress
 from toban_admin_web.ports.people import SignedIn
-from toban_admin_web.views import bulk_actions
+from toban_admin_web.views.runs import bulk_actions
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 

@@ -18,8 +18,8 @@ from toban_admin_web.decide.timeline import BY
 from toban_admin_web.decide.translations import placeholders
 from toban_admin_web.server.theme import THEMES
 from toban_admin_web.views.actions import DONE
-from toban_admin_web.views.cluster_actions import MODES
-from toban_admin_web.views.job_actions import DELETE_OPTIONS
+from toban_admin_web.views.cluster.cluster_actions import MODES
+from toban_admin_web.views.definitions.job_actions import DELETE_OPTIONS
 from toban_domain.outcome import Reason
 from toban_domain.run import RunState
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from toban_admin_web.decide.rate_limit import BURST_SECONDS
-from toban_admin_web.views import oidc_limits
-from toban_admin_web.views.oidc_limits import IN_ALL_PER_MINUTE, PER_MINUTE, OidcLimits
+from toban_admin_web.views.people import oidc_limits
+from toban_admin_web.views.people.oidc_limits import IN_ALL_PER_MINUTE, PER_MINUTE, OidcLimits
 from toban_admin_web.views.view_context import EXTENSION
 from toban_domain.errors import ErrorCode, TobanError
 from toban_testing.clock import FakeClock

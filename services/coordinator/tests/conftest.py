@@ -8,7 +8,7 @@ import pytest
 
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.run import run
-from toban_coordinator.store import leader
+from toban_coordinator.store.cluster import leader
 from toban_domain.epoch import Term
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_runtime.ids import IdSource

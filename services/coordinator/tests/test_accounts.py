@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.accounts import Accounts, NewRule
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.passwords import AT_ONCE, WAITING, Passwords, check_password
-from toban_coordinator.app.sign_in import NewToken, SignIn
-from toban_coordinator.decide.sign_in import FREE
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.people.accounts import Accounts, NewRule
+from toban_coordinator.app.people.passwords import AT_ONCE, WAITING, Passwords, check_password
+from toban_coordinator.app.people.sign_in import NewToken, SignIn
+from toban_coordinator.decide.people.sign_in import FREE
 from toban_domain.access import TOKEN_PREFIX, Action, Effect, Role, Selector, may
 from toban_domain.client_address import network_of
 from toban_domain.errors import ErrorCode, TobanError

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from toban_coordinator.adapters.oidc_provider import HttpsOidcProvider
-from toban_coordinator.app.accounts import Accounts
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.credentials import Credentials
-from toban_coordinator.app.oidc_sign_in import OidcRules, OidcSignIn
-from toban_coordinator.app.own_account import OwnAccount
-from toban_coordinator.app.passwords import Passwords
-from toban_coordinator.app.sign_in import SignIn
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.people.accounts import Accounts
+from toban_coordinator.app.people.credentials import Credentials
+from toban_coordinator.app.people.oidc_sign_in import OidcRules, OidcSignIn
+from toban_coordinator.app.people.own_account import OwnAccount
+from toban_coordinator.app.people.passwords import Passwords
+from toban_coordinator.app.people.sign_in import SignIn
 from toban_coordinator.server.accounts import AccountsDeps, AccountsService
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb

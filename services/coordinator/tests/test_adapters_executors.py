@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from toban_coordinator.adapters.executors import ExecutorOrders
-from toban_coordinator.app.incarnation_keys import KnownExecutors
-from toban_coordinator.app.order_results import UndeliveredOrders
-from toban_coordinator.app.order_templates import StoredOrderTemplates
+from toban_coordinator.app.executors.incarnation_keys import KnownExecutors
+from toban_coordinator.app.executors.order_results import UndeliveredOrders
+from toban_coordinator.app.placement.order_templates import StoredOrderTemplates
 from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
 from toban_coordinator.ports.secrets import SecretValues
-from toban_coordinator.store import executors, leader
-from toban_coordinator.store import queued_orders as queue
+from toban_coordinator.store.cluster import leader
+from toban_coordinator.store.executors import executors
+from toban_coordinator.store.placement import queued_orders as queue
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import LogSpec
 from toban_domain.outcome import AttemptKey

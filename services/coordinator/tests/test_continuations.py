@@ -5,9 +5,10 @@ import asyncio
 import psycopg
 import pytest
 
-from toban_coordinator.app.continuations import MAX_ATTEMPTS, Continuations
-from toban_coordinator.store import continuations, executor_fencing, executors
-from toban_coordinator.store.continuations import MAX_LOST_NOTES, Question
+from toban_coordinator.app.runs.continuations import MAX_ATTEMPTS, Continuations
+from toban_coordinator.store.executors import executor_fencing, executors
+from toban_coordinator.store.runs import continuations
+from toban_coordinator.store.runs.continuations import MAX_LOST_NOTES, Question
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_runtime.clock import SystemClock

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from toban_coordinator.store import executor_drains, executors, leader
+from toban_coordinator.store.cluster import leader
+from toban_coordinator.store.executors import executor_drains, executors
 from toban_runtime.ids import IdSource
 from toban_store.tx import fenced_tx, tx
 from toban_testing.executor_rows import register

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from toban_coordinator.store import executor_fencing, executors, leader
+from toban_coordinator.store.cluster import leader
+from toban_coordinator.store.executors import executor_fencing, executors
 from toban_domain.errors import FencedOut
 from toban_runtime.ids import IdSource
 from toban_store.tx import fenced_tx

@@ -2,8 +2,8 @@
 
 import pytest
 
-from toban_coordinator.app.death_claims import DeathClaims
-from toban_coordinator.store import executors
+from toban_coordinator.app.executors.death_claims import DeathClaims
+from toban_coordinator.store.executors import executors
 from toban_testing.executor_rows import LEASE_MS, hold, register, registration
 
 

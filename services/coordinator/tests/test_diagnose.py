@@ -12,9 +12,10 @@ import redis
 from psycopg.conninfo import make_conninfo
 
 from toban_coordinator.adapters.secret_keys import FileKeys
-from toban_coordinator.app.diagnose import Diagnose
+from toban_coordinator.app.cluster.diagnose import Diagnose
 from toban_coordinator.server.cluster_to_proto import diagnosis_to_pb
-from toban_coordinator.store import cluster_stats, executors
+from toban_coordinator.store.cluster import cluster_stats
+from toban_coordinator.store.executors import executors
 from toban_domain.version import VERSION
 from toban_fencing.redis_client import RedisLink, open_client
 from toban_fencing.redis_locks import EPOCH_KEY

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from toban_coordinator.app.epoch_claims import Claim, EpochClaims, Presented
-from toban_coordinator.store import epoch_claims, executors
+from toban_coordinator.app.executors.epoch_claims import Claim, EpochClaims, Presented
+from toban_coordinator.store.cluster import epoch_claims
+from toban_coordinator.store.executors import executors
 from toban_domain.epoch import Epoch, EpochProof
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock

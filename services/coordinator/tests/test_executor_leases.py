@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from toban_coordinator.app.lease_grants import LeaseGrants
+from toban_coordinator.app.executors.lease_grants import LeaseGrants
 from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
 from toban_coordinator.ports.orders import ExecutorFacts
-from toban_coordinator.store import executors, leader, queued_orders
+from toban_coordinator.store.cluster import leader
+from toban_coordinator.store.executors import executors
+from toban_coordinator.store.placement import queued_orders
 from toban_domain.epoch import EpochProof
 from toban_domain.errors import FencedOut
 from toban_domain.outcome import AttemptKey

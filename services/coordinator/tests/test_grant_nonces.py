@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from toban_coordinator.app.lease_grants import LeaseGrants
-from toban_coordinator.store import executors
+from toban_coordinator.app.executors.lease_grants import LeaseGrants
+from toban_coordinator.store.executors import executors
 from toban_fencing.executor_lease import NonceHold
 from toban_store.tx import tx
 from toban_testing.executor_rows import register

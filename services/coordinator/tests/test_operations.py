@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.operations_executors import ExecutorOperations
-from toban_coordinator.app.operations_settings import SettingChange, SettingsOperations
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.cluster.operations_settings import SettingChange, SettingsOperations
+from toban_coordinator.app.cluster.settings_stream import SettingsStreams
+from toban_coordinator.app.executors.operations_executors import ExecutorOperations
 from toban_coordinator.app.paging import PageRequest
-from toban_coordinator.app.settings_stream import SettingsStreams
 from toban_coordinator.server.cluster_to_proto import audit_entry_to_pb, setting_to_pb, settings_to_pb
-from toban_coordinator.store import executors
-from toban_coordinator.store.settings import SettingsCache
+from toban_coordinator.store.cluster.settings import SettingsCache
+from toban_coordinator.store.executors import executors
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
 from toban_proto.v1 import coordinator_pb2 as pb

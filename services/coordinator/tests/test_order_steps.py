@@ -4,7 +4,7 @@ import json
 from dataclasses import fields
 
 from toban_coordinator.adapters.order_messages import _step
-from toban_coordinator.app.start_order import _steps
+from toban_coordinator.app.placement.start_order import _steps
 from toban_domain.job import JobSpec, StepSpec
 
 

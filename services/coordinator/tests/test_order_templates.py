@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.order_templates import _expanded, _mentions
+from toban_coordinator.app.placement.order_templates import _expanded, _mentions
 from toban_coordinator.ports.orders import OrderStep, StartOrder
 from toban_domain.job import JobSpec, StepSpec
 from toban_domain.outcome import AttemptKey

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.accounts import Accounts, NewRule
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.credentials import Credentials
-from toban_coordinator.app.oidc_sign_in import OidcSignIn
-from toban_coordinator.app.own_account import OwnAccount
-from toban_coordinator.app.passwords import Passwords
-from toban_coordinator.app.sign_in import MOST_TOKENS, NewToken, SignIn
-from toban_coordinator.decide.sign_in import FREE
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.people.accounts import Accounts, NewRule
+from toban_coordinator.app.people.credentials import Credentials
+from toban_coordinator.app.people.oidc_sign_in import OidcSignIn
+from toban_coordinator.app.people.own_account import OwnAccount
+from toban_coordinator.app.people.passwords import Passwords
+from toban_coordinator.app.people.sign_in import MOST_TOKENS, NewToken, SignIn
+from toban_coordinator.decide.people.sign_in import FREE
 from toban_coordinator.server.accounts import AccountsDeps, AccountsService
 from toban_coordinator.server.person_check import PeopleCheck
 from toban_domain.access import Effect, Role, Selector

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.app.adaptive_batch import ALONE_STRIKES, AdaptiveBatch, split_on_refusal
-from toban_coordinator.app.reachability import Reachability
+from toban_coordinator.app.placement.reachability import Reachability
 from toban_domain.errors import ErrorCode
 from toban_store.errors import Refused, TooLong
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from toban_coordinator.main import main, reset_epochs
-from toban_coordinator.store import executors, leader
+from toban_coordinator.store.cluster import leader
+from toban_coordinator.store.executors import executors
 from toban_domain.epoch import MAX_COUNTER, MAX_GENERATION, Epoch, EpochExhausted
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_runtime.ids import IdSource

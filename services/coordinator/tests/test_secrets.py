@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from toban_coordinator.adapters.secret_keys import FileKeys
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.operations_secrets import SecretChange, SecretOperations
-from toban_coordinator.app.secret_values import StoredSecretValues
-from toban_coordinator.decide.diagnose.secret_keys import KeyFile, secret_keys
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.secrets.operations_secrets import SecretChange, SecretOperations
+from toban_coordinator.app.secrets.secret_values import StoredSecretValues
+from toban_coordinator.decide.cluster.diagnose.secret_keys import KeyFile, secret_keys
 from toban_coordinator.ports.secrets import Sealed, SecretUse
-from toban_coordinator.store import jobs
+from toban_coordinator.store.definitions import jobs
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec, StepSpec
 from toban_domain.outcome import AttemptKey

@@ -18,7 +18,9 @@ from toban_coordinator.loops.executor_leases import ORDERS_TICK_SECONDS, LeaseDe
 from toban_coordinator.ports.leader import LeaderView
 from toban_coordinator.ports.peers import PeerStatus
 from toban_coordinator.server.peer_service import PeerServer
-from toban_coordinator.store import executors, leader, queued_orders
+from toban_coordinator.store.cluster import leader
+from toban_coordinator.store.executors import executors
+from toban_coordinator.store.placement import queued_orders
 from toban_domain.epoch import Term
 from toban_domain.errors import FencedOut
 from toban_domain.outcome import AttemptKey

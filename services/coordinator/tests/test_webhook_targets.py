@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from toban_coordinator.adapters.secret_keys import FileKeys
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.operations_secrets import SecretOperations
-from toban_coordinator.app.operations_webhooks import TargetChange, WebhookOperations
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.notifications.operations_webhooks import TargetChange, WebhookOperations
+from toban_coordinator.app.notifications.webhook_outbox import WebhookOutbox
 from toban_coordinator.app.paging import FIRST_PAGE, PageRequest
-from toban_coordinator.app.webhook_outbox import WebhookOutbox
-from toban_coordinator.decide.webhooks import DEFAULT_STATES, MAX_TARGETS, TryResult
-from toban_coordinator.store import secrets
-from toban_coordinator.store.webhook_outbox import Wanted
-from toban_coordinator.store.webhooks import Filter
+from toban_coordinator.app.secrets.operations_secrets import SecretOperations
+from toban_coordinator.decide.notifications.webhooks import DEFAULT_STATES, MAX_TARGETS, TryResult
+from toban_coordinator.store.notifications.webhook_outbox import Wanted
+from toban_coordinator.store.notifications.webhooks import Filter
+from toban_coordinator.store.secrets import secrets
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource

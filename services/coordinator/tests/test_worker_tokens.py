@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.accounts import Accounts, NewRule
-from toban_coordinator.app.credentials import Credentials
-from toban_coordinator.app.passwords import Passwords
-from toban_coordinator.app.sign_in import NewToken, SignIn
+from toban_coordinator.app.people.accounts import Accounts, NewRule
+from toban_coordinator.app.people.credentials import Credentials
+from toban_coordinator.app.people.passwords import Passwords
+from toban_coordinator.app.people.sign_in import NewToken, SignIn
 from toban_coordinator.server.person_check import PeopleCheck
 from toban_domain.access import Effect, Role, Selector
 from toban_domain.errors import ErrorCode, TobanError

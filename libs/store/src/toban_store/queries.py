@@ -4,8 +4,8 @@ A block starts with `-- name: claim_due` and at least one comment line that says
 Parameters are psycopg's `%(name)s`, with an explicit cast wherever PostgreSQL could not tell the type; a literal percent sign is `%%`.
 
 SQL that several statements share stands once, in a block that starts with `-- fragment: holders`; `{{holders}}` in a statement is replaced
-by it when the file is loaded. A fragment stands in the file itself, or in `fragments.sql`: of the same folder for the files of that folder,
-of this package for all. Each name has one meaning, and a fragment includes no other.
+by it when the file is loaded. A fragment stands in the file itself, or in `fragments.sql`: of the same folder or the one above for the files of
+those folders, of this package for all. Each name has one meaning, and a fragment includes no other.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read(path: Path, *, shared: Path = SHARED) -> Queries:
     if not statements and path.name != FRAGMENTS:
         raise QueryFileError(f"{path.name}: no `-- name:` block")
     fragments = dict(own)
-    for other in dict.fromkeys((path.with_name(FRAGMENTS), shared)):
+    for other in dict.fromkeys((path.with_name(FRAGMENTS), path.parent.with_name(FRAGMENTS), shared)):
         if other != path and other.is_file():
             _add(fragments, _fragments(other), path)
     unused = own.keys() - {name for sql in statements.values() for name in _INCLUDE.findall(sql)}

@@ -44,7 +44,7 @@ def test_a_change_of_many_runs_goes_on_by_itself(
 
     web.cluster.reader.responses["CancelRuns"] = part
     page.open(address + "/runs/cancel?job=hello")
-    monkeypatch.setattr("toban_admin_web.views.bulk_actions.PART_SECONDS", -1)
+    monkeypatch.setattr("toban_admin_web.views.runs.bulk_actions.PART_SECONDS", -1)
     page.run("document.getElementById('reason').value = 'holiday'")
     page.run("document.querySelector('form.action button').click()")
     page.until(f"{READY} && document.querySelector('main .big')?.textContent.includes('30 of 30')")

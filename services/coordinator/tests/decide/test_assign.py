@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide import assign, fire
+from toban_coordinator.decide.placement import assign
+from toban_coordinator.decide.schedules import fire
 from toban_domain.fire_plan import DueSchedule, RunTemplate
 from toban_domain.job import ConcurrencySpec, JobSpec, SelectorSpec, StepSpec
 from toban_domain.lease import ExecutorState

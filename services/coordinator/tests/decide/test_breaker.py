@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.breaker import (
+from toban_coordinator.decide.limits.breaker import (
     FACTORS,
     Breaker,
     Ended,

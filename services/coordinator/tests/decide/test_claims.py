@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.claims import MAX_CHARACTERS, OfferedStep, SeenClaim, ended, hand_out, watch
+from toban_coordinator.decide.external.claims import MAX_CHARACTERS, OfferedStep, SeenClaim, ended, hand_out, watch
 
 SEEN = SeenClaim(
     cluster="1/1", run_id=1, token=5, lock_seq=3, lock_ttl_ms=10_000, timeout_ms=None, worker_type="transcode"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide import diagnose as d
-from toban_coordinator.decide.diagnose import Finding
-from toban_coordinator.decide.diagnose.fleet import COORDINATOR_SKEW, DISK_BYTES, EXECUTOR_SKEW
+from toban_coordinator.decide.cluster import diagnose as d
+from toban_coordinator.decide.cluster.diagnose import Finding
+from toban_coordinator.decide.cluster.diagnose.fleet import COORDINATOR_SKEW, DISK_BYTES, EXECUTOR_SKEW
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LONG = NOW + timedelta(days=400)

@@ -1,6 +1,6 @@
 """The check of executor groups."""
 
-from toban_coordinator.decide.diagnose import GroupFacts, executor_groups
+from toban_coordinator.decide.cluster.diagnose import GroupFacts, executor_groups
 
 
 def test_a_group_without_executors_is_a_warning_that_says_who_waits():

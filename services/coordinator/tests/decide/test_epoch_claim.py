@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.epoch_claim import FRESH_SECONDS, Known, Verdict, judge
+from toban_coordinator.decide.executors.epoch_claim import FRESH_SECONDS, Known, Verdict, judge
 from toban_domain.epoch import MAX_GENERATION, Epoch, EpochExhausted, EpochProof
 
 NOW = 1_800_000_000

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide import events as decide
-from toban_coordinator.decide.events import EVENT_RETRIES, MakeTemplate, retry_seconds, trigger_errors
+from toban_coordinator.decide.notifications import events as decide
+from toban_coordinator.decide.notifications.events import EVENT_RETRIES, MakeTemplate, retry_seconds, trigger_errors
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import DueTrigger, EventPlan, InboxEvent, TriggerSpec
 from toban_domain.fire_plan import RunTemplate

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.fair import RoundRobin, Scope, Shares
+from toban_coordinator.decide.placement.fair import RoundRobin, Scope, Shares
 
 A, B, C = ("account", "a"), ("account", "b"), ("account", "c")
 

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from toban_coordinator.decide import fire
-from toban_coordinator.decide.skipped_slots import SHORT, count, has_to_be_counted, pass_by
+from toban_coordinator.decide.schedules import fire
+from toban_coordinator.decide.schedules.skipped_slots import SHORT, count, has_to_be_counted, pass_by
 from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate
 from toban_domain.schedule import CatchUpSpec, RuleSpec, ScheduleSpec
 from toban_schedule import Rule, slots

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.hook_messages import HookMessage, is_authentic, read_message, sign
-from toban_coordinator.decide.hooks import (
+from toban_coordinator.decide.notifications.hook_messages import HookMessage, is_authentic, read_message, sign
+from toban_coordinator.decide.notifications.hooks import (
     CLOUDEVENTS,
     CLOUDEVENTS_TOKEN,
     GITHUB,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toban_coordinator.decide.instance_secret import InstanceRow, may_register, speaks_for
+from toban_coordinator.decide.executors.instance_secret import InstanceRow, may_register, speaks_for
 
 OURS, OTHER = b"o" * 32, b"x" * 32
 

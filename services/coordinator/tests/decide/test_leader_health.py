@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from toban_coordinator.decide.leader_health import (
+from toban_coordinator.decide.cluster.leader_health import (
     LeaderSigns,
     Standby,
     StreamEnd,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.lease import ExecutorRow, FencePlan, Silence, plan, watch
+from toban_coordinator.decide.executors.lease import ExecutorRow, FencePlan, Silence, plan, watch
 from toban_domain.lease import ExecutorState
 from toban_fencing.executor_lease import take_seconds
 

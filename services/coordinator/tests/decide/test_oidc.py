@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.oidc import (
+from toban_coordinator.decide.people.oidc import (
     NONCE_LASTS,
     ClaimError,
     Expected,

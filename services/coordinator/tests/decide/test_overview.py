@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from toban_coordinator.decide.overview import AlertFacts, Queue, Waiting, _rules, active_alerts, check_states, queues
+from toban_coordinator.decide.cluster.overview import (
+    AlertFacts,
+    Queue,
+    Waiting,
+    _rules,
+    active_alerts,
+    check_states,
+    queues,
+)
 
 RULES = Path(__file__).parents[4] / "deploy/prometheus/toban.rules.yml"
 WELL = AlertFacts(

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from toban_coordinator.decide import pending_reasons, watchdog
-from toban_coordinator.decide.pending_reasons import Group, Queue
+from toban_coordinator.decide.runs import pending_reasons
+from toban_coordinator.decide.runs.pending_reasons import Group, Queue
+from toban_coordinator.decide.schedules import watchdog
 from toban_domain.job import JobSpec, SelectorSpec, StepSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import ExecutorLoad

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.reconcile import (
+from toban_coordinator.decide.runs.reconcile import (
     FINISHED_SECONDS,
     HEARTBEATS,
     QUARANTINE_SECONDS,

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide import dispatch, reap, report
-from toban_coordinator.decide.report import Answer, KnownAttempt, Report
+from toban_coordinator.decide.placement import dispatch
+from toban_coordinator.decide.runs import reap, report
+from toban_coordinator.decide.runs.report import Answer, KnownAttempt, Report
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
 from toban_domain.run import HELD, TRANSITIONS, RunState, can_move
 from toban_domain.transitions import LiveRun

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.run_lists import MAX_SEARCHES, Driver, driver_of, looks_at
+from toban_coordinator.decide.runs.run_lists import MAX_SEARCHES, Driver, driver_of, looks_at
 from toban_domain.run import TERMINAL, RunState
 
 STATES = st.lists(st.sampled_from([state.value for state in RunState]), unique=True)

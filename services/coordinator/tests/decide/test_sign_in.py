@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.sign_in import (
+from toban_coordinator.decide.people.sign_in import (
     FORGET,
     FREE,
     IDLE,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.start_runs import AHEAD, LATE, refusal
+from toban_coordinator.decide.runs.start_runs import AHEAD, LATE, refusal
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.wait_reason import LeaderSeen, WaitingRun, candidate_reason, checks, first_of
+from toban_coordinator.decide.runs.wait_reason import LeaderSeen, WaitingRun, candidate_reason, checks, first_of
 from toban_domain.job import SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import ExecutorLoad

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toban_coordinator.decide.quiet_hours import quiet_until
-from toban_coordinator.decide.webhook_forms import FORMS, SMTP, body, subject, summary
-from toban_coordinator.decide.webhooks import (
+from toban_coordinator.decide.notifications.quiet_hours import quiet_until
+from toban_coordinator.decide.notifications.webhook_forms import FORMS, SMTP, body, subject, summary
+from toban_coordinator.decide.notifications.webhooks import (
     BACKOFF_SECONDS,
     MAX_BREAKER_SECONDS,
     TryResult,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from toban_coordinator.leadership import ElectionDeps, ElectionThread, Leadership, ServerTime, TermDeps
-from toban_coordinator.store import coordinators, leader
+from toban_coordinator.store.cluster import coordinators, leader
 from toban_fencing.redis_client import RedisLink, open_client
 from toban_fencing.redis_locks import LeaderLock
 from toban_fencing.worker_registry import Members

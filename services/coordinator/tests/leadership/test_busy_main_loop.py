@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from toban_coordinator.decide.leader_health import LeaderSigns, is_suspect
+from toban_coordinator.decide.cluster.leader_health import LeaderSigns, is_suspect
 from toban_coordinator.leadership.term_hold import TermHold
 from toban_fencing.election_types import Timings
 from toban_runtime.clock import SystemClock

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from toban_coordinator.app.operations_leader import LeaderOperations
+from toban_coordinator.app.cluster.operations_leader import LeaderOperations
 from toban_coordinator.leadership import election_runner
-from toban_coordinator.store import audit, leader
+from toban_coordinator.store.cluster import audit, leader
 from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock

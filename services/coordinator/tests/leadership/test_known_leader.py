@@ -7,7 +7,7 @@ import pytest
 
 from toban_coordinator.leadership import election_runner
 from toban_coordinator.leadership.known_leader import OLDER_EPOCH_SECONDS, KnownLeader
-from toban_coordinator.store import leader
+from toban_coordinator.store.cluster import leader
 from toban_testing.clock import FakeClock
 
 STEP = 1 << 27

@@ -7,7 +7,8 @@ import pytest
 
 from toban_coordinator.leadership.term import RunningTerm, TermDeps
 from toban_coordinator.leadership.term_hold import TermProgress
-from toban_coordinator.store import executors, leader
+from toban_coordinator.store.cluster import leader
+from toban_coordinator.store.executors import executors
 from toban_domain.epoch import EpochExhausted
 from toban_domain.errors import FencedOut
 from toban_fencing.executor_lease import take_seconds

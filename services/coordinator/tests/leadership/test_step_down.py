@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from toban_coordinator.leadership import Presence, PresenceDeps
-from toban_coordinator.store import leader
+from toban_coordinator.store.cluster import leader
 from toban_domain.epoch import Epoch, generation_above
 from toban_fencing.election_types import LockOutcome, Overwrite, Timings
 from toban_fencing.redis_locks import LeaderLock

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.accounts import Accounts, NewRule
-from toban_coordinator.app.apply import Apply
-from toban_coordinator.app.credentials import Credentials
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.fast_path import CurrentFastPath
+from toban_coordinator.app.definitions.apply import Apply
 from toban_coordinator.app.manifests import ManifestText
-from toban_coordinator.app.passwords import Passwords
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.sign_in import NewToken, SignIn
-from toban_coordinator.app.start_runs import RunRequest, StartRuns
+from toban_coordinator.app.people.accounts import Accounts, NewRule
+from toban_coordinator.app.people.credentials import Credentials
+from toban_coordinator.app.people.passwords import Passwords
+from toban_coordinator.app.people.sign_in import NewToken, SignIn
+from toban_coordinator.app.placement.fast_path import CurrentFastPath
+from toban_coordinator.app.runs.start_runs import RunRequest, StartRuns
 from toban_coordinator.server.person_check import PeopleCheck
 from toban_domain.access import Effect, Role, Selector
 from toban_domain.errors import ErrorCode, TobanError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.definitions.apply import Apply
 from toban_coordinator.app.manifests import ManifestText
 from toban_domain.access import Selector
 from toban_proto.v1 import coordinator_pb2 as pb

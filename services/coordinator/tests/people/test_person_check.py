@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.accounts import NewRule
-from toban_coordinator.app.apply import Apply
-from toban_coordinator.app.credentials import REMEMBERED_SECONDS
+from toban_coordinator.app.definitions.apply import Apply
 from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.people.accounts import NewRule
+from toban_coordinator.app.people.credentials import REMEMBERED_SECONDS
 from toban_coordinator.server.job_reader import JobReader
 from toban_coordinator.server.person_check import run_rights
 from toban_coordinator.server.person_targets import LISTED, NAMED

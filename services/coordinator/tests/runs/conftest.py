@@ -11,27 +11,27 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.apply import Apply
-from toban_coordinator.app.cancel import CancelRun
-from toban_coordinator.app.commit_reports import commit_reports
+from toban_coordinator.app.cluster.overview import Overviews
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.events import Events
-from toban_coordinator.app.fast_path import CurrentFastPath
-from toban_coordinator.app.job_reads import JobReads
+from toban_coordinator.app.definitions.apply import Apply
 from toban_coordinator.app.manifests import ManifestText
-from toban_coordinator.app.overview import Overviews
+from toban_coordinator.app.notifications.events import Events
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.schedules import Schedules
-from toban_coordinator.app.start_runs import RunRequest, StartRuns
-from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.app.placement.fast_path import CurrentFastPath
+from toban_coordinator.app.runs.cancel import CancelRun
+from toban_coordinator.app.runs.commit_reports import commit_reports
+from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.runs.start_runs import RunRequest, StartRuns
+from toban_coordinator.app.schedules.schedules import Schedules
+from toban_coordinator.decide.runs.report import Answer, Report
 from toban_coordinator.loops.build_loops import leader_loops
 from toban_coordinator.loops.external_locks import ClaimObserver
 from toban_coordinator.loops.term_loop import LoopDeps, TermLoop, TurnOutcome
 from toban_coordinator.ports.orders import QUEUED, CancelOrder, StartOrder, StartResult, Target
 from toban_coordinator.ports.worker_registry import RunMarks
 from toban_coordinator.server.job_reader import JobReader, JobReaderDeps
-from toban_coordinator.store import queued_orders
-from toban_coordinator.store.queued_orders import QueuedOrder
+from toban_coordinator.store.placement import queued_orders
+from toban_coordinator.store.placement.queued_orders import QueuedOrder
 from toban_domain.epoch import Epoch, Term, TokenSource
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from toban_coordinator.app import audit_verify
-from toban_coordinator.app.audit_verify import Verified, verify_part
+from toban_coordinator.app.cluster import audit_verify
+from toban_coordinator.app.cluster.audit_verify import Verified, verify_part
 from toban_coordinator.loops import audit as loop
-from toban_coordinator.store import audit
+from toban_coordinator.store.cluster import audit
 from toban_domain.audit_chain import START
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_observability import metrics

@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from toban_coordinator.app.audit_log import list_audit
+from toban_coordinator.app.cluster.audit_log import list_audit
 from toban_coordinator.app.paging import PageRequest
-from toban_coordinator.store import audit
-from toban_coordinator.store.audit import AuditFilter
+from toban_coordinator.store.cluster import audit
+from toban_coordinator.store.cluster.audit import AuditFilter
 from toban_store.tx import tx
 
 

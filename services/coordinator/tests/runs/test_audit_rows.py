@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.audit_log import run_numbers, spans
-from toban_coordinator.app.rerun import RerunRequest, RunRepeats
-from toban_coordinator.app.start_runs import RunRequest
+from toban_coordinator.app.cluster.audit_log import run_numbers, spans
+from toban_coordinator.app.runs.rerun import RerunRequest, RunRepeats
+from toban_coordinator.app.runs.start_runs import RunRequest
 from toban_domain.errors import TobanError
 from toban_observability.context import CALLER, Caller
 

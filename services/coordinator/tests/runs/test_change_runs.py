@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app import change_runs
-from toban_coordinator.app.audit_log import spans
-from toban_coordinator.app.cancel import CancelRun
-from toban_coordinator.app.change_runs import ChangeRequest, ChangeRuns
+from toban_coordinator.app.cluster.audit_log import spans
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.rerun import RunRepeats
-from toban_coordinator.app.run_queries import RunQuery
-from toban_coordinator.app.start_runs import StartRuns
+from toban_coordinator.app.runs import change_runs
+from toban_coordinator.app.runs.cancel import CancelRun
+from toban_coordinator.app.runs.change_runs import ChangeRequest, ChangeRuns
+from toban_coordinator.app.runs.rerun import RunRepeats
+from toban_coordinator.app.runs.run_queries import RunQuery
+from toban_coordinator.app.runs.start_runs import StartRuns
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.cancel import CancelRun
-from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.definitions.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.runs.cancel import CancelRun
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb

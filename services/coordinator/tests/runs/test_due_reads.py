@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from toban_coordinator.loops.assign import BATCH
 from toban_coordinator.loops.due_reads import SPARE
-from toban_coordinator.store import runs_assign
+from toban_coordinator.store.placement import runs_assign
 from toban_domain.placement import DueRun
 from toban_store.tx import Tx, autocommit, tx
 from toban_testing.variants import undone

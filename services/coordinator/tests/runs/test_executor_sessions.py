@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.executor_sessions import ExecutorSessions
-from toban_coordinator.app.report_queue import ReportQueue
-from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.app.executors.executor_sessions import ExecutorSessions
+from toban_coordinator.app.runs.report_queue import ReportQueue
+from toban_coordinator.decide.runs.report import Answer, Report
 from toban_coordinator.server.executor_gateway import Gateway
-from toban_coordinator.store import queued_orders
+from toban_coordinator.store.placement import queued_orders
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.ids import IdSource

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toban_coordinator.store import run_traces, runs, runs_assign, runs_start_assigned
-from toban_coordinator.store.runs import NewRun
-from toban_coordinator.store.runs_start_assigned import NewPlaced
+from toban_coordinator.store.placement import runs_assign, runs_start_assigned
+from toban_coordinator.store.placement.runs_start_assigned import NewPlaced
+from toban_coordinator.store.runs import run_traces, runs
+from toban_coordinator.store.runs.runs import NewRun
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.traceparent import parse
 from toban_domain.transitions import Placement

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.lease_grants import LeaseGrants
+from toban_coordinator.app.executors.lease_grants import LeaseGrants
 from toban_coordinator.server.executor_messages import freezes_from_pb
-from toban_coordinator.store import freezes, queued_orders
-from toban_coordinator.store.executors import Beat, Grant
-from toban_coordinator.store.freezes import FreezeNote
-from toban_coordinator.store.unresolved_attempts import Named
+from toban_coordinator.store.executors import freezes
+from toban_coordinator.store.executors.executors import Beat, Grant
+from toban_coordinator.store.executors.freezes import FreezeNote
+from toban_coordinator.store.placement import queued_orders
+from toban_coordinator.store.runs.unresolved_attempts import Named
 from toban_domain.errors import ErrorCode
 from toban_domain.outcome import AttemptKey
 from toban_observability import metrics

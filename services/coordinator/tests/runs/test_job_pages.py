@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from toban_coordinator.app import job_pages
-from toban_coordinator.app.job_pages import JobPages, PartProgress
+from toban_coordinator.app.notifications import job_pages
+from toban_coordinator.app.notifications.job_pages import JobPages, PartProgress
 from toban_coordinator.loops import prune
-from toban_coordinator.store import notices
+from toban_coordinator.store.notifications import notices
 from toban_domain.errors import ErrorCode
 from toban_observability.metrics import samples
 from toban_runtime.clock import SystemClock

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.report_queue import ReportQueue
-from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.app.runs.report_queue import ReportQueue
+from toban_coordinator.decide.runs.report import Answer, Report
 from toban_coordinator.loops.progress_writer import ProgressWriter
-from toban_coordinator.store import executor_fencing
+from toban_coordinator.store.executors import executor_fencing
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import Reason, StepResult
 from toban_proto.v1 import coordinator_pb2 as pb

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.commit_reports import Committed
-from toban_coordinator.app.report_queue import ReportQueue
-from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.app.runs.commit_reports import Committed
+from toban_coordinator.app.runs.report_queue import ReportQueue
+from toban_coordinator.decide.runs.report import Answer, Report
 from toban_coordinator.server.job_reader import JobReader
-from toban_coordinator.store import read_models
-from toban_coordinator.store.settings import SettingsCache
+from toban_coordinator.store.cluster import read_models
+from toban_coordinator.store.cluster.settings import SettingsCache
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_proto.v1 import coordinator_pb2 as pb

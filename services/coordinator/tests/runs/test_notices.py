@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from toban_coordinator.store import notices, runs_finish
+from toban_coordinator.store.notifications import notices
+from toban_coordinator.store.runs import runs_finish
 from toban_domain.run import RunState
 from toban_domain.transitions import Finish
 from toban_store.tx import fenced_tx, tx

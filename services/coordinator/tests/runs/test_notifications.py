@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from toban_coordinator.adapters.secret_keys import FileKeys
-from toban_coordinator.app.commit_reports import commit_reports
-from toban_coordinator.app.disable_job import DisableJob
-from toban_coordinator.app.operations_webhooks import TargetChange, WebhookOperations
-from toban_coordinator.app.webhook_outbox import WebhookOutbox
-from toban_coordinator.decide.report import Report
-from toban_coordinator.decide.webhooks import PARALLEL, TryResult
-from toban_coordinator.store import webhook_outbox, webhooks
-from toban_coordinator.store.webhooks import Filter
+from toban_coordinator.app.definitions.disable_job import DisableJob
+from toban_coordinator.app.notifications.operations_webhooks import TargetChange, WebhookOperations
+from toban_coordinator.app.notifications.webhook_outbox import WebhookOutbox
+from toban_coordinator.app.runs.commit_reports import commit_reports
+from toban_coordinator.decide.notifications.webhooks import PARALLEL, TryResult
+from toban_coordinator.decide.runs.report import Report
+from toban_coordinator.store.notifications import webhook_outbox, webhooks
+from toban_coordinator.store.notifications.webhooks import Filter
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.ids import IdSource
 from toban_store.tx import tx

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.order_sender import OrderSender
+from toban_coordinator.app.placement.order_sender import OrderSender
 from toban_coordinator.loops.term_loop import TermLoop, TurnOutcome
 from toban_coordinator.ports.orders import StartResult, Target
 from toban_domain.epoch import Epoch

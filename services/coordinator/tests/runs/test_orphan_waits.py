@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.declare_lost import DeclareLost
-from toban_coordinator.app.job_reads import JobReads
-from toban_coordinator.app.lease_grants import LeaseGrants
-from toban_coordinator.decide.report import Answer
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.executors.lease_grants import LeaseGrants
+from toban_coordinator.app.runs.declare_lost import DeclareLost
+from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.decide.runs.report import Answer
 from toban_coordinator.server.to_proto import run_details_to_pb
-from toban_coordinator.store import cluster_stats, executor_fencing, executors
+from toban_coordinator.store.cluster import cluster_stats
+from toban_coordinator.store.executors import executor_fencing, executors
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import Reason
 from toban_runtime.clock import SystemClock

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.overview import KEPT_SECONDS, Overviews
+from toban_coordinator.app.cluster.overview import KEPT_SECONDS, Overviews
 from toban_coordinator.server.person_check import PeopleCheck
-from toban_coordinator.store import health_facts
-from toban_coordinator.store import overview as store
+from toban_coordinator.store.cluster import health_facts
+from toban_coordinator.store.cluster import overview as store
 from toban_domain.access import Effect, Person, Role, Rule, Selector
 from toban_observability.context import Caller
 from toban_proto.v1 import coordinator_pb2 as pb

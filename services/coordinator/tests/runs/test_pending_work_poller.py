@@ -10,7 +10,9 @@ import pytest
 
 from toban_coordinator.loops.pending_work_poller import PendingWorkPoller
 from toban_coordinator.loops.term_loop import TermLoop, TurnOutcome
-from toban_coordinator.store import pending_work, runs_assign, runs_finish, runs_reap
+from toban_coordinator.store import pending_work
+from toban_coordinator.store.placement import runs_assign
+from toban_coordinator.store.runs import runs_finish, runs_reap
 from toban_store import queries
 from toban_store.tx import tx
 from toban_testing.clock import FakeClock

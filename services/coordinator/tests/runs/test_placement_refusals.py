@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from toban_coordinator.app.placement_refusals import LEFT_OUT_SECONDS, RECENT_SECONDS, PlacementRefusals
+from toban_coordinator.app.placement.placement_refusals import LEFT_OUT_SECONDS, RECENT_SECONDS, PlacementRefusals
 from toban_coordinator.ports.orders import Target
 from toban_domain.outcome import AttemptKey
 from toban_observability.metrics import samples

@@ -9,7 +9,7 @@ import pytest
 
 from toban_coordinator.loops.progress_writer import MAX_WAITING, ProgressWriter
 from toban_coordinator.server.executor_messages import progress_from_pb
-from toban_coordinator.store import runs_finish
+from toban_coordinator.store.runs import runs_finish
 from toban_domain.outcome import AttemptKey
 from toban_domain.progress import Progress
 from toban_proto.v1 import coordinator_pb2 as pb

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.cancel import CancelRun
-from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
-from toban_coordinator.app.events import Events
+from toban_coordinator.app.definitions.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.notifications.events import Events
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.rerun import RerunRequest, RunRepeats
-from toban_coordinator.app.schedules import Schedules
-from toban_coordinator.app.start_runs import StartRuns
+from toban_coordinator.app.runs.cancel import CancelRun
+from toban_coordinator.app.runs.rerun import RerunRequest, RunRepeats
+from toban_coordinator.app.runs.start_runs import StartRuns
+from toban_coordinator.app.schedules.schedules import Schedules
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.redacted import MASK
 from toban_proto.v1 import coordinator_pb2 as pb

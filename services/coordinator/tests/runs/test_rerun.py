@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.cancel import CancelRun
-from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.definitions.delete_job import DeleteJob, DeleteRequest
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.rerun import MAX_NOTES, RerunRequest, RunRepeats
-from toban_coordinator.app.start_runs import StartRuns
+from toban_coordinator.app.runs.cancel import CancelRun
+from toban_coordinator.app.runs.rerun import MAX_NOTES, RerunRequest, RunRepeats
+from toban_coordinator.app.runs.start_runs import StartRuns
 from toban_domain.access import MAX_REASON
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.run_lists import Driver
+from toban_coordinator.decide.runs.run_lists import Driver
 from toban_coordinator.server.job_reader import JobReader
-from toban_coordinator.store import run_lists
-from toban_coordinator.store.run_lists import RunFilter
+from toban_coordinator.store.runs import run_lists
+from toban_coordinator.store.runs.run_lists import RunFilter
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page

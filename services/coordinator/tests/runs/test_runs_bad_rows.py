@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.commit_reports import commit_reports
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.decide.report import Answer, Report
+from toban_coordinator.app.runs.commit_reports import commit_reports
+from toban_coordinator.decide.runs.report import Answer, Report
 from toban_coordinator.loops.executor_leases import LeaseDeps, LeaseKeeper, Observer
-from toban_coordinator.store import runs_assign
+from toban_coordinator.store.placement import runs_assign
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_store import sessions

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.store import freezes, runs_assign
-from toban_coordinator.store.freezes import FreezeNote
+from toban_coordinator.store.executors import freezes
+from toban_coordinator.store.executors.freezes import FreezeNote
+from toban_coordinator.store.placement import runs_assign
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_store.tx import autocommit
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.store import runs_assign, runs_start_assigned
-from toban_coordinator.store.runs import NewRun
-from toban_coordinator.store.runs_start_assigned import NewPlaced
+from toban_coordinator.store.placement import runs_assign, runs_start_assigned
+from toban_coordinator.store.placement.runs_start_assigned import NewPlaced
+from toban_coordinator.store.runs.runs import NewRun
 from toban_domain.epoch import Epoch
 from toban_domain.errors import FencedOut
 from toban_domain.transitions import Placement

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide import fire as decide
-from toban_coordinator.store import schedules, schedules_edit
+from toban_coordinator.decide.schedules import fire as decide
+from toban_coordinator.store.schedules import schedules, schedules_edit
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.fire_plan import FirePlan, RunTemplate, Skip
 from toban_store.tx import fenced_tx, tx

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.start_runs import RunRequest
+from toban_coordinator.app.runs.start_runs import RunRequest
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_store.tx import tx
 from toban_testing.waiting import until_lock_wait

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.store import attempts, runs_finish, runs_reap
-from toban_coordinator.store.queued_orders import DoneOrder
-from toban_coordinator.store.runs_finish import HeldEnd
+from toban_coordinator.store.placement.queued_orders import DoneOrder
+from toban_coordinator.store.runs import attempts, runs_finish, runs_reap
+from toban_coordinator.store.runs.runs_finish import HeldEnd
 from toban_domain.outcome import AttemptKey
 from toban_domain.run import RunState
 from toban_domain.transitions import CloseAttempt, Finish, Orphan, Release, RequestCancel, Started

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.lease_grants import LeaseGrants
-from toban_coordinator.decide.reconcile import FINISHED_SECONDS
-from toban_coordinator.store.executors import Beat
-from toban_coordinator.store.unresolved_attempts import Named
+from toban_coordinator.app.executors.lease_grants import LeaseGrants
+from toban_coordinator.decide.runs.reconcile import FINISHED_SECONDS
+from toban_coordinator.store.executors.executors import Beat
+from toban_coordinator.store.runs.unresolved_attempts import Named
 from toban_domain.outcome import AttemptKey
 
 OLDER = "UPDATE scheduler.runs_live SET dispatched_at = dispatched_at - interval '6 s'"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.assign import FRESH_SECONDS, fresh_seconds
+from toban_coordinator.decide.placement.assign import FRESH_SECONDS, fresh_seconds
 from toban_domain.settings import Settings
 
 

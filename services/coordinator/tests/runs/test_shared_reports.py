@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toban_coordinator.app import certain_ends
-from toban_coordinator.app.certain_ends import certain_of
-from toban_coordinator.app.report_queue import ReportQueue
-from toban_coordinator.decide import report as decide
-from toban_coordinator.decide.report import Answer, Report
-from toban_coordinator.store import runs_finish
-from toban_coordinator.store.runs_finish import Finished, HeldEnd
+from toban_coordinator.app.runs import certain_ends
+from toban_coordinator.app.runs.certain_ends import certain_of
+from toban_coordinator.app.runs.report_queue import ReportQueue
+from toban_coordinator.decide.runs import report as decide
+from toban_coordinator.decide.runs.report import Answer, Report
+from toban_coordinator.store.runs import runs_finish
+from toban_coordinator.store.runs.runs_finish import Finished, HeldEnd
 from toban_domain.outcome import AttemptKey, StepResult
 from toban_domain.run import RunState
 from toban_domain.transitions import Finish

@@ -9,7 +9,7 @@ from toban_coordinator.app import payload_validator
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.large_payload import LargePayloads
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.start_runs import RunRequest, StartRuns
+from toban_coordinator.app.runs.start_runs import RunRequest, StartRuns
 from toban_domain.errors import ErrorCode, TobanError
 
 

@@ -14,10 +14,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from toban_coordinator.adapters.secret_keys import FileKeys
-from toban_coordinator.app.cancel import CancelRun
-from toban_coordinator.app.operations_webhooks import TargetChange, WebhookOperations
-from toban_coordinator.app.webhook_outbox import Claim, Outgoing, WebhookOutbox
-from toban_coordinator.decide.webhooks import (
+from toban_coordinator.app.notifications.operations_webhooks import TargetChange, WebhookOperations
+from toban_coordinator.app.notifications.webhook_outbox import Claim, Outgoing, WebhookOutbox
+from toban_coordinator.app.runs.cancel import CancelRun
+from toban_coordinator.decide.notifications.webhooks import (
     BACKOFF_SECONDS,
     BREAKER_FAILURES,
     DEFAULT_STATES,
@@ -26,8 +26,8 @@ from toban_coordinator.decide.webhooks import (
     POLL_SECONDS,
     TryResult,
 )
-from toban_coordinator.store import runs_finish
-from toban_coordinator.store.webhooks import Filter
+from toban_coordinator.store.notifications.webhooks import Filter
+from toban_coordinator.store.runs import runs_finish
 from toban_runtime.ids import IdSource
 from toban_store.tx import Tx, tx
 

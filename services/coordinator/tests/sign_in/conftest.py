@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from toban_coordinator.adapters.oidc_provider import HttpsOidcProvider
-from toban_coordinator.app.accounts import Accounts
-from toban_coordinator.app.oidc_sign_in import OidcRules, OidcSignIn
-from toban_coordinator.app.passwords import Passwords
-from toban_coordinator.app.sign_in import SignIn
+from toban_coordinator.app.people.accounts import Accounts
+from toban_coordinator.app.people.oidc_sign_in import OidcRules, OidcSignIn
+from toban_coordinator.app.people.passwords import Passwords
+from toban_coordinator.app.people.sign_in import SignIn
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.oidc import parse_grants
 from toban_runtime.ids import IdSource

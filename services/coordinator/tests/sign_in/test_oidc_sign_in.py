@@ -19,8 +19,8 @@ from toban_coordinator.adapters.oidc_provider import (
     UNKNOWN_KEY_SECONDS,
     HttpsOidcProvider,
 )
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.oidc_sign_in import OidcSignIn
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.people.oidc_sign_in import OidcSignIn
 from toban_domain.access import Role, highest_role
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.oidc import Grants, parse_grants

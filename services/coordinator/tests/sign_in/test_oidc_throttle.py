@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.sign_in import FREE
+from toban_coordinator.decide.people.sign_in import FREE
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.tx import tx
 from toban_testing.oidc_provider import new_key

@@ -5,7 +5,7 @@ from datetime import date
 import psycopg
 import pytest
 
-from toban_coordinator.store.attempts import EndedAttempt, ended
+from toban_coordinator.store.runs.attempts import EndedAttempt, ended
 from toban_domain.outcome import AttemptKey
 from toban_store.pool import open_pool
 from toban_store.tx import autocommit

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from toban_coordinator.store import leader
+from toban_coordinator.store.cluster import leader
 from toban_domain.epoch import Epoch
 from toban_store import migrate
 from toban_store.pool import Pool

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.store import leader
+from toban_coordinator.store.cluster import leader
 from toban_domain.epoch import Epoch, Term
 from toban_store.pool import Pool
 from toban_store.tx import Tx, tx

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from toban_coordinator.store import executors
+from toban_coordinator.store.executors import executors
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
 

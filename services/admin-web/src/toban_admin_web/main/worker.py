@@ -17,34 +17,16 @@ from toban_admin_web.loops.probe import Probe
 from toban_admin_web.loops.webhooks import WebhookSender
 from toban_admin_web.server.app import create_app
 from toban_admin_web.server.health import Health
-from toban_admin_web.views import (
-    account,
-    api_docs,
-    audit,
-    bulk_actions,
-    cluster,
-    cluster_actions,
-    dashboard,
-    definition_edit,
-    executors,
-    hooks,
-    job_actions,
-    jobs,
-    limits,
-    log,
-    oidc,
-    run_actions,
-    runs,
-    schedules,
-    settings,
-    sign_in,
-    timeline,
-)
+from toban_admin_web.views import api_docs, hooks
 from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
-from toban_admin_web.views.oidc_limits import OidcLimits
-from toban_admin_web.views.session_gate import SessionGate
+from toban_admin_web.views.cluster import audit, cluster, cluster_actions, dashboard, executors, limits, settings
+from toban_admin_web.views.definitions import definition_edit, job_actions, jobs, schedules
+from toban_admin_web.views.people import account, oidc, sign_in
+from toban_admin_web.views.people.oidc_limits import OidcLimits
+from toban_admin_web.views.people.session_gate import SessionGate
+from toban_admin_web.views.runs import bulk_actions, log, run_actions, runs, timeline
 from toban_admin_web.views.view_context import StreamSlots, ViewContext
 from toban_domain.version import VERSION
 from toban_observability import tracing

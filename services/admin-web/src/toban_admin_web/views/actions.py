@@ -14,7 +14,7 @@ from flask import Response, g, render_template, request
 
 from toban_admin_web.decide.api_rules import may_try
 from toban_admin_web.decide.problems import status_of
-from toban_admin_web.views.session_gate import see_other
+from toban_admin_web.views.people.session_gate import see_other
 from toban_domain.access import MAX_REASON, MINIMUM, Action
 from toban_domain.errors import ErrorCode, TobanError
 

@@ -16,8 +16,8 @@ from toban_admin_web.ports.hooks import Hooks
 from toban_admin_web.ports.logs import GrantedTicket, LogSource, ReadTicket
 from toban_admin_web.ports.people import Credential, IdTokens
 from toban_admin_web.views.api.request_rate import RequestRate
-from toban_admin_web.views.oidc_limits import OidcLimits
-from toban_admin_web.views.session_gate import SessionGate
+from toban_admin_web.views.people.oidc_limits import OidcLimits
+from toban_admin_web.views.people.session_gate import SessionGate
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability import metrics
 from toban_runtime.clock import Clock

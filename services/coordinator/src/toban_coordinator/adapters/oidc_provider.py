@@ -12,7 +12,7 @@ from typing import Any
 from joserfc import jwk, jws
 from joserfc.errors import JoseError
 
-from toban_coordinator.decide.oidc import ALGORITHMS, LONGEST_TOKEN
+from toban_coordinator.decide.people.oidc import ALGORITHMS, LONGEST_TOKEN
 from toban_coordinator.ports.oidc import Endpoints
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.http_call import Request

@@ -18,7 +18,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from toban_coordinator.decide.diagnose.secret_keys import KeyFile
+from toban_coordinator.decide.cluster.diagnose.secret_keys import KeyFile
 from toban_coordinator.ports.secrets import Sealed
 from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from cachetools import LRUCache
 
-from toban_coordinator.store import jobs
+from toban_coordinator.store.definitions import jobs
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_observability.logs import get_logger

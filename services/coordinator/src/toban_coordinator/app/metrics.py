@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import cache
 
-from toban_coordinator.decide.fire import MISSED_AFTER_SECONDS
-from toban_coordinator.store.runs_finish import Finished
+from toban_coordinator.decide.schedules.fire import MISSED_AFTER_SECONDS
+from toban_coordinator.store.runs.runs_finish import Finished
 from toban_domain.fire_plan import FirePlan
 from toban_domain.job import JobSpec
 from toban_domain.run import TERMINAL

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from toban_coordinator.ports.secrets import SecretKeys
-from toban_coordinator.store import object_names, secrets
-from toban_coordinator.store.secrets import SealedRow
+from toban_coordinator.store import object_names
+from toban_coordinator.store.secrets import secrets
+from toban_coordinator.store.secrets.secrets import SealedRow
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.nearest import nearest
 from toban_store.tx import Tx

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from toban_coordinator.decide import external as decide
-from toban_coordinator.store import external_claims, runs_finish
+from toban_coordinator.decide.external import external as decide
+from toban_coordinator.store.external import external_claims
+from toban_coordinator.store.runs import runs_finish
 from toban_domain.job import JobSpec
 from toban_store.tx import Tx
 

@@ -17,7 +17,7 @@ from toban_coordinator.leadership.known_leader import KnownLeader
 from toban_coordinator.leadership.lock_calls import LockCalls
 from toban_coordinator.leadership.server_time import ServerTime
 from toban_coordinator.leadership.term_hold import TermHold, TermProgress
-from toban_coordinator.store import leader as rows
+from toban_coordinator.store.cluster import leader as rows
 from toban_domain.epoch import EpochExhausted
 from toban_domain.errors import TobanError
 from toban_fencing import election_types as e

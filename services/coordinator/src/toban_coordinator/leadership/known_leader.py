@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from toban_coordinator.ports.leader import LeaderView
-from toban_coordinator.store.leader import Contender
+from toban_coordinator.store.cluster.leader import Contender
 from toban_domain.epoch import Epoch, near_limit
 from toban_observability import metrics
 from toban_runtime.clock import Clock

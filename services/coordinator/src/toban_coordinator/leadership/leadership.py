@@ -10,7 +10,7 @@ from toban_coordinator.leadership.election_runner import HAND_OVER_SECONDS, Elec
 from toban_coordinator.leadership.term import RunningTerm, TermDeps
 from toban_coordinator.leadership.term_hold import TermProgress
 from toban_coordinator.ports.leader import LeaderView
-from toban_coordinator.store import leader as rows
+from toban_coordinator.store.cluster import leader as rows
 from toban_fencing import election_types as e
 from toban_observability import metrics
 from toban_observability.logs import get_logger

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS, Standby, is_subleader, should_yield
+from toban_coordinator.decide.cluster.leader_health import MAX_SKEW_SECONDS, Standby, is_subleader, should_yield
 from toban_coordinator.leadership.leadership import Leadership
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.worker_registry import MemberMirror
-from toban_coordinator.store import coordinators
+from toban_coordinator.store.cluster import coordinators
 from toban_fencing.redis_locks import SubleaderLock
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock

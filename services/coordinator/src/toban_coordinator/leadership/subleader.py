@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from toban_coordinator.decide.leader_health import LeaderSigns, StreamEnd, is_death, is_suspect, should_degrade
+from toban_coordinator.decide.cluster.leader_health import LeaderSigns, StreamEnd, is_death, is_suspect, should_degrade
 from toban_coordinator.leadership.leadership import Leadership
 from toban_coordinator.ports.leader import LeaderView, ServerClock
 from toban_coordinator.ports.peers import Peers
 from toban_coordinator.ports.settings import SettingsSource
-from toban_coordinator.store import leader
+from toban_coordinator.store.cluster import leader
 from toban_domain.errors import TobanError
 from toban_fencing.redis_client import RedisGone
 from toban_fencing.worker_registry import Members

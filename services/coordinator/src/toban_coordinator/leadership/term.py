@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toban_coordinator.leadership.term_hold import TermProgress
-from toban_coordinator.store import leader as rows
+from toban_coordinator.store.cluster import leader as rows
 from toban_domain.epoch import EpochExhausted, Term, TokenSource
 from toban_domain.errors import FencedOut, TobanError
 from toban_fencing.executor_lease import take_seconds

@@ -12,22 +12,25 @@ from typing import NamedTuple
 from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.fast_path import FastPath
-from toban_coordinator.app.limit_gate import LimitGate, cancel_replaced
-from toban_coordinator.app.order_sender import OrderSender
-from toban_coordinator.app.placement_refusals import PlacementRefusals
-from toban_coordinator.app.run_marks import RunMarker
-from toban_coordinator.app.set_aside import SetAside
-from toban_coordinator.app.start_order import attempt_of, start_order, trace_origins
-from toban_coordinator.decide import assign as decide
-from toban_coordinator.decide.fair import RoundRobin
-from toban_coordinator.decide.groups import Groups
-from toban_coordinator.decide.limits import Admission
+from toban_coordinator.app.limits.limit_gate import LimitGate, cancel_replaced
+from toban_coordinator.app.placement.fast_path import FastPath
+from toban_coordinator.app.placement.order_sender import OrderSender
+from toban_coordinator.app.placement.placement_refusals import PlacementRefusals
+from toban_coordinator.app.placement.run_marks import RunMarker
+from toban_coordinator.app.placement.set_aside import SetAside
+from toban_coordinator.app.placement.start_order import attempt_of, start_order, trace_origins
+from toban_coordinator.decide.limits.groups import Groups
+from toban_coordinator.decide.limits.limits import Admission
+from toban_coordinator.decide.placement import assign as decide
+from toban_coordinator.decide.placement.fair import RoundRobin
 from toban_coordinator.loops.due_reads import DueRead, DueReads
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import StartOrder, Target
-from toban_coordinator.store import deferred, external_claims, limits, runs_assign, runs_finish
+from toban_coordinator.store.external import external_claims
+from toban_coordinator.store.limits import limits
 from toban_coordinator.store.pending_work import Agenda
+from toban_coordinator.store.placement import runs_assign
+from toban_coordinator.store.runs import deferred, runs_finish
 from toban_domain.dispatches import next_step
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.settings import Settings

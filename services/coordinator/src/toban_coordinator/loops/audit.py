@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
-from toban_coordinator.app.audit_verify import PART_BYTES, READ_ROWS, Checked, check_part
+from toban_coordinator.app.cluster.audit_verify import PART_BYTES, READ_ROWS, Checked, check_part
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import audit
+from toban_coordinator.store.cluster import audit
 from toban_coordinator.store.pending_work import Agenda
 from toban_domain.audit_chain import START, Mark, Problem
 from toban_observability import metrics

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.fast_path import FastPath, FastPathDeps
-from toban_coordinator.app.limit_gate import LimitGate
-from toban_coordinator.app.order_results import EndedAttempts, OrderResults
-from toban_coordinator.app.order_sender import OrderSender
+from toban_coordinator.app.executors.order_results import EndedAttempts, OrderResults
+from toban_coordinator.app.limits.limit_gate import LimitGate
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.app.placement_refusals import PlacementRefusals
-from toban_coordinator.app.run_marks import RunMarker
+from toban_coordinator.app.placement.fast_path import FastPath, FastPathDeps
+from toban_coordinator.app.placement.order_sender import OrderSender
+from toban_coordinator.app.placement.placement_refusals import PlacementRefusals
+from toban_coordinator.app.placement.run_marks import RunMarker
 from toban_coordinator.loops.assign import Assign
 from toban_coordinator.loops.audit import TICK_SECONDS as AUDIT_SECONDS
 from toban_coordinator.loops.audit import AuditChain

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.operations_limits import LIMIT_STATES, LimitOperations
-from toban_coordinator.decide import assign
-from toban_coordinator.decide import pending_reasons as decide
+from toban_coordinator.app.limits.operations_limits import LIMIT_STATES, LimitOperations
+from toban_coordinator.decide.placement import assign
+from toban_coordinator.decide.runs import pending_reasons as decide
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import cluster_stats, external_claims, limit_admin, runs_assign, schedules, webhooks
+from toban_coordinator.store.cluster import cluster_stats
+from toban_coordinator.store.external import external_claims
+from toban_coordinator.store.limits import limit_admin
+from toban_coordinator.store.notifications import webhooks
+from toban_coordinator.store.placement import runs_assign
+from toban_coordinator.store.schedules import schedules
 from toban_domain.placement import ExecutorLoad
 from toban_domain.run import TERMINAL, RunState
 from toban_observability import metrics

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.order_sender import OrderSender
-from toban_coordinator.app.start_order import Attempt, start_order, trace_origins
+from toban_coordinator.app.placement.order_sender import OrderSender
+from toban_coordinator.app.placement.start_order import Attempt, start_order, trace_origins
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import CancelOrder, StartOrder, Target
-from toban_coordinator.store import runs_assign
 from toban_coordinator.store.pending_work import Agenda
-from toban_coordinator.store.runs_assign import CancelingRun, SentRun
+from toban_coordinator.store.placement import runs_assign
+from toban_coordinator.store.placement.runs_assign import CancelingRun, SentRun
 from toban_domain.job import CancelSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.traceparent import TraceContext

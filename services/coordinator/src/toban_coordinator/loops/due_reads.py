@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.limit_gate import LimitGate
-from toban_coordinator.app.order_sender import OrderSender
-from toban_coordinator.app.placement_refusals import PlacementRefusals
-from toban_coordinator.app.set_aside import SetAside
-from toban_coordinator.decide import assign as decide
-from toban_coordinator.decide.fair import RoundRobin
+from toban_coordinator.app.limits.limit_gate import LimitGate
+from toban_coordinator.app.placement.order_sender import OrderSender
+from toban_coordinator.app.placement.placement_refusals import PlacementRefusals
+from toban_coordinator.app.placement.set_aside import SetAside
+from toban_coordinator.decide.placement import assign as decide
+from toban_coordinator.decide.placement.fair import RoundRobin
 from toban_coordinator.loops.term_loop import LoopDeps
-from toban_coordinator.store import runs_assign
+from toban_coordinator.store.placement import runs_assign
 from toban_domain.job import JobSpec
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_store.tx import autocommit

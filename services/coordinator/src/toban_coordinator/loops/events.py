@@ -10,17 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from toban_coordinator.app import event_metrics as metrics
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch, write_alone
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.event_templates import Templates
 from toban_coordinator.app.metrics import submitted
+from toban_coordinator.app.notifications import event_metrics as metrics
+from toban_coordinator.app.notifications.event_templates import Templates
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.decide import events as decide
-from toban_coordinator.decide.event_batching import Room, front, rows_of
+from toban_coordinator.decide.notifications import events as decide
+from toban_coordinator.decide.notifications.event_batching import Room, front, rows_of
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import events, run_ends, triggers
+from toban_coordinator.store.definitions import triggers
+from toban_coordinator.store.notifications import events
 from toban_coordinator.store.pending_work import Agenda
+from toban_coordinator.store.runs import run_ends
 from toban_domain.concurrency import DEFAULT_SCOPE
 from toban_domain.errors import FencedOut
 from toban_domain.event import DueTrigger, EventPlan, Failure, InboxEvent, Start

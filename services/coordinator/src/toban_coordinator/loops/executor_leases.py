@@ -8,10 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
-from toban_coordinator.decide.lease import ExecutorRow, FencePlan, LeasePlan, Silence, Watched, plan, told_since, watch
+from toban_coordinator.decide.executors.lease import (
+    ExecutorRow,
+    FencePlan,
+    LeasePlan,
+    Silence,
+    Watched,
+    plan,
+    told_since,
+    watch,
+)
 from toban_coordinator.ports.orders import ExecutorProbe
 from toban_coordinator.ports.settings import SettingsSource
-from toban_coordinator.store import executor_fencing, executors
+from toban_coordinator.store.executors import executor_fencing, executors
 from toban_domain.epoch import Term
 from toban_domain.errors import FencedOut
 from toban_domain.lease import ExecutorState

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
-from toban_coordinator.app.claim_ends import apply_plan
 from toban_coordinator.app.definition_cache import DefinitionCache
+from toban_coordinator.app.external.claim_ends import apply_plan
 from toban_coordinator.app.metrics import count_finished
-from toban_coordinator.app.retry_rules import retry_rule
+from toban_coordinator.app.runs.retry_rules import retry_rule
 from toban_coordinator.app.withdraw_offers import withdraw_offers
-from toban_coordinator.decide import assign, reap
-from toban_coordinator.decide import external as decide
-from toban_coordinator.decide.claims import EndedLock, Watched, ended, watch
+from toban_coordinator.decide.external import external as decide
+from toban_coordinator.decide.external.claims import EndedLock, Watched, ended, watch
+from toban_coordinator.decide.placement import assign
+from toban_coordinator.decide.runs import reap
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import external_claims, runs_finish
+from toban_coordinator.store.external import external_claims
+from toban_coordinator.store.runs import runs_finish
 from toban_domain.job import JobSpec
 from toban_observability import metrics
 from toban_observability.logs import get_logger

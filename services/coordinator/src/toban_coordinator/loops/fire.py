@@ -14,13 +14,13 @@ from toban_coordinator.app.adaptive_batch import Write, split_on_refusal, write_
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.decide import fire as decide
-from toban_coordinator.decide import skipped_slots
-from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
+from toban_coordinator.decide.cluster.leader_health import MAX_SKEW_SECONDS
+from toban_coordinator.decide.schedules import fire as decide
+from toban_coordinator.decide.schedules import skipped_slots
 from toban_coordinator.loops.fire_progress import Failure, Progress, batches_of, log_failures, rows_of
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import schedules
 from toban_coordinator.store.pending_work import Agenda
+from toban_coordinator.store.schedules import schedules
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate
 from toban_domain.job import JobSpec

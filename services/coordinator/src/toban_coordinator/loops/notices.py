@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toban_coordinator.app.job_pages import DoPage, JobPages, ReadPage
+from toban_coordinator.app.notifications.job_pages import DoPage, JobPages, ReadPage
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import notices
+from toban_coordinator.store.notifications import notices
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_store.tx import Row, autocommit, fenced_tx

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from toban_coordinator.store import progress as store
-from toban_coordinator.store import run_steps
-from toban_coordinator.store.progress import ProgressNote
-from toban_coordinator.store.run_steps import StepsNote
+from toban_coordinator.store.runs import progress as store
+from toban_coordinator.store.runs import run_steps
+from toban_coordinator.store.runs.progress import ProgressNote
+from toban_coordinator.store.runs.run_steps import StepsNote
 from toban_domain.outcome import AttemptKey, StepResult
 from toban_domain.progress import Progress
 from toban_observability import metrics

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
-from toban_coordinator.app.job_pages import JobPages, PartProgress
+from toban_coordinator.app.notifications.job_pages import JobPages, PartProgress
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import notices, retention
+from toban_coordinator.store.notifications import notices
+from toban_coordinator.store.runs import retention
 from toban_domain.errors import FencedOut
 from toban_observability import metrics
 from toban_observability.logs import get_logger

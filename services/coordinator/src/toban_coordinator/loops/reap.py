@@ -8,15 +8,16 @@ from datetime import datetime, timedelta
 from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.order_results import OrderResults
-from toban_coordinator.decide import assign as late
-from toban_coordinator.decide import reap as decide
-from toban_coordinator.decide.reap import Overdue, ReapPlan
+from toban_coordinator.app.executors.order_results import OrderResults
+from toban_coordinator.decide.placement import assign as late
+from toban_coordinator.decide.runs import reap as decide
+from toban_coordinator.decide.runs.reap import Overdue, ReapPlan
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import attempts, deferred, queued_orders, runs, runs_finish, runs_reap
 from toban_coordinator.store.pending_work import Agenda
-from toban_coordinator.store.queued_orders import DoneOrder
-from toban_coordinator.store.runs import Waiting
+from toban_coordinator.store.placement import queued_orders
+from toban_coordinator.store.placement.queued_orders import DoneOrder
+from toban_coordinator.store.runs import attempts, deferred, runs, runs_finish, runs_reap
+from toban_coordinator.store.runs.runs import Waiting
 from toban_domain.job import JobSpec
 from toban_domain.transitions import Finish, RequestCancel
 from toban_observability.logs import get_logger

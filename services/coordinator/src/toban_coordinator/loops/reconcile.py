@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from toban_coordinator.app import metrics
 from toban_coordinator.app.adaptive_batch import AdaptiveBatch
 from toban_coordinator.app.definition_cache import DefinitionCache
-from toban_coordinator.app.order_results import EndedAttempts, Moves
-from toban_coordinator.app.order_sender import OrderSender
-from toban_coordinator.decide import reconcile as decide
-from toban_coordinator.decide.reconcile import Unresolved
+from toban_coordinator.app.executors.order_results import EndedAttempts, Moves
+from toban_coordinator.app.placement.order_sender import OrderSender
+from toban_coordinator.decide.runs import reconcile as decide
+from toban_coordinator.decide.runs.reconcile import Unresolved
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import Target
-from toban_coordinator.store import runs_finish, unresolved_attempts
 from toban_coordinator.store.pending_work import Agenda
+from toban_coordinator.store.runs import runs_finish, unresolved_attempts
 from toban_domain.outcome import AttemptKey
 from toban_observability.logs import get_logger
 from toban_store.errors import Refused, TooLong

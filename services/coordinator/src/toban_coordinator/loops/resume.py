@@ -7,14 +7,15 @@ from collections.abc import Callable, Collection, Sequence
 from cachetools import LRUCache
 
 from toban_coordinator.app import metrics
-from toban_coordinator.app.breakers import step_breakers
-from toban_coordinator.app.limit_gate import LimitGate
-from toban_coordinator.decide import limits as decide
-from toban_coordinator.decide.fair import RoundRobin, Scope, Shares
-from toban_coordinator.decide.limits import Need, Usage
+from toban_coordinator.app.limits.breakers import step_breakers
+from toban_coordinator.app.limits.limit_gate import LimitGate
+from toban_coordinator.decide.limits import limits as decide
+from toban_coordinator.decide.limits.limits import Need, Usage
+from toban_coordinator.decide.placement.fair import RoundRobin, Scope, Shares
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
-from toban_coordinator.store import deferred, limits
+from toban_coordinator.store.limits import limits
 from toban_coordinator.store.pending_work import Agenda
+from toban_coordinator.store.runs import deferred
 from toban_store.tx import Tx, autocommit, fenced_tx
 
 # How often the limits are read without a notification of a change, seconds.

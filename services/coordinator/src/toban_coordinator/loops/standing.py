@@ -13,7 +13,7 @@ from toban_coordinator.loops.progress_writer import ProgressWriter
 from toban_coordinator.loops.watchdog import TICK_SECONDS as WATCHDOG_SECONDS
 from toban_coordinator.loops.watchdog import Watchdog
 from toban_coordinator.ports.leader import LeaderSource
-from toban_coordinator.store.settings import SettingsCache
+from toban_coordinator.store.cluster.settings import SettingsCache
 from toban_observability.error_rate import SAMPLE_SECONDS, ErrorRate
 from toban_runtime.clock import Clock
 from toban_runtime.loop import Loop, WakeRegistry

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_coordinator.app.fast_path import CurrentFastPath
+from toban_coordinator.app.placement.fast_path import CurrentFastPath
 from toban_coordinator.ports.leader import ServerClock
 from toban_coordinator.ports.orders import WorkerOrders
 from toban_coordinator.ports.settings import SettingsSource

@@ -5,10 +5,10 @@ It reads PostgreSQL alone and asks the leader nothing: a leader whose health is 
 
 from __future__ import annotations
 
-from toban_coordinator.decide.watchdog import Watch, look
+from toban_coordinator.decide.schedules.watchdog import Watch, look
 from toban_coordinator.ports.leader import LeaderSource
 from toban_coordinator.ports.settings import SettingsSource
-from toban_coordinator.store import cluster_stats
+from toban_coordinator.store.cluster import cluster_stats
 from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from toban_coordinator.decide.leader_health import MAX_SKEW_SECONDS
+from toban_coordinator.decide.cluster.leader_health import MAX_SKEW_SECONDS
 from toban_coordinator.leadership import Leadership, ServerTime
 from toban_coordinator.ports.settings import SettingsSource
 from toban_domain.epoch import near_limit

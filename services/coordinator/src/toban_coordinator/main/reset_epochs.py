@@ -10,7 +10,7 @@ import asyncio
 import sys
 
 from toban_coordinator.config import CoordinatorConfig
-from toban_coordinator.store import epoch_reset
+from toban_coordinator.store.cluster import epoch_reset
 from toban_domain.epoch import EpochExhausted
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS

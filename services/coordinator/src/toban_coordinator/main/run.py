@@ -10,7 +10,7 @@ from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.main.grpc_server import build
 from toban_coordinator.main.health import Health, HealthDocument
 from toban_coordinator.main.wiring import Coordinator, Factories
-from toban_coordinator.store import coordinators
+from toban_coordinator.store.cluster import coordinators
 from toban_domain.errors import TobanError
 from toban_observability.admin_port import AdminPort
 from toban_observability.logs import get_logger

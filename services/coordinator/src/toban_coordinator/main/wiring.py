@@ -9,13 +9,13 @@ from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.adapters.peers import PeerCalls
 from toban_coordinator.adapters.redis_registry import RedisMirror
 from toban_coordinator.adapters.secret_keys import FileKeys
-from toban_coordinator.app.external_claims import ExternalClaims
-from toban_coordinator.app.fast_path import CurrentFastPath
-from toban_coordinator.app.incarnation_keys import KnownExecutors
-from toban_coordinator.app.order_results import UndeliveredOrders
-from toban_coordinator.app.order_templates import StoredOrderTemplates
-from toban_coordinator.app.secret_values import StoredSecretValues
-from toban_coordinator.app.settings_stream import SettingsStreams
+from toban_coordinator.app.cluster.settings_stream import SettingsStreams
+from toban_coordinator.app.executors.incarnation_keys import KnownExecutors
+from toban_coordinator.app.executors.order_results import UndeliveredOrders
+from toban_coordinator.app.external.external_claims import ExternalClaims
+from toban_coordinator.app.placement.fast_path import CurrentFastPath
+from toban_coordinator.app.placement.order_templates import StoredOrderTemplates
+from toban_coordinator.app.secrets.secret_values import StoredSecretValues
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.leadership import (
     Checker,
@@ -34,8 +34,8 @@ from toban_coordinator.loops.external_locks import ClaimObserver
 from toban_coordinator.loops.progress_writer import ProgressWriter
 from toban_coordinator.loops.standing import StandingDeps, standing_loops
 from toban_coordinator.main.connections import Connections, connect
-from toban_coordinator.store.leader import Contender
-from toban_coordinator.store.settings import SettingsCache
+from toban_coordinator.store.cluster.leader import Contender
+from toban_coordinator.store.cluster.settings import SettingsCache
 from toban_domain.epoch import Term, TokenSource
 from toban_fencing.redis_locks import LeaderLock, SubleaderLock
 from toban_fencing.worker_registry import Members, RunLeases

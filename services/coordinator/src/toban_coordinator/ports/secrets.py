@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from toban_coordinator.decide.diagnose.secret_keys import KeyFile
+from toban_coordinator.decide.cluster.diagnose.secret_keys import KeyFile
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import SecretFile, SecretRef
 

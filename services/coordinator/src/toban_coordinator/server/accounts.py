@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from toban_coordinator.app.accounts import Accounts, NewRule
-from toban_coordinator.app.credentials import Credentials
-from toban_coordinator.app.oidc_sign_in import OidcSignIn
-from toban_coordinator.app.own_account import OwnAccount
-from toban_coordinator.app.sign_in import NewToken, SignedIn, SignIn
+from toban_coordinator.app.people.accounts import Accounts, NewRule
+from toban_coordinator.app.people.credentials import Credentials
+from toban_coordinator.app.people.oidc_sign_in import OidcSignIn
+from toban_coordinator.app.people.own_account import OwnAccount
+from toban_coordinator.app.people.sign_in import NewToken, SignedIn, SignIn
 from toban_coordinator.server.from_proto import audit_of, page_from_pb
 from toban_coordinator.server.person_check import own_call
 from toban_domain.access import WORKER, Action, Effect, Person, Role, Selector, highest_role, worker_type_of

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from datetime import date
 from typing import Any
 
-from toban_coordinator.app.settings_stream import SettingsStreams
+from toban_coordinator.app.cluster.settings_stream import SettingsStreams
 from toban_coordinator.server.cluster_to_proto import settings_to_pb
-from toban_coordinator.store import attempts
+from toban_coordinator.store.runs import attempts
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_proto.v1 import common_pb2

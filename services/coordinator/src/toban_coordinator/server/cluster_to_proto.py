@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from toban_coordinator.app.audit_verify import Verified
-from toban_coordinator.app.diagnose import Diagnosis
-from toban_coordinator.app.job_reads import ClusterState
-from toban_coordinator.app.operations_secrets import SecretState
-from toban_coordinator.app.operations_settings import SettingState
-from toban_coordinator.store.executor_groups import StoredGroup
+from toban_coordinator.app.cluster.audit_verify import Verified
+from toban_coordinator.app.cluster.diagnose import Diagnosis
+from toban_coordinator.app.cluster.operations_settings import SettingState
+from toban_coordinator.app.runs.job_reads import ClusterState
+from toban_coordinator.app.secrets.operations_secrets import SecretState
+from toban_coordinator.store.executors.executor_groups import StoredGroup
 from toban_domain.settings import Settings
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import Row

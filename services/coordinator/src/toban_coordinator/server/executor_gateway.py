@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from toban_coordinator.adapters.ticket_renewal import TicketRenewal
-from toban_coordinator.app.continuations import Continuations
-from toban_coordinator.app.executor_sessions import ExecutorSessions
-from toban_coordinator.app.incarnation_keys import IncarnationKeys
-from toban_coordinator.app.report_queue import ReportQueue
-from toban_coordinator.app.settings_stream import SettingsStreams
+from toban_coordinator.app.cluster.settings_stream import SettingsStreams
+from toban_coordinator.app.executors.executor_sessions import ExecutorSessions
+from toban_coordinator.app.executors.incarnation_keys import IncarnationKeys
+from toban_coordinator.app.runs.continuations import Continuations
+from toban_coordinator.app.runs.report_queue import ReportQueue
 from toban_coordinator.server.cluster_to_proto import settings_to_pb
 from toban_coordinator.server.executor_messages import (
     continuation_to_pb,

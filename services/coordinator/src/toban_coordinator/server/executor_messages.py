@@ -7,10 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from toban_coordinator.adapters.order_messages import header
-from toban_coordinator.app.commit_reports import Committed
-from toban_coordinator.app.continuations import Continuation
-from toban_coordinator.app.epoch_claims import Presented
-from toban_coordinator.app.executor_sessions import (
+from toban_coordinator.app.executors.epoch_claims import Presented
+from toban_coordinator.app.executors.executor_sessions import (
     MAX_EPOCH,
     MAX_FREEZE_TURNS,
     MAX_FROZEN_SECONDS,
@@ -19,13 +17,15 @@ from toban_coordinator.app.executor_sessions import (
     HeartbeatAnswer,
     Introduction,
 )
-from toban_coordinator.app.incarnation_keys import secret_hash
-from toban_coordinator.decide.report import Answer, Report
-from toban_coordinator.store import executors
-from toban_coordinator.store.continuations import Question, Verdict
-from toban_coordinator.store.freezes import FreezeNote
-from toban_coordinator.store.queued_orders import QueuedOrder
-from toban_coordinator.store.unresolved_attempts import Named
+from toban_coordinator.app.executors.incarnation_keys import secret_hash
+from toban_coordinator.app.runs.commit_reports import Committed
+from toban_coordinator.app.runs.continuations import Continuation
+from toban_coordinator.decide.runs.report import Answer, Report
+from toban_coordinator.store.executors import executors
+from toban_coordinator.store.executors.freezes import FreezeNote
+from toban_coordinator.store.placement.queued_orders import QueuedOrder
+from toban_coordinator.store.runs.continuations import Question, Verdict
+from toban_coordinator.store.runs.unresolved_attempts import Named
 from toban_domain.epoch import EpochProof
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.lease import ExecutorState

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from toban_coordinator.app.claim_ends import ClaimEnds, EndOfStep
-from toban_coordinator.app.claim_heartbeats import ClaimHeartbeats
-from toban_coordinator.app.claim_names import ClaimTypes, check_claim
-from toban_coordinator.app.external_claims import ClaimedStep, ExternalClaims
-from toban_coordinator.decide.external import Answer
+from toban_coordinator.app.external.claim_ends import ClaimEnds, EndOfStep
+from toban_coordinator.app.external.claim_heartbeats import ClaimHeartbeats
+from toban_coordinator.app.external.claim_names import ClaimTypes, check_claim
+from toban_coordinator.app.external.external_claims import ClaimedStep, ExternalClaims
+from toban_coordinator.decide.external.external import Answer
 from toban_coordinator.server.person_check import granted_worker_type
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import OutcomeKind

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypedDict
 
-from toban_coordinator.app.change_runs import ChangeRequest, Rights
+from toban_coordinator.app.cluster.operations_settings import SettingChange
+from toban_coordinator.app.executors.operations_groups import GroupChange
 from toban_coordinator.app.manifests import ManifestText
-from toban_coordinator.app.operations_groups import GroupChange
-from toban_coordinator.app.operations_settings import SettingChange
 from toban_coordinator.app.paging import PageRequest
-from toban_coordinator.app.rerun import RerunRequest
-from toban_coordinator.app.run_queries import RunQuery
-from toban_coordinator.app.start_runs import RunRequest
-from toban_coordinator.store.audit import AuditFilter
+from toban_coordinator.app.runs.change_runs import ChangeRequest, Rights
+from toban_coordinator.app.runs.rerun import RerunRequest
+from toban_coordinator.app.runs.run_queries import RunQuery
+from toban_coordinator.app.runs.start_runs import RunRequest
+from toban_coordinator.store.cluster.audit import AuditFilter
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb

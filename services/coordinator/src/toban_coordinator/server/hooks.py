@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from toban_coordinator.app.hook_receiver import HookReceiver
-from toban_coordinator.app.operations_hooks import HookChange, HookOperations
-from toban_coordinator.decide.hook_messages import HookMessage
-from toban_coordinator.decide.hooks import HookMapping
+from toban_coordinator.app.notifications.hook_receiver import HookReceiver
+from toban_coordinator.app.notifications.operations_hooks import HookChange, HookOperations
+from toban_coordinator.decide.notifications.hook_messages import HookMessage
+from toban_coordinator.decide.notifications.hooks import HookMapping
 from toban_coordinator.server.from_proto import audit_of
-from toban_coordinator.store.hooks import StoredHook
+from toban_coordinator.store.notifications.hooks import StoredHook
 from toban_domain.payload import canonical_json
 from toban_proto.v1 import hooks_pb2 as pb
 from toban_proto.v1.hooks_pb2_grpc import HookReceiverServicer, HooksServicer

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toban_coordinator.app.apply import Apply
-from toban_coordinator.app.cancel import CancelRun
-from toban_coordinator.app.change_runs import ChangeRuns
-from toban_coordinator.app.declare_lost import DeclareLost
-from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
-from toban_coordinator.app.disable_job import DisableJob
-from toban_coordinator.app.events import Events
-from toban_coordinator.app.job_reads import JobReads
-from toban_coordinator.app.rerun import RunRepeats
-from toban_coordinator.app.schedules import Schedules
-from toban_coordinator.app.start_runs import StartRuns
+from toban_coordinator.app.definitions.apply import Apply
+from toban_coordinator.app.definitions.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.definitions.disable_job import DisableJob
+from toban_coordinator.app.notifications.events import Events
+from toban_coordinator.app.runs.cancel import CancelRun
+from toban_coordinator.app.runs.change_runs import ChangeRuns
+from toban_coordinator.app.runs.declare_lost import DeclareLost
+from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.runs.rerun import RunRepeats
+from toban_coordinator.app.runs.start_runs import StartRuns
+from toban_coordinator.app.schedules.schedules import Schedules
 from toban_coordinator.server.from_proto import (
     audit_of,
     change_request_from_pb,

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from toban_coordinator.app.events import Events
-from toban_coordinator.app.job_reads import JobReads
-from toban_coordinator.app.overview import Overviews
-from toban_coordinator.app.schedules import Schedules
+from toban_coordinator.app.cluster.overview import Overviews
+from toban_coordinator.app.notifications.events import Events
+from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.schedules.schedules import Schedules
 from toban_coordinator.server import cluster_to_proto, to_proto
 from toban_coordinator.server.from_proto import after_from_pb, page_from_pb, run_query_from_pb, subject_from_pb
 from toban_coordinator.server.limits_to_proto import explanation_to_pb

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toban_coordinator.app.explain_run import Explanation
-from toban_coordinator.app.operations_limits import LimitDetails, LimitState
+from toban_coordinator.app.limits.operations_limits import LimitDetails, LimitState
+from toban_coordinator.app.runs.explain_run import Explanation
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import Row
 from toban_transport.convert import fill

@@ -6,16 +6,16 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.audit_verify import verify_part
-from toban_coordinator.app.breakers import BreakerOperations
-from toban_coordinator.app.diagnose import Diagnose
-from toban_coordinator.app.operations_executors import ExecutorOperations
-from toban_coordinator.app.operations_groups import GroupOperations
-from toban_coordinator.app.operations_leader import LeaderOperations
-from toban_coordinator.app.operations_limits import LimitOperations
-from toban_coordinator.app.operations_secrets import SecretChange, SecretOperations
-from toban_coordinator.app.operations_settings import SettingsOperations
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.cluster.audit_verify import verify_part
+from toban_coordinator.app.cluster.diagnose import Diagnose
+from toban_coordinator.app.cluster.operations_leader import LeaderOperations
+from toban_coordinator.app.cluster.operations_settings import SettingsOperations
+from toban_coordinator.app.executors.operations_executors import ExecutorOperations
+from toban_coordinator.app.executors.operations_groups import GroupOperations
+from toban_coordinator.app.limits.breakers import BreakerOperations
+from toban_coordinator.app.limits.operations_limits import LimitOperations
+from toban_coordinator.app.secrets.operations_secrets import SecretChange, SecretOperations
 from toban_coordinator.server.cluster_to_proto import (
     audit_entry_to_pb,
     diagnosis_to_pb,

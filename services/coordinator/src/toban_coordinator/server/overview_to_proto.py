@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toban_coordinator.app.overview import Overview
+from toban_coordinator.app.cluster.overview import Overview
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_transport.convert import fill
 from toban_transport.convert import timestamp_to_pb as at

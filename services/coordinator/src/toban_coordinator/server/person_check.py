@@ -7,11 +7,11 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
-from toban_coordinator.app.change_runs import Rights, every_right
-from toban_coordinator.app.credentials import Credentials, actor_name
-from toban_coordinator.app.further_needs import EVERYTHING, Further
-from toban_coordinator.app.own_account import OwnCall
-from toban_coordinator.app.targets import find_by_key, find_targets
+from toban_coordinator.app.people.credentials import Credentials, actor_name
+from toban_coordinator.app.people.further_needs import EVERYTHING, Further
+from toban_coordinator.app.people.own_account import OwnCall
+from toban_coordinator.app.people.targets import find_by_key, find_targets
+from toban_coordinator.app.runs.change_runs import Rights, every_right
 from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
 from toban_domain.access import (
     Action,

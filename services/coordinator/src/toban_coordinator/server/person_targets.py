@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from toban_coordinator.app.targets import Named
+from toban_coordinator.app.people.targets import Named
 from toban_coordinator.server.from_proto import manifest_from_pb
 from toban_domain.access import Action
 from toban_transport.rules import PACKAGE, RULES

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from toban_coordinator.app.change_runs import Changes
-from toban_coordinator.app.job_reads import JobDetails, RunDetails
 from toban_coordinator.app.manifests import Applied
-from toban_coordinator.decide.step_states import StepState
+from toban_coordinator.app.runs.change_runs import Changes
+from toban_coordinator.app.runs.job_reads import JobDetails, RunDetails
+from toban_coordinator.decide.runs.step_states import StepState
 from toban_domain.redacted import masked_definition_text, masked_payload_text, masked_text
 from toban_domain.schedule import RuleSpec
 from toban_proto.v1 import coordinator_pb2 as pb

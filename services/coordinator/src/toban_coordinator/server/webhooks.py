@@ -6,12 +6,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from toban_coordinator.app.operations_webhooks import TargetChange, WebhookOperations
-from toban_coordinator.app.webhook_outbox import WebhookOutbox
-from toban_coordinator.decide.webhooks import LEASE_SECONDS, TryResult, check_states
+from toban_coordinator.app.notifications.operations_webhooks import TargetChange, WebhookOperations
+from toban_coordinator.app.notifications.webhook_outbox import WebhookOutbox
+from toban_coordinator.decide.notifications.webhooks import LEASE_SECONDS, TryResult, check_states
 from toban_coordinator.server.from_proto import audit_of, page_from_pb
-from toban_coordinator.store.webhook_outbox import Wanted
-from toban_coordinator.store.webhooks import Filter, StoredTarget
+from toban_coordinator.store.notifications.webhook_outbox import Wanted
+from toban_coordinator.store.notifications.webhooks import Filter, StoredTarget
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import webhooks_pb2 as pb
 from toban_proto.v1.webhooks_pb2_grpc import WebhookOutboxServicer, WebhooksServicer

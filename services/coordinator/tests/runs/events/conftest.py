@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.events import Events
-from toban_coordinator.store.events import Emitted
+from toban_coordinator.app.notifications.events import Events
+from toban_coordinator.store.notifications.events import Emitted
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
 

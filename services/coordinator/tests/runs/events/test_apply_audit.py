@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from toban_coordinator.store import audit
+from toban_coordinator.store.cluster import audit
 
 
 async def test_jobs_and_triggers_are_in_the_log_of_operators(world: Any, make: Any, inbox: Any) -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.disable_job import DisableJob
-from toban_coordinator.app.events import Events
-from toban_coordinator.store import events as store
+from toban_coordinator.app.definitions.disable_job import DisableJob
+from toban_coordinator.app.notifications.events import Events
+from toban_coordinator.store.notifications import events as store
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_store.tx import tx

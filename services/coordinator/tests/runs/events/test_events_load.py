@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app import event_metrics as metrics
-from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.definitions.apply import Apply
 from toban_coordinator.app.manifests import ManifestText
+from toban_coordinator.app.notifications import event_metrics as metrics
 from toban_coordinator.app.payload_validator import PayloadValidator
-from toban_coordinator.decide import events as decide
-from toban_coordinator.decide.event_batching import Room, front
-from toban_coordinator.decide.events import EVENT_RETRIES
+from toban_coordinator.decide.notifications import events as decide
+from toban_coordinator.decide.notifications.event_batching import Room, front
+from toban_coordinator.decide.notifications.events import EVENT_RETRIES
 from toban_coordinator.loops import events as loop
-from toban_coordinator.store import events as store
+from toban_coordinator.store.notifications import events as store
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event import EventPlan, InboxEvent
 from toban_runtime.clock import SystemClock

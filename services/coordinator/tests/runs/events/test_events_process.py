@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide import events as decide
+from toban_coordinator.decide.notifications import events as decide
 from toban_coordinator.loops import events as loop
-from toban_coordinator.store import events as store
-from toban_coordinator.store import triggers
+from toban_coordinator.store.definitions import triggers
+from toban_coordinator.store.notifications import events as store
 from toban_domain.errors import FencedOut
 from toban_domain.fire_plan import RunTemplate
 from toban_proto.v1 import coordinator_pb2 as pb

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.loops import prune
-from toban_coordinator.store import retention
+from toban_coordinator.store.runs import retention
 from toban_store.errors import Refused
 from toban_store.tx import tx
 

@@ -12,13 +12,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from toban_coordinator.adapters.secret_keys import FileKeys
-from toban_coordinator.app.audit_log import list_audit
-from toban_coordinator.app.hook_receiver import UNKNOWN, HookReceiver, Received
-from toban_coordinator.app.operations_hooks import HookChange, HookOperations
-from toban_coordinator.app.operations_secrets import SecretOperations
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.notifications.hook_receiver import UNKNOWN, HookReceiver, Received
+from toban_coordinator.app.notifications.operations_hooks import HookChange, HookOperations
 from toban_coordinator.app.paging import PageRequest
-from toban_coordinator.decide.hook_messages import MAX_BODY, HookMessage, sign
-from toban_coordinator.decide.hooks import HookMapping
+from toban_coordinator.app.secrets.operations_secrets import SecretOperations
+from toban_coordinator.decide.notifications.hook_messages import MAX_BODY, HookMessage, sign
+from toban_coordinator.decide.notifications.hooks import HookMapping
 from toban_domain.errors import ErrorCode, TobanError
 
 PAID = HookMapping(event_type="order.paid")
@@ -286,7 +286,7 @@ async def test_what_is_stored_and_audited_has_no_secret(desk: Desk, world: Any) 
 
 
 async def test_there_are_at_most_so_many(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toban_coordinator.decide.hooks.MAX_HOOKS", 1)
+    monkeypatch.setattr("toban_coordinator.decide.notifications.hooks.MAX_HOOKS", 1)
     await desk.set(kind="github", mapping=PAID)
     with pytest.raises(TobanError, match="there are 1 hooks"):
         await desk.set("other", kind="github", mapping=PAID)

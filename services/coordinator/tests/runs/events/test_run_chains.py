@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.cancel import CancelRun
-from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.definitions.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.runs.cancel import CancelRun
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import Outcome
 from toban_observability import metrics

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.claim_ends import ClaimEnds, EndOfStep
-from toban_coordinator.app.claim_heartbeats import ClaimHeartbeats
-from toban_coordinator.app.external_claims import ClaimedStep, ExternalClaims
-from toban_coordinator.decide.external import Answer
+from toban_coordinator.app.external.claim_ends import ClaimEnds, EndOfStep
+from toban_coordinator.app.external.claim_heartbeats import ClaimHeartbeats
+from toban_coordinator.app.external.external_claims import ClaimedStep, ExternalClaims
+from toban_coordinator.decide.external.external import Answer
 from toban_domain.outcome import AttemptKey, OutcomeKind
 from toban_runtime.clock import SystemClock
 

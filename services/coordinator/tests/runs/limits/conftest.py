@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.store import limits
+from toban_coordinator.store.limits import limits
 from toban_store.errors import TooLong
 from toban_store.tx import autocommit
 

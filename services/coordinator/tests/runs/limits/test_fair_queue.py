@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.store import runs_assign, schedules
+from toban_coordinator.store.placement import runs_assign
+from toban_coordinator.store.schedules import schedules
 from toban_store.tx import autocommit
 
 FLOOD = (

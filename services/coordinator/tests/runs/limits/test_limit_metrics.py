@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.breakers import BreakerOperations
+from toban_coordinator.app.limits.breakers import BreakerOperations
 from toban_observability import metrics
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.operations_limits import LimitOperations
+from toban_coordinator.app.limits.operations_limits import LimitOperations
 from toban_coordinator.server.limits_to_proto import limit_details_to_pb, limit_to_pb
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.schedules import Schedules
+from toban_coordinator.app.schedules.schedules import Schedules
 from toban_coordinator.server.to_proto import schedule_to_pb
 from toban_proto.v1 import common_pb2
 from toban_proto.v1 import coordinator_pb2 as pb

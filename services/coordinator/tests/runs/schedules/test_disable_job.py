@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.cancel import CancelRun
-from toban_coordinator.app.delete_job import DeleteJob, DeleteRequest
-from toban_coordinator.app.disable_job import DisableJob
+from toban_coordinator.app.definitions.delete_job import DeleteJob, DeleteRequest
+from toban_coordinator.app.definitions.disable_job import DisableJob
+from toban_coordinator.app.runs.cancel import CancelRun
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide import fire as decide
+from toban_coordinator.decide.schedules import fire as decide
 from toban_coordinator.loops.fire import BEHIND_SECONDS
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.fire_plan import DueSchedule, FirePlan

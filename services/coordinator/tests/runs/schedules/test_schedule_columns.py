@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.store import schedules
+from toban_coordinator.store.schedules import schedules
 from toban_store.tx import Tx, tx
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.apply import Apply
-from toban_coordinator.app.audit_log import list_audit
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.definitions.apply import Apply
 from toban_coordinator.app.manifests import ManifestText
 from toban_coordinator.app.paging import PageRequest
 from toban_domain.errors import ErrorCode, TobanError

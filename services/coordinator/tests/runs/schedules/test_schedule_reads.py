@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app.apply import Apply
+from toban_coordinator.app.definitions.apply import Apply
 from toban_coordinator.app.manifests import ManifestText
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.app import apply as apply_module
-from toban_coordinator.app import slot_counting
+from toban_coordinator.app.definitions import apply as apply_module
+from toban_coordinator.app.schedules import slot_counting
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.tx import Tx, tx
 from toban_testing.waiting import until_lock_wait

@@ -9,7 +9,7 @@ from flask import request
 from toban_admin_web.decide.api_rules import AUTHENTICATE, RouteRule, may_try
 from toban_admin_web.decide.browser_safety import is_form_token
 from toban_admin_web.ports.people import Credential, SignedIn
-from toban_admin_web.views.session_gate import SAFE_METHODS, is_own_page, new_form_token, session_secret
+from toban_admin_web.views.people.session_gate import SAFE_METHODS, is_own_page, new_form_token, session_secret
 from toban_admin_web.views.view_context import context
 from toban_domain.access import MINIMUM, TOKEN_PREFIX, Action
 from toban_domain.errors import ErrorCode, TobanError

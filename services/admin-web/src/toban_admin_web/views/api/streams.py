@@ -13,7 +13,7 @@ from toban_admin_web.decide.api_rules import ROUTE_RULES
 from toban_admin_web.decide.request_input import Input
 from toban_admin_web.decide.status_styles import is_terminal
 from toban_admin_web.views.api.endpoint import Call, Endpoint
-from toban_admin_web.views.log import log_events
+from toban_admin_web.views.runs.log import log_events
 from toban_admin_web.views.stream_response import EVENT_STREAM, stream_response
 from toban_admin_web.views.view_context import context
 from toban_domain.errors import ErrorCode, TobanError

@@ -1,0 +1,1 @@
+"""Jobs, triggers and manifests."""

@@ -1,0 +1,1 @@
+"""Executors: sessions, leases, groups."""

@@ -1,0 +1,1 @@
+"""External steps and their workers."""

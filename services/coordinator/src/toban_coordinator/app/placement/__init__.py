@@ -1,0 +1,1 @@
+"""Which executor gets a run, and its order."""

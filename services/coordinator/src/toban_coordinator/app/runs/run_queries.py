@@ -1,0 +1,108 @@
+"""What a list of runs is narrowed to, as callers give it and as the store reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from toban_coordinator.app.paging import PageRequest
+from toban_coordinator.decide.runs.run_lists import MAX_SEARCHES
+from toban_coordinator.store.runs import run_lists
+from toban_coordinator.store.runs.run_lists import RunFilter
+from toban_domain.concurrency import SCOPES
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.run import ORIGINS, RunState
+from toban_store.tx import Tx
+
+# More jobs than an index is searched for; beyond this a list by label would not name each job in its statement.
+MAX_LABELLED = 5000
+
+
+def run_not_found(run_id: int) -> TobanError:
+    """The refusal of a run that there is not, or not any more."""
+    hint = "`toban run list` shows the runs that are kept; runs are kept for history_retention_days"
+    return TobanError(ErrorCode.RUN_NOT_FOUND, f"there is no run {run_id}; {hint}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuery:
+    """Which runs are listed; empty fields and 0 mean any.
+
+    `executor` is a node, an instance or a worker id. `labels` are those of the present definition of a run's job. A run is in the span of
+    time when it was created before `active_until` and had not ended by `active_from`.
+    """
+
+    job: str = ""
+    schedule: str = ""
+    states: tuple[str, ...] = ()
+    worker_id: int = 0
+    executor: str = ""
+    origin: str = ""
+    scope: str = ""
+    scope_id: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    include_ahead: bool = False
+    active_from: datetime | None = None
+    active_until: datetime | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether a span of time is given."""
+        return self.active_from is not None or self.active_until is not None
+
+
+async def run_filter(t: Tx, query: RunQuery, page: PageRequest) -> RunFilter | None:
+    """The filter for one page and one row more; None when no run can match. Raises INVALID_ARGUMENT, NOT_FOUND."""
+    _check(query)
+    jobs: tuple[str, ...] = (query.job,) if query.job else ()
+    if query.labels:
+        jobs = tuple(await run_lists.jobs_labelled(t, query.labels, job=query.job, limit=MAX_LABELLED + 1))
+        if len(jobs) > MAX_LABELLED:
+            message = f"more than {MAX_LABELLED} jobs have these labels; name a job or more labels"
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+        if not jobs:
+            return None
+    return RunFilter(
+        below=page.below_id,
+        limit=page.rows + 1,
+        jobs=jobs,
+        schedule=query.schedule,
+        states=query.states,
+        workers=await _workers(t, query),
+        origin=query.origin,
+        scope=query.scope,
+        scope_id=query.scope_id,
+        ahead=query.include_ahead,
+        active_from=query.active_from,
+        active_until=query.active_until,
+    )
+
+
+async def _workers(t: Tx, query: RunQuery) -> tuple[int, ...]:
+    """Of an executor that has restarted very often the newest incarnations."""
+    if not query.executor:
+        return (query.worker_id,) if query.worker_id else ()
+    found = await run_lists.workers_of(t, query.executor, limit=MAX_SEARCHES)
+    if not found:
+        message = f"there is no executor {query.executor!r}; `toban executor list --all` shows each node and worker id"
+        raise TobanError(ErrorCode.NOT_FOUND, message)
+    return tuple(found)
+
+
+def _check(query: RunQuery) -> None:
+    for state in query.states:
+        _check_choice("state", state, tuple(RunState))
+    _check_choice("origin", query.origin, ORIGINS)
+    _check_choice("scope", query.scope, SCOPES)
+    if query.scope_id and not query.scope:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, "scope_id needs a scope: account or user")
+    if query.executor and query.worker_id:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, "give executor or executor_worker_id, not both")
+    if query.active_from and query.active_until and query.active_from > query.active_until:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, "active_from is later than active_until")
+
+
+def _check_choice(kind: str, given: str, choices: tuple[str, ...]) -> None:
+    if given and given not in choices:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"there is no {kind} {given!r}; use {', '.join(choices)}")

@@ -1,0 +1,1 @@
+"""The leader, its settings and the health of the whole."""

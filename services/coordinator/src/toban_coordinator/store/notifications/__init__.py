@@ -1,0 +1,1 @@
+"""Events, hooks, webhooks and notices."""

@@ -1,0 +1,1 @@
+"""Runs: their start, course and end."""
