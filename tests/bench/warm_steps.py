@@ -13,8 +13,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.step_commands import step_order
@@ -85,15 +86,17 @@ def pairs(folder: Path) -> dict[str, tuple[StepOrder, StepOrder]]:
     shutil.copytree(SHOP, folder / "shop")
     head = "from django.core.management.base import BaseCommand\n\n\nclass Command(BaseCommand):\n"
     (commands / "nothing.py").write_text(f"{head}    def handle(self, **options):\n        pass\n")
-    function = executor_pb2.Step(type="python", callable="task:run", python_path=[str(folder)], warm=True)
-    command = executor_pb2.Step(
-        type="django", command="nothing", project=str(folder / "shop"), interpreter=sys.executable, warm=True
-    )
+    function = {"callable": "task:run", "python_path": [str(folder)], "warm": True}
+    command = {"command": "nothing", "project": str(folder / "shop"), "interpreter": sys.executable, "warm": True}
     manage = str(folder / "shop/manage.py")
     return {
-        "python": (_program("-c", "pass"), step_order(function, allow_shell=False)),
-        "django": (_program(manage, "nothing"), step_order(command, allow_shell=False)),
+        "python": (_program("-c", "pass"), _step("python", function)),
+        "django": (_program(manage, "nothing"), _step("django", command)),
     }
+
+
+def _step(kind: str, body: Mapping[str, Any]) -> StepOrder:
+    return step_order(executor_pb2.Step(type=kind, body_json=json.dumps(body)), allow_shell=False)
 
 
 def _program(*arguments: str) -> StepOrder:

@@ -1,6 +1,7 @@
 """The executor's surroundings in tests: a coordinator and an archiver over real mTLS, and the executor as a real process."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -146,7 +147,8 @@ class World:
     def order(self, number: int, *argv: str, **fields: Any) -> Any:
         """A start order for run `number` with one command."""
         fields = {"grace_seconds": 1.0, "attempt": 1, "job_name": "test", "allow_shell": True} | fields
-        steps = fields.pop("steps", None) or [executor_pb2.Step(type="command", argv=argv, cancelable=True)]
+        body = json.dumps({"argv": argv})
+        steps = fields.pop("steps", None) or [executor_pb2.Step(type="command", body_json=body, cancelable=True)]
         ticket = common_pb2.LogTicket(body=b"ticket-%d" % number, signature=b"s", certificate=b"c")
         run, token = self.key(number)
         key = common_pb2.AttemptKey(run_id=run, token=token)

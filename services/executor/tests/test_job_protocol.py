@@ -22,7 +22,7 @@ def world(shared_world: Any) -> Any:
 def python(script: str, **fields: Any) -> Any:
     """A step that runs this program."""
     argv = [sys.executable, "-c", f"import toban, time\njob = toban.current_job()\n{script}"]
-    return executor_pb2.Step(type="command", argv=argv, **{"cancelable": True, **fields})
+    return executor_pb2.Step(type="command", body_json=json.dumps({"argv": argv}), **{"cancelable": True, **fields})
 
 
 def order(world: Any, number: int, *steps: Any, **fields: Any) -> Any:

@@ -150,6 +150,7 @@ async def test_a_row_that_drains_takes_no_work(world: Any) -> None:
 
 @pytest.mark.seed(47, 93, 95, 128, 150)
 async def test_timeout_and_steps(world: Any) -> None:
+    # As a coordinator of the release before sends them.
     steps = [
         executor_pb2.Step(type="command", argv=["echo", "one"]),
         executor_pb2.Step(type="command", argv=["false"]),

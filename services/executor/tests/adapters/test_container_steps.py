@@ -76,9 +76,9 @@ def groups(world: Any) -> list[Path]:
 
 
 def shell(text: str, *, timeout_seconds: int = 0, **more: Any) -> Any:
-    spec = json.dumps({"image": IMAGE, "argv": ["/bin/sh", "-c", text], **more})
+    spec = json.dumps({"container": {"image": IMAGE, "argv": ["/bin/sh", "-c", text], **more}})
     return executor_pb2.Step(
-        id="box", type="container", container_json=spec, timeout_seconds=timeout_seconds, cancelable=True
+        id="box", type="container", body_json=spec, timeout_seconds=timeout_seconds, cancelable=True
     )
 
 

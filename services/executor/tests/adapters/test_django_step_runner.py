@@ -106,7 +106,8 @@ class Shop:
 
     def spawn(self, command: str, payload: Any = None, *, args: tuple[str, ...] = (), **fields: Any) -> int:
         keys = {"project": str(self.project), "interpreter": sys.executable, **fields.pop("keys", {})}
-        message = executor_pb2.Step(type="django", command=command, args=args, warm=self.warm, **keys)
+        body = {"command": command, "args": args, "warm": self.warm, **keys}
+        message = executor_pb2.Step(type="django", body_json=json.dumps(body))
         env = {"PATH": os.environ["PATH"], **fields.pop("env", {})}
         steps = (step_order(message, allow_shell=False),)
         self.guard.blocks.clear()

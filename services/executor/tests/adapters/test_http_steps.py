@@ -118,9 +118,9 @@ def opened(shared_world: Any) -> Any:
 
 
 def call(url: str, *, timeout_seconds: int = 0, cancelable: bool = True, **request: Any) -> Any:
-    spec = json.dumps({"url": url, **request})
+    spec = json.dumps({"http": {"url": url, **request}})
     return executor_pb2.Step(
-        id="call", type="http", http_json=spec, timeout_seconds=timeout_seconds, cancelable=cancelable
+        id="call", type="http", body_json=spec, timeout_seconds=timeout_seconds, cancelable=cancelable
     )
 
 
@@ -271,8 +271,9 @@ async def test_a_response_that_is_too_large_for_a_result(opened: Any, site: Site
     assert (outcome.kind, "the limit is 32768" in text) == (FAILED, True)
 
 
-async def test_a_request_that_is_no_json_is_refused(opened: Any) -> None:
-    [answer] = await opened.start(opened.order(1, steps=[executor_pb2.Step(type="http", http_json="{")]))
+@pytest.mark.parametrize("body", [{"body_json": "{"}, {"body_json": "{}"}, {"http_json": "{"}, {}])
+async def test_a_request_that_is_no_json_is_refused(opened: Any, body: dict[str, str]) -> None:
+    [answer] = await opened.start(opened.order(1, steps=[executor_pb2.Step(type="http", **body)]))
     assert (answer.accepted, answer.refusal) == (False, "UNSUPPORTED_STEP")
 
 

@@ -30,9 +30,9 @@ def opened(shared_world: Any) -> Any:
 
 
 def step(*words: str, timeout_seconds: int = 0, cancelable: bool = True, **more: Any) -> Any:
-    spec = json.dumps({"image": "registry.example.com/team/report:1", "argv": words, **more})
+    spec = json.dumps({"kubernetes": {"image": "registry.example.com/team/report:1", "argv": words, **more}})
     return executor_pb2.Step(
-        id="pod", type="kubernetes", kubernetes_json=spec, timeout_seconds=timeout_seconds, cancelable=cancelable
+        id="pod", type="kubernetes", body_json=spec, timeout_seconds=timeout_seconds, cancelable=cancelable
     )
 
 

@@ -86,8 +86,9 @@ def folder(tmp_path: Path) -> Path:
     return package.parent
 
 
-def call(name: str, *folders: Path, **more: Any) -> Any:
-    return executor_pb2.Step(type="python", callable=name, python_path=[str(path) for path in folders], **more)
+def call(name: str, *folders: Path, warm: bool = False, **more: Any) -> Any:
+    body = {"callable": name, "python_path": [str(path) for path in folders], "warm": warm}
+    return executor_pb2.Step(type="python", body_json=json.dumps(body), **more)
 
 
 async def run(world: Any, number: int, step: Any, **fields: Any) -> tuple[Any, list[str]]:
@@ -246,7 +247,7 @@ async def test_what_a_module_shows_runs_when_shells_are_allowed(world: Any, fold
 @pytest.mark.seed(132)
 async def test_steps_of_both_kinds_in_order_and_a_timeout(world: Any, folder: Path) -> None:
     steps = [
-        executor_pb2.Step(type="command", argv=["echo", "first"]),
+        executor_pb2.Step(type="command", body_json='{"argv": ["echo", "first"]}'),
         call("shop.report:takes_long", folder, timeout_seconds=1),
     ]
     await world.start(world.order(1, steps=steps))

@@ -288,9 +288,8 @@ async def test_where_zygotes_are_hidden_steps_start_cold(
     await world.open(prefix=hidden)
     try:
         for number in (1, 2):
-            step = executor_pb2.Step(
-                type="python", callable="shop:report", python_path=[str(folder)], warm=True, cancelable=True
-            )
+            body = {"callable": "shop:report", "python_path": [str(folder)], "warm": True}
+            step = executor_pb2.Step(type="python", body_json=json.dumps(body), cancelable=True)
             await world.start(world.order(number, steps=[step]))
             assert (await world.outcome(number, 60.0)).exit_code == 0
             key = (number, world.order(number).key.token)

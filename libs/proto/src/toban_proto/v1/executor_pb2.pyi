@@ -137,12 +137,13 @@ class Step(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     TYPE_FIELD_NUMBER: _builtins.int
-    ARGV_FIELD_NUMBER: _builtins.int
     TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
     CANCELABLE_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _builtins.int
+    BODY_JSON_FIELD_NUMBER: _builtins.int
+    ARGV_FIELD_NUMBER: _builtins.int
     CALLABLE_FIELD_NUMBER: _builtins.int
     PYTHON_PATH_FIELD_NUMBER: _builtins.int
-    HEARTBEAT_SECONDS_FIELD_NUMBER: _builtins.int
     INTERPRETER_FIELD_NUMBER: _builtins.int
     WARM_FIELD_NUMBER: _builtins.int
     PRELOAD_FIELD_NUMBER: _builtins.int
@@ -159,10 +160,12 @@ class Step(_message.Message):
     """command | python | django | http | container | kubernetes (later kinds are refused with UNSUPPORTED_STEP)."""
     timeout_seconds: _builtins.int
     cancelable: _builtins.bool
-    callable: _builtins.str
-    """python: "package.module:function", called with the payload."""
     heartbeat_seconds: _builtins.int
     """Seconds for which the job may be silent on TOBAN_SOCKET; 0 = for ever."""
+    body_json: _builtins.str
+    """What the step runs: a JSON object with the keys of the manifest that belong to its type, without defaults."""
+    callable: _builtins.str
+    """python: "package.module:function", called with the payload."""
     interpreter: _builtins.str
     """python, django: the interpreter; empty = the executor's own."""
     warm: _builtins.bool
@@ -179,7 +182,9 @@ class Step(_message.Message):
     kubernetes_json: _builtins.str
     """kubernetes: image, arguments, resources … as a JSON object with the keys of the manifest."""
     @_builtins.property
-    def argv(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def argv(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Until release after 0.1: also in the fields below. Without body_json a coordinator of 0.1 has filled them alone; no key is added here."""
+
     @_builtins.property
     def python_path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """python: folders prepended to sys.path."""
@@ -196,12 +201,13 @@ class Step(_message.Message):
         id: _builtins.str = ...,
         name: _builtins.str = ...,
         type: _builtins.str = ...,
-        argv: _abc.Iterable[_builtins.str] | None = ...,
         timeout_seconds: _builtins.int = ...,
         cancelable: _builtins.bool = ...,
+        heartbeat_seconds: _builtins.int = ...,
+        body_json: _builtins.str = ...,
+        argv: _abc.Iterable[_builtins.str] | None = ...,
         callable: _builtins.str = ...,
         python_path: _abc.Iterable[_builtins.str] | None = ...,
-        heartbeat_seconds: _builtins.int = ...,
         interpreter: _builtins.str = ...,
         warm: _builtins.bool = ...,
         preload: _abc.Iterable[_builtins.str] | None = ...,
@@ -215,7 +221,7 @@ class Step(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "argv", b"argv", "callable", b"callable", "cancelable", b"cancelable", "command", b"command", "container_json", b"container_json", "heartbeat_seconds", b"heartbeat_seconds", "http_json", b"http_json", "id", b"id", "interpreter", b"interpreter", "kubernetes_json", b"kubernetes_json", "name", b"name", "preload", b"preload", "project", b"project", "python_path", b"python_path", "settings", b"settings", "timeout_seconds", b"timeout_seconds", "type", b"type", "warm", b"warm"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "argv", b"argv", "body_json", b"body_json", "callable", b"callable", "cancelable", b"cancelable", "command", b"command", "container_json", b"container_json", "heartbeat_seconds", b"heartbeat_seconds", "http_json", b"http_json", "id", b"id", "interpreter", b"interpreter", "kubernetes_json", b"kubernetes_json", "name", b"name", "preload", b"preload", "project", b"project", "python_path", b"python_path", "settings", b"settings", "timeout_seconds", b"timeout_seconds", "type", b"type", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

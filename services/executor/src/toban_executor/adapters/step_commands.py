@@ -1,13 +1,15 @@
-"""What a step executes, from the message that describes it: the argv of a `python` or `django` step, and how it forks from a zygote."""
+"""What a step executes, from the body of its type: the argv of a `python` or `django` step, and how it forks from a zygote."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from toban_executor.adapters import django_step_runner, python_step_runner, warm_zygote
 from toban_executor.decide.models import StepOrder
+from toban_executor.decide.programs import OWN_PROGRAMS
 from toban_proto.v1 import executor_pb2
 
 _OWN_FLAGS = ("-I", "-S")
@@ -23,53 +25,83 @@ class Commands(NamedTuple):
 
 
 def step_order(step: executor_pb2.Step, *, allow_shell: bool) -> StepOrder:
-    """One step to run."""
-    commands = _commands(step, allow_shell=allow_shell)
+    """One step to run; it has no argv when its body cannot be read, so that it is refused as a step without a program."""
+    try:
+        body = _body(step)
+        commands = _commands(step.type, body, allow_shell=allow_shell)
+        function, command = _text(body.get("callable", "")), _text(body.get("command", ""))
+        stdin = json.dumps(body[step.type]) if step.type in OWN_PROGRAMS and step.type in body else ""
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        commands, function, command, stdin = Commands(()), "", "", ""
     return StepOrder(
         type=step.type or "command",
         argv=commands.argv,
         timeout_seconds=step.timeout_seconds,
-        callable=step.callable,
+        callable=function,
         id=step.id,
         # Earlier coordinators refuse steps that are not cancelable.
         cancelable=step.cancelable,
         heartbeat_seconds=step.heartbeat_seconds,
         warm_argv=commands.warm_argv,
         warm_call=commands.warm_call,
-        command=step.command,
-        stdin={"http": step.http_json, "container": step.container_json, "kubernetes": step.kubernetes_json}.get(
-            step.type, ""
-        ),
+        command=command,
+        stdin=stdin,
     )
 
 
-def _commands(step: executor_pb2.Step, *, allow_shell: bool) -> Commands:
-    if step.type == "python":
-        return python_commands(step, allow_shell=allow_shell)
-    if step.type == "django":
-        return django_commands(step)
-    return Commands(tuple(step.argv))
+def _body(step: executor_pb2.Step) -> Mapping[str, Any]:
+    if step.body_json:
+        body: Mapping[str, Any] = json.loads(step.body_json)
+        return body
+    # Until release after 0.1: coordinators of 0.1 fill fields of their own.
+    fields = {field.name: value for field, value in step.ListFields()}
+    tree = fields.get(f"{step.type}_json")
+    return {**fields, step.type: json.loads(tree)} if tree else fields
 
 
-def python_commands(step: executor_pb2.Step, *, allow_shell: bool) -> Commands:
+def _commands(kind: str, body: Mapping[str, Any], *, allow_shell: bool) -> Commands:
+    if kind == "python":
+        return python_commands(body, allow_shell=allow_shell)
+    if kind == "django":
+        return django_commands(body)
+    return Commands(_texts(body.get("argv", ())))
+
+
+def python_commands(body: Mapping[str, Any], *, allow_shell: bool) -> Commands:
     """Calls `callable` ("package.module:function") with the payload. Without `allow_shell` it calls only what its own module defines."""
     origin = python_step_runner.ANY if allow_shell else python_step_runner.OWN
-    folders = tuple(step.python_path)
-    preload = tuple(step.preload) or (step.callable.partition(":")[0],)
-    return _runs(step, python_step_runner.__file__, (origin, step.callable, *folders), (*folders, "--", *preload))
+    function, folders = _text(body.get("callable", "")), _texts(body.get("python_path", ()))
+    preload = _texts(body.get("preload", ())) or (function.partition(":")[0],)
+    return _runs(body, python_step_runner.__file__, (origin, function, *folders), (*folders, "--", *preload))
 
 
-def django_commands(step: executor_pb2.Step) -> Commands:
+def django_commands(body: Mapping[str, Any]) -> Commands:
     """Runs the management command with the payload as its options."""
-    place = (step.project, step.settings)
-    preload = ("modules", *step.preload) if step.preload else ("command", step.command)
-    call = (*place, step.command, json.dumps(list(step.args)))
-    return _runs(step, django_step_runner.__file__, call, (*place, *preload))
+    project, settings, command = (_text(body.get(key, "")) for key in ("project", "settings", "command"))
+    modules = _texts(body.get("preload", ()))
+    preload = ("modules", *modules) if modules else ("command", command)
+    call = (project, settings, command, json.dumps(_texts(body.get("args", ()))))
+    return _runs(body, django_step_runner.__file__, call, (project, settings, *preload))
 
 
-def _runs(step: executor_pb2.Step, runner: str, call: tuple[str, ...], prepared: tuple[str, ...]) -> Commands:
-    python = (step.interpreter,) if step.interpreter else (sys.executable, *_OWN_FLAGS)
+def _runs(body: Mapping[str, Any], runner: str, call: tuple[str, ...], prepared: tuple[str, ...]) -> Commands:
+    interpreter = _text(body.get("interpreter", ""))
+    python = (interpreter,) if interpreter else (sys.executable, *_OWN_FLAGS)
     argv = (*python, runner, *call)
-    if not step.warm:
+    if not body.get("warm"):
         return Commands(argv)
     return Commands(argv, (*python, warm_zygote.__file__, runner, *prepared), call)
+
+
+def _text(value: Any) -> str:
+    """`value`, which can be an argument of a process. Raises TypeError, UnicodeEncodeError."""
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    value.encode()
+    return value
+
+
+def _texts(values: Iterable[Any]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise TypeError("not a list")
+    return tuple(map(_text, values))
