@@ -122,7 +122,7 @@ def test_a_schedule_refers_to_its_slot_only() -> None:
 
 
 def test_a_definition_knows_once_whether_it_has_templates() -> None:
-    plain = JobSpec(name="j", steps=(StepSpec(id="a", argv=("x", "{{.Names}}")),), env={"A": "$B"})
+    plain = JobSpec(name="j", steps=(StepSpec(id="a", body={"argv": ["x", "{{.Names}}"]}),), env={"A": "$B"})
     assert not plain.templated
     assert JobSpec.from_json({**plain.to_json(), "env": {"A": "${{ slot }}"}}).templated
     assert "templated" not in plain.to_json()

@@ -80,8 +80,8 @@ def test_a_full_job() -> None:
     spec = read(body)
     assert isinstance(spec, JobSpec)
     assert (spec.name, spec.description, spec.labels, spec.enabled) == ("x", "text", {"team": "ops"}, False)
-    assert [(step.id, step.argv) for step in spec.steps[:2]] == [("one", ("tar", "-c")), ("step-2", ("true",))]
-    assert (spec.steps[2].callable, spec.steps[2].python_path) == ("pack.age:Class.make", ("/srv", "/srv/lib"))
+    assert [(step.id, step.body["argv"]) for step in spec.steps[:2]] == [("one", ["tar", "-c"]), ("step-2", ["true"])]
+    assert spec.steps[2].body == {"callable": "pack.age:Class.make", "python_path": ["/srv", "/srv/lib"]}
     assert spec.retry == RetrySpec(
         max_retries=2,
         backoff=ExponentialBackoff(initial=1, multiplier=3, maximum=20, jitter=0.5),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from toban_domain.dispatches import lock_ttl_ms, worker_type
 from toban_domain.job import JobSpec
 from toban_domain.schedule import RuleSpec
 from toban_manifests.read import Document, find_problems, read_manifests
@@ -36,8 +37,8 @@ def test_an_external_step_beside_one_on_an_executor() -> None:
         env={"A": "b"},
     )
     local, step = read(body).steps
-    assert (step.type, step.worker_type, step.lock_ttl_seconds) == ("external", "transcode", 5)
-    assert (local.worker_type, "lock_ttl_seconds" in local.to_json()) == ("", False)
+    assert (step.type, worker_type(step), lock_ttl_ms(step)) == ("external", "transcode", 5000)
+    assert local.body == {"argv": ["true"]}
     assert JobSpec.from_json(read(body).to_json()) == read(body)
 
 

@@ -31,20 +31,24 @@ def test_what_is_a_default_is_not_stored() -> None:
         check_rule=lambda rule: [],
     )
     [step] = manifest.spec.steps
-    assert step.http == {"url": "https://a.example", "headers": {"A": "${{ payload.x }}\n"}}
+    assert step.body["http"] == {"url": "https://a.example", "headers": {"A": "${{ payload.x }}\n"}}
     [manifest] = read_manifests(
         [Document("a", container(mounts=[{"source": "/a", "target": "/b"}], limits={"pids": 9}))],
         check_rule=lambda rule: [],
     )
     [step] = manifest.spec.steps
-    assert step.container == {"image": "a:1", "mounts": [{"source": "/a", "target": "/b"}], "limits": {"pids": 9}}
+    assert step.body["container"] == {
+        "image": "a:1",
+        "mounts": [{"source": "/a", "target": "/b"}],
+        "limits": {"pids": 9},
+    }
     assert manifest.spec.selector.steps == "container"
     [manifest] = read_manifests(
         [Document("a", kubernetes(limits={"cpus": 0.5}, requests={}, start_timeout_seconds=600, user="5"))],
         check_rule=lambda rule: [],
     )
     [step] = manifest.spec.steps
-    assert step.kubernetes == {"image": "a:1", "limits": {"cpus": 0.5}, "user": "5"}
+    assert step.body["kubernetes"] == {"image": "a:1", "limits": {"cpus": 0.5}, "user": "5"}
     assert manifest.spec.selector.steps == "kubernetes"
 
 

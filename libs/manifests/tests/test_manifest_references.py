@@ -177,4 +177,4 @@ def test_a_header_of_an_http_step_takes_secrets_of_the_job(text: str, url: str) 
     body = http(url=url, headers={"Authorization": text, "X-Day": "${{ slot.date }}"}, secrets=API)
     [found] = read_manifests([Document("a.yaml", body)], check_rule=no_check)
     assert isinstance(found.spec, JobSpec) and found.spec.templated
-    assert found.spec.steps[0].http["headers"]["Authorization"] == text
+    assert found.spec.steps[0].body["http"]["headers"]["Authorization"] == text

@@ -10,7 +10,7 @@ from toban_manifests.read import Manifest
 
 
 def lines(**schemas: Any) -> list[str]:
-    spec = JobSpec(name="j", steps=(StepSpec(id="s", argv=("true",)),), **schemas)
+    spec = JobSpec(name="j", steps=(StepSpec(id="s", body={"argv": ["true"]}),), **schemas)
     return [one.line() for one in schema_problems(Manifest("a.yaml", "Job", spec))]
 
 

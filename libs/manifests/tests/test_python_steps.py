@@ -31,8 +31,15 @@ def test_a_django_step() -> None:
     spec = manifest.spec
     assert isinstance(spec, JobSpec)
     [step] = spec.steps
-    assert (step.command, step.args, step.settings, step.project) == ("a", ("--x", "y"), "shop.settings", "/srv")
-    assert (step.interpreter, step.warm, step.preload) == ("/srv/bin/python3.11", True, ("shop.models",))
+    assert step.body == {
+        "command": "a",
+        "args": ["--x", "y"],
+        "settings": "shop.settings",
+        "project": "/srv",
+        "interpreter": "/srv/bin/python3.11",
+        "warm": True,
+        "preload": ["shop.models"],
+    }
     assert JobSpec.from_json(spec.to_json()) == spec
 
 

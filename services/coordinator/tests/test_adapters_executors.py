@@ -10,13 +10,13 @@ from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.app.executors.incarnation_keys import KnownExecutors
 from toban_coordinator.app.executors.order_results import UndeliveredOrders
 from toban_coordinator.app.placement.order_templates import StoredOrderTemplates
-from toban_coordinator.ports.orders import CancelOrder, OrderStep, StartOrder, Target
+from toban_coordinator.ports.orders import CancelOrder, StartOrder, Target
 from toban_coordinator.ports.secrets import SecretValues
 from toban_coordinator.store.cluster import leader
 from toban_coordinator.store.executors import executors
 from toban_coordinator.store.placement import queued_orders as queue
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.job import LogSpec
+from toban_domain.job import LogSpec, StepSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import SecretFile, SecretRef
 from toban_proto.v1 import executor_pb2 as pb
@@ -120,7 +120,7 @@ def start_order(number, attempt=1, **fields):
         attempt=attempt,
         job_name="j",
         definition_version=1,
-        steps=(OrderStep(id="s", name="s", type="command", argv=("true",)),),
+        steps=(StepSpec(id="s", body={"argv": ["true"]}),),
         log_day="2026-11-21",
         slot=datetime(2026, 11, 21, tzinfo=UTC),
         logs=LogSpec(max_mb=2, max_lines_per_second=3, redact=("TOKEN",)),

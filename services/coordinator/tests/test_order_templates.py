@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.app.placement.order_templates import _expanded, _mentions
-from toban_coordinator.ports.orders import OrderStep, StartOrder
+from toban_coordinator.ports.orders import StartOrder
 from toban_domain.job import JobSpec, StepSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import SecretRef
@@ -17,17 +17,16 @@ DAY, TEXT = "${{ payload.day }}", "${{ payload.text }}"
 
 
 def order(step: dict[str, Any]) -> StartOrder:
-    fields = {"id": "a", "name": "", **step}
     key = AttemptKey(7, 1)
-    steps = (OrderStep(**fields),)
+    steps = (StepSpec.from_json({"id": "a", **step}),)
     return StartOrder(
         key=key, attempt=1, job_name="j", definition_version=1, steps=steps, payload_json=PAYLOAD, log_day="2026-11-21"
     )
 
 
 STEPS: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"type": "command", "argv": ("p", TEXT)}, {"argv": ("p", "a b; c")}),
-    ({"type": "django", "command": "c", "args": ("--day", DAY)}, {"args": ("--day", "2026-11-21")}),
+    ({"type": "command", "argv": ["p", TEXT]}, {"argv": ["p", "a b; c"]}),
+    ({"type": "django", "command": "c", "args": ["--day", DAY]}, {"args": ["--day", "2026-11-21"]}),
     (
         {"type": "http", "http": {"url": f"https://a.example/{DAY}", "headers": {"X-Day": DAY}, "result": "body"}},
         {"http": {"url": "https://a.example/2026-11-21", "headers": {"X-Day": "2026-11-21"}, "result": "body"}},
@@ -50,27 +49,29 @@ STEPS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("step", "made"), STEPS)
 def test_the_texts_of_a_step(step: dict[str, Any], made: dict[str, Any]) -> None:
-    assert JobSpec(name="j", steps=(StepSpec(id="a", **step),)).templated
+    assert JobSpec(name="j", steps=order(step).steps).templated
     filled = _expanded(order(step), {})
     assert isinstance(filled, StartOrder)
     [found] = filled.steps
-    assert {name: getattr(found, name) for name in made} == made
+    assert {name: found.body[name] for name in made} == made
 
 
 @pytest.mark.parametrize(
     ("step", "problem", "remedy"),
     [
-        ({"type": "command", "argv": ("awk", TEXT)}, "steps[0].argv[1] is code", "pass the value behind the code"),
-        ({"type": "command", "argv": ("env", TEXT)}, "steps[0].argv[1] may be a program", "name the program"),
-        ({"type": "command", "argv": ("psql", DAY)}, "steps[0].argv[1] could become an option", 'put "--" before it'),
+        ({"type": "command", "argv": ["awk", TEXT]}, "steps[0].argv[1] is code", "pass the value behind the code"),
+        ({"type": "command", "argv": ["env", TEXT]}, "steps[0].argv[1] may be a program", "name the program"),
+        ({"type": "command", "argv": ["psql", DAY]}, "steps[0].argv[1] could become an option", 'put "--" before it'),
         (
             {"type": "kubernetes", "kubernetes": {"argv": ["sh", "-c", TEXT]}},
             "steps[0].kubernetes.argv[2] is code",
             "echo",
         ),
+        ({"type": "command", "argv": [5, TEXT]}, "a step of the stored definition is damaged", "apply the job again"),
+        ({"type": "command", "argv": 5}, "a step of the stored definition is damaged", "apply the job again"),
     ],
 )
-def test_a_stored_definition_whose_value_would_be_code_is_not_sent(
+def test_a_stored_definition_that_is_damaged_or_whose_value_would_be_code_is_not_sent(
     step: dict[str, Any], problem: str, remedy: str
 ) -> None:
     refused = _expanded(order(step), {})
@@ -80,7 +81,7 @@ def test_a_stored_definition_whose_value_would_be_code_is_not_sent(
 @pytest.mark.parametrize(
     ("step", "path"),
     [
-        ({"type": "django", "args": ("${{ payload.none }}",)}, "steps[0].args[0]"),
+        ({"type": "django", "args": ["${{ payload.none }}"]}, "steps[0].args[0]"),
         ({"type": "http", "http": {"url": "https://a/${{ payload.none }}"}}, "steps[0].http.url"),
         ({"type": "http", "http": {"url": "u", "headers": {"A": "${{ payload.none }}"}}}, "steps[0].http.headers.A"),
         ({"type": "http", "http": {"url": "u", "body": {"a": ["${{ payload.none }}"]}}}, "steps[0].http.body.a[0]"),
@@ -98,7 +99,7 @@ def test_the_result_of_the_run_before_in_a_body() -> None:
     step = {"type": "http", "http": {"url": "u", "body": {"since": "${{ previous.result.cursor }}"}}}
     assert _mentions(order(step), "previous.result") and not _mentions(order(STEPS[0][0]), "previous.result")
     filled = _expanded(order(step), {7: {"cursor": "x9"}})
-    assert isinstance(filled, StartOrder) and filled.steps[0].http["body"] == {"since": "x9"}
+    assert isinstance(filled, StartOrder) and filled.steps[0].body["http"]["body"] == {"since": "x9"}
 
 
 def test_a_secret_of_a_header_is_left_to_the_executor() -> None:
@@ -109,7 +110,7 @@ def test_a_secret_of_a_header_is_left_to_the_executor() -> None:
     secrets = (SecretRef(name="api", file="api.key"),)
     filled = _expanded(replace(given, payload_json=json.dumps(payload), secrets=secrets), {})
     assert isinstance(filled, StartOrder)
-    assert filled.steps[0].http == {
+    assert filled.steps[0].body["http"] == {
         "url": "https://a.example/",
         "headers": {"X-Text": "${{ secrets.api }}"},
         "secret_headers": {"Authorization": ["Bearer ", {"file": "api.key"}, ""]},

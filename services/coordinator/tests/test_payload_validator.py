@@ -20,7 +20,7 @@ KEY = (1, 1)
 
 
 def spec(schema: dict[str, Any]) -> JobSpec:
-    return JobSpec(name="j", steps=(StepSpec(id="s", argv=("true",)),), payload_schema=schema)
+    return JobSpec(name="j", steps=(StepSpec(id="s", body={"argv": ["true"]}),), payload_schema=schema)
 
 
 async def made(payloads: PayloadValidator, job: JobSpec, given: dict[str, Any]) -> str:

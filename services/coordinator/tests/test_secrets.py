@@ -76,7 +76,7 @@ async def test_a_deleted_job_uses_no_secret(desk: SecretOperations, pool: Pool) 
 
 async def jobs_with(pool: Pool, secret: str) -> None:
     """Two jobs that name the secret, and one that does not."""
-    step = StepSpec(id="s", argv=("true",))
+    step = StepSpec(id="s", body={"argv": ["true"]})
     refs = (SecretRef(name=secret), SecretRef(name=secret, file="again"))
     async with tx(pool) as t:
         for name, secrets in (("a", refs), ("b", refs[:1]), ("c", ())):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from toban_domain.job import JobSpec, StepSpec
 
 EXTERNAL = "external"
+DEFAULT_LOCK_TTL_SECONDS = 60
 MIN_LOCK_TTL_SECONDS = 1
 MAX_LOCK_TTL_SECONDS = 86_400
 
@@ -31,6 +32,16 @@ def next_step(spec: JobSpec, first: int) -> int | None:
     """The step with which the run goes on after the dispatch that begins with `first`; None when that is the last one."""
     end = end_of_dispatch(spec, first)
     return end if end < len(spec.steps) else None
+
+
+def worker_type(step: StepSpec) -> str:
+    """Which external workers do this external step."""
+    return str(step.body.get("worker_type", ""))
+
+
+def lock_ttl_ms(step: StepSpec) -> int:
+    """How long a claim of an external step is valid without an extension."""
+    return 1000 * int(step.body.get("lock_ttl_seconds", DEFAULT_LOCK_TTL_SECONDS))
 
 
 def claim_timeout_seconds(spec: JobSpec, step: StepSpec) -> int:

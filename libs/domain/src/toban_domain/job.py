@@ -40,7 +40,6 @@ DEFAULT_GRACE_SECONDS = 10.0
 DEFAULT_LEASE_LOSS_GRACE_SECONDS = 2.0
 DEFAULT_MAX_LOST = 3
 DEFAULT_LOST_AFTER_SECONDS = 3600
-DEFAULT_LOCK_TTL_SECONDS = 60
 DEFAULT_LOG_MB = 1024
 DEFAULT_LOG_LINES_PER_SECOND = 10_000
 
@@ -50,27 +49,8 @@ def compact(spec: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in spec.items() if key not in defaults or value != defaults[key]}
 
 
-_STEP_DEFAULTS: Mapping[str, Any] = {
-    "argv": [],
-    "name": "",
-    "timeout_seconds": 0,
-    "cancelable": True,
-    "callable": "",
-    "python_path": [],
-    "heartbeat_seconds": 0,
-    "worker_type": "",
-    "lock_ttl_seconds": DEFAULT_LOCK_TTL_SECONDS,
-    "interpreter": "",
-    "warm": False,
-    "preload": [],
-    "command": "",
-    "args": [],
-    "project": "",
-    "settings": "",
-    "http": {},
-    "container": {},
-    "kubernetes": {},
-}
+# Keys that steps of all types have and may leave out, with their defaults: the same in the manifest, in JSON and in StepSpec.
+_OF_ALL_STEPS: Mapping[str, Any] = {"name": "", "timeout_seconds": 0, "cancelable": True, "heartbeat_seconds": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,88 +58,29 @@ class StepSpec:
     """One command of a job. Steps run in sequence; the first failure ends the attempt. `timeout_seconds` 0 = only the job's timeout.
 
     `heartbeat_seconds`: how long it may be silent on its socket, 0 = for ever. A step that is not `cancelable` ends before a cancel takes effect.
-    `argv` belongs to the type command; `callable` ("package.module:function") and `python_path` (absolute folders) to the type python;
-    `worker_type` and `lock_ttl_seconds` (how long a claim is valid without an extension) to the type external.
-    `command`, `args`, `project` (the folder of manage.py) and `settings` to the type django. Both of these may fork from a process that has its
-    imports loaded (`warm`, with the modules of `preload`), and name an `interpreter`.
-    `http` is the request of the type http, `container` and `kubernetes` what these types run: JSON trees with the keys of the manifest.
+    `body` is JSON: the keys that the type has besides, as in the manifest and without defaults. The manifest's model checks them, and what runs
+    the type reads them; nothing between needs to know one.
     """
 
     id: str
-    argv: tuple[str, ...] = ()
     type: str = "command"
     name: str = ""
     timeout_seconds: int = 0
     cancelable: bool = True
-    callable: str = ""
-    python_path: tuple[str, ...] = ()
     heartbeat_seconds: int = 0
-    worker_type: str = ""
-    lock_ttl_seconds: int = DEFAULT_LOCK_TTL_SECONDS
-    interpreter: str = ""
-    warm: bool = False
-    preload: tuple[str, ...] = ()
-    command: str = ""
-    args: tuple[str, ...] = ()
-    project: str = ""
-    settings: str = ""
-    http: Mapping[str, Any] = field(default_factory=dict)
-    container: Mapping[str, Any] = field(default_factory=dict)
-    kubernetes: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The canonical form, with the keys of the manifest."""
-        full = {
-            "id": self.id,
-            "argv": list(self.argv),
-            "type": self.type,
-            "name": self.name,
-            "timeout_seconds": self.timeout_seconds,
-            "cancelable": self.cancelable,
-            "callable": self.callable,
-            "python_path": list(self.python_path),
-            "heartbeat_seconds": self.heartbeat_seconds,
-            "worker_type": self.worker_type,
-            "lock_ttl_seconds": self.lock_ttl_seconds,
-            "interpreter": self.interpreter,
-            "warm": self.warm,
-            "preload": list(self.preload),
-            "command": self.command,
-            "args": list(self.args),
-            "project": self.project,
-            "settings": self.settings,
-            "http": dict(self.http),
-            "container": dict(self.container),
-            "kubernetes": dict(self.kubernetes),
-        }
-        return compact(full, _STEP_DEFAULTS)
+        common = {key: getattr(self, key) for key in _OF_ALL_STEPS}
+        return {"id": self.id, "type": self.type, **compact(common, _OF_ALL_STEPS), **self.body}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> StepSpec:
         """The inverse of to_json."""
-        return cls(
-            id=data["id"],
-            argv=tuple(data.get("argv", ())),
-            type=data.get("type", "command"),
-            name=data.get("name", ""),
-            timeout_seconds=int(data.get("timeout_seconds", 0)),
-            cancelable=bool(data.get("cancelable", True)),
-            callable=data.get("callable", ""),
-            python_path=tuple(data.get("python_path", ())),
-            heartbeat_seconds=int(data.get("heartbeat_seconds", 0)),
-            worker_type=data.get("worker_type", ""),
-            lock_ttl_seconds=int(data.get("lock_ttl_seconds", DEFAULT_LOCK_TTL_SECONDS)),
-            interpreter=data.get("interpreter", ""),
-            warm=bool(data.get("warm", False)),
-            preload=tuple(data.get("preload", ())),
-            command=data.get("command", ""),
-            args=tuple(data.get("args", ())),
-            project=data.get("project", ""),
-            settings=data.get("settings", ""),
-            http=dict(data.get("http", {})),
-            container=dict(data.get("container", {})),
-            kubernetes=dict(data.get("kubernetes", {})),
-        )
+        common = {"id": data["id"], "type": "command", **_OF_ALL_STEPS}
+        body = {key: item for key, item in data.items() if key not in common}
+        return cls(**{key: type(default)(data.get(key, default)) for key, default in common.items()}, body=body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +207,7 @@ class JobSpec:
     templated: bool = field(init=False, default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        texts = [dict(self.env), *map(step_texts, self.steps)]
+        texts = [dict(self.env), *(step_texts(step.body) for step in self.steps)]
         object.__setattr__(self, "templated", has_template(texts))
         object.__setattr__(self, "selector", replace(self.selector, job_labels=self.labels))
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event_filter import MISSING, split_path, value_at
@@ -78,34 +78,23 @@ def slot_values(slot: datetime | None) -> dict[str, str]:
     return {"slot": at.isoformat(), "slot.date": f"{at:%Y-%m-%d}"}
 
 
-class StepTexts(Protocol):
-    """The parts of a step that hold texts of its author."""
-
-    @property
-    def argv(self) -> Sequence[str]: ...
-    @property
-    def args(self) -> Sequence[str]: ...
-    @property
-    def http(self) -> Mapping[str, Any]: ...
-    @property
-    def container(self) -> Mapping[str, Any]: ...
-    @property
-    def kubernetes(self) -> Mapping[str, Any]: ...
-
-
 # Keys of an http request, and of a container here or in Kubernetes, whose texts may be templates.
 IN_HTTP = ("url", "headers", "body")
 IN_CONTAINER = ("argv", "env")
+IN_STEP: Mapping[str, Sequence[str]] = {
+    "argv": (),
+    "args": (),
+    "http": IN_HTTP,
+    "container": IN_CONTAINER,
+    "kubernetes": IN_CONTAINER,
+}
+"""Keys of a step whose texts may be templates; of a mapping, in these keys of it."""
 
 
-def step_texts(step: StepTexts) -> list[Any]:
-    """Where a step may have templates: its arguments, and these keys of an http request or a container."""
-    return [
-        step.argv,
-        step.args,
-        *(step.http.get(key) for key in IN_HTTP),
-        *(tree.get(key) for tree in (step.container, step.kubernetes) for key in IN_CONTAINER),
-    ]
+def step_texts(body: Mapping[str, Any]) -> list[Any]:
+    """Where a step with this body has texts of IN_STEP."""
+    kept = {key: inner for key, inner in IN_STEP.items() if key in body}
+    return [[body[key].get(name) for name in inner] if inner else body[key] for key, inner in kept.items()]
 
 
 def has_template(tree: Any) -> bool:

@@ -80,26 +80,26 @@ def _read_texts(value: Any, what: str, most: int, hint: str) -> list[str]:
     return value
 
 
-def _read_args(value: Any) -> tuple[str, ...]:
-    return tuple(_read_texts(value, "texts", _MAX_ARGS, 'write ["first", "second"]'))
+def _read_args(value: Any) -> list[str]:
+    return _read_texts(value, "texts", _MAX_ARGS, 'write ["first", "second"]')
 
 
-def _read_preload(value: Any) -> tuple[str, ...]:
+def _read_preload(value: Any) -> list[str]:
     modules = _read_texts(value, "modules", _MAX_ITEMS, "write [shop.models]")
     raise_problems(
         problem(f"{one!r} does not name a module", "write it with dots: shop.models", below=f"[{index}]")
         for index, one in enumerate(modules)
         if len(one) > _MAX_NAME or not _MODULE.fullmatch(one)
     )
-    return tuple(modules)
+    return modules
 
 
-def _read_python_path(value: Any) -> tuple[str, ...]:
+def _read_python_path(value: Any) -> list[str]:
     if not isinstance(value, list) or len(value) > _MAX_ITEMS:
         what = f"must be a list of folders, is {kind_of(value)}" if not isinstance(value, list) else "is too long"
         raise problem(what, f"write [.] for the folder of the file; at most {_MAX_ITEMS} folders")
     raise_problems(_folder_problems(value))
-    return tuple(value)
+    return value
 
 
 def _folder_problems(folders: list[Any]) -> Iterator[PydanticCustomError]:
@@ -121,6 +121,6 @@ def _list_schema(most: int) -> WithJsonSchema:
     return WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": most})
 
 
-Arguments = Annotated[tuple[str, ...], PlainValidator(_read_args), _list_schema(_MAX_ARGS)]
-Modules = Annotated[tuple[str, ...], PlainValidator(_read_preload), _list_schema(_MAX_ITEMS)]
-PythonPath = Annotated[tuple[str, ...], PlainValidator(_read_python_path), _list_schema(_MAX_ITEMS)]
+Arguments = Annotated[list[str], PlainValidator(_read_args), _list_schema(_MAX_ARGS)]
+Modules = Annotated[list[str], PlainValidator(_read_preload), _list_schema(_MAX_ITEMS)]
+PythonPath = Annotated[list[str], PlainValidator(_read_python_path), _list_schema(_MAX_ITEMS)]

@@ -16,8 +16,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from toban_domain.dispatches import MAX_LOCK_TTL_SECONDS, MIN_LOCK_TTL_SECONDS
-from toban_domain.job import DEFAULT_LOCK_TTL_SECONDS, StepSpec
+from toban_domain.dispatches import DEFAULT_LOCK_TTL_SECONDS, MAX_LOCK_TTL_SECONDS, MIN_LOCK_TTL_SECONDS
+from toban_domain.job import StepSpec, compact
 from toban_domain.payload import kind_of
 from toban_domain.shell_detection import shell_reason
 from toban_manifests.container_steps import Container, mixed
@@ -63,7 +63,7 @@ _OWNERS = {
     "worker_type": "external",
     "lock_ttl_seconds": "external",
 }
-"""Keys that belong to some types only."""
+"""Keys that belong to some types only: those of the body of a step."""
 _SILENT = {
     "http": "use http.response_timeout_seconds, or the timeout_seconds of the step",
     "external": "take it out; `lock_ttl_seconds` says how long the worker may be silent",
@@ -86,7 +86,7 @@ _HINTS = {
 }
 
 
-def _read_argv(value: Any, info: ValidationInfo[Reading]) -> tuple[str, ...]:
+def _read_argv(value: Any, info: ValidationInfo[Reading]) -> list[str]:
     if isinstance(value, str):
         words = value.split()
         hint = f"write {words!r}; nothing is split or expanded by a shell" if words else _ARGV_HINT
@@ -110,7 +110,7 @@ def _read_argv(value: Any, info: ValidationInfo[Reading]) -> tuple[str, ...]:
             f"is a shell command ({reason})",
             "name the program itself, or set `allow_shell: true` in the spec of the job",
         )
-    return tuple(value)
+    return value
 
 
 def _foreign(kind: str) -> list[str]:
@@ -158,11 +158,11 @@ class Step(Section):
     }
 
     argv: Annotated[
-        tuple[str, ...],
+        list[str],
         PlainValidator(_read_argv),
         WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1}),
     ] = key(
-        (),
+        [],
         "program and arguments, each a text; nothing is split. Arguments may have [templates](jobs.md#templates). The program is looked for in "
         "`/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`",
         ["tar", "-czf", "a.tgz", "data"],
@@ -185,7 +185,7 @@ class Step(Section):
         unset="required for `python`",
     )
     python_path: PythonPath = key(
-        (),
+        [],
         "of a `python` step: folders in which modules are looked for, before the standard library. Relative ones count from the folder of the "
         "YAML file",
         [".", "lib"],
@@ -195,7 +195,7 @@ class Step(Section):
         "", "name of the management command", "clearsessions", type_name="name", unset="required for `django`"
     )
     args: Arguments = key(
-        (),
+        [],
         "arguments of the management command, as on its command line, with [templates](jobs.md#templates); the keys of the payload are its options",
         ["--verbosity", "2"],
         type_name="list of texts",
@@ -227,7 +227,7 @@ class Step(Section):
         True,
     )
     preload: Modules = key(
-        (),
+        [],
         "of a `warm` step: modules that are imported before the fork. Steps with the same ones share processes",
         ["shop.models"],
         type_name="list of modules",
@@ -299,11 +299,13 @@ class Step(Section):
 
     def to_spec(self, index: int) -> StepSpec:
         """As the domain has it; `index` is its place in the job."""
-        trees = {
-            name: part.to_spec() if part else {}
-            for name, part in (("http", self.http), ("container", self.container), ("kubernetes", self.kubernetes))
-        }
-        return StepSpec(**vars(self) | trees | {"id": self.id or f"step-{index + 1}"})
+        common = {name: value for name, value in vars(self).items() if name not in _OWNERS}
+        body = compact({name: getattr(self, name) for name in _OWNERS}, _DEFAULTS)
+        body |= {name: body[name].to_spec() for name in ("http", "container", "kubernetes") if name in body}
+        return StepSpec(**{**common, "id": self.id or f"step-{index + 1}"}, body=body)
+
+
+_DEFAULTS: Mapping[str, Any] = {name: field.default for name, field in Step.model_fields.items()}
 
 
 def check_steps(value: Any, handler: ValidatorFunctionWrapHandler) -> list[Step]:

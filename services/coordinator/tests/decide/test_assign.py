@@ -21,7 +21,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 def spec(**fields: Any) -> JobSpec:
-    return JobSpec(name="x", steps=(StepSpec(id="a", argv=("/bin/true",)),), **fields)
+    return JobSpec(name="x", steps=(StepSpec(id="a", body={"argv": ["/bin/true"]}),), **fields)
 
 
 def due(number: int, **fields: Any) -> DueRun:

@@ -33,7 +33,7 @@ def executor(**labels: str) -> ExecutorLoad:
 
 
 def spec(**labels: str) -> JobSpec:
-    return JobSpec(name="job", steps=(StepSpec(id="a", argv=("true",)),), selector=SelectorSpec(labels=labels))
+    return JobSpec(name="job", steps=(StepSpec(id="a", body={"argv": ["true"]}),), selector=SelectorSpec(labels=labels))
 
 
 def group(state: RunState = RunState.PENDING, *, retry: bool = False, runs: int = 1, oldest: float = 1.0) -> Group:

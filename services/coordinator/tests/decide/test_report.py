@@ -200,7 +200,7 @@ def test_refused_starts(state: RunState, refusal: str) -> None:
 def test_far_over_the_timeout() -> None:
     from toban_domain.job import JobSpec, StepSpec
 
-    spec = JobSpec(name="x", steps=(StepSpec(id="a", argv=("/bin/true",)),))
+    spec = JobSpec(name="x", steps=(StepSpec(id="a", body={"argv": ["/bin/true"]}),))
     late = reap.Overdue(live(), AT, 10)
     assert reap.overdue(late, spec, AT + timedelta(seconds=80)) is None
     assert reap.overdue(late, spec, AT + timedelta(seconds=81)) is not None

@@ -21,7 +21,7 @@ async def test_enqueue_assign_report(world: Any, make: Any) -> None:
     await world.turn("assign")
     assert [(i, order.key.run_id) for i, order in world.orders.starts] == [(executor, run) for run in runs]
     order = world.orders.starts[0][1]
-    assert order.steps[0].argv == ("/bin/true",) and order.env == {"A": "b"} and order.log_day
+    assert order.steps[0].body == {"argv": ["/bin/true"]} and order.env == {"A": "b"} and order.log_day
     assert await world.report(world.key(runs[0]), make.outcome()) == "accepted"
     run = await world.run(runs[0])
     assert (run["state"], run["exit_code"], run["token"]) == ("SUCCEEDED", 0, order.key.token)

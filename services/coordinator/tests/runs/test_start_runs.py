@@ -50,7 +50,7 @@ async def test_a_run_is_sent_as_the_version_that_it_was_made_from(world: Any, ma
     await world.turn("assign")
     await world.report(world.key(first), make.outcome("FAILED"))
     await world.turn("assign")
-    sent = [(order.key.run_id, order.steps[0].argv[1]) for _, order in world.orders.starts]
+    sent = [(order.key.run_id, order.steps[0].body["argv"][1]) for _, order in world.orders.starts]
     assert sorted(sent) == [(first, "old"), (first, "old"), (second, "new")]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from google.protobuf.message import EncodeError
 
-from toban_coordinator.ports.orders import ORDER_INVALID, CancelOrder, OrderStep, StartOrder, StartResult, Target
+from toban_coordinator.ports.orders import ORDER_INVALID, CancelOrder, StartOrder, StartResult, Target
 from toban_domain.epoch import Term
+from toban_domain.job import StepSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import SecretFile
 from toban_proto.v1 import executor_pb2 as pb
@@ -18,6 +20,21 @@ from toban_transport.convert import key_to_pb, timestamp_to_pb
 # gRPC takes messages of up to 4 MiB; requests are cut far below it, and one order alone may come near it.
 REQUEST_BYTES = 1 << 20
 ORDER_BYTES = 4_000_000
+
+# Until release after 0.1: executors of 0.1 read the bodies of steps in fields of their own.
+_OLD_FIELDS = (
+    "argv",
+    "callable",
+    "python_path",
+    "interpreter",
+    "warm",
+    "preload",
+    "command",
+    "args",
+    "project",
+    "settings",
+)
+_OLD_TREES = ("http", "container", "kubernetes")
 
 
 def header(epoch: int, serial: int, incarnation: str) -> pb.OrderHeader:
@@ -93,28 +110,22 @@ def _secret(secret: SecretFile) -> pb.SecretFile:
     return pb.SecretFile(file=secret.file, file_env=secret.file_env, value=secret.value)
 
 
-def _step(step: OrderStep) -> pb.Step:
+def _step(step: StepSpec) -> pb.Step:
     return pb.Step(
         id=step.id,
         name=step.name,
         type=step.type,
-        argv=list(step.argv),
         timeout_seconds=step.timeout_seconds,
         cancelable=step.cancelable,
-        callable=step.callable,
-        python_path=list(step.python_path),
         heartbeat_seconds=step.heartbeat_seconds,
-        interpreter=step.interpreter,
-        warm=step.warm,
-        preload=list(step.preload),
-        command=step.command,
-        args=list(step.args),
-        project=step.project,
-        settings=step.settings,
-        http_json=json.dumps(step.http) if step.http else "",
-        container_json=json.dumps(step.container) if step.container else "",
-        kubernetes_json=json.dumps(step.kubernetes) if step.kubernetes else "",
+        body_json=json.dumps(step.body),
+        **_old_fields(step.body),
     )
+
+
+def _old_fields(body: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {key: body[key] for key in _OLD_FIELDS if key in body}
+    return plain | {f"{key}_json": json.dumps(body[key]) for key in _OLD_TREES if key in body}
 
 
 def cancel_request(target: Target, term: Term, serial: int, orders: Sequence[CancelOrder]) -> pb.CancelJobRequest:

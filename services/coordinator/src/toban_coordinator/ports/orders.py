@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from toban_domain.epoch import Term
-from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS, LEASE_LOSS_ACTION, LogSpec
+from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS, LEASE_LOSS_ACTION, LogSpec, StepSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import SecretRef
 from toban_observability.tracing import OpenSpan
@@ -56,35 +56,6 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrderStep:
-    """One local step; `timeout_seconds` 0 = none of its own. `callable` and `python_path` belong to the type python, `argv` to command.
-
-    `command`, `args`, `project` and `settings` belong to django; `interpreter`, `warm` and `preload` to python and django; `http`, `container` and
-    `kubernetes`, JSON trees, to those.
-    """
-
-    id: str
-    name: str
-    type: str
-    argv: tuple[str, ...] = ()
-    timeout_seconds: int = 0
-    cancelable: bool = True
-    callable: str = ""
-    python_path: tuple[str, ...] = ()
-    heartbeat_seconds: int = 0
-    interpreter: str = ""
-    warm: bool = False
-    preload: tuple[str, ...] = ()
-    command: str = ""
-    args: tuple[str, ...] = ()
-    project: str = ""
-    settings: str = ""
-    http: Mapping[str, Any] = field(default_factory=dict)
-    container: Mapping[str, Any] = field(default_factory=dict)
-    kubernetes: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StartOrder:
     """Start one attempt. `timeout_seconds` 0 = none; `log_day` is PostgreSQL's day of the dispatch as an ISO date."""
 
@@ -92,7 +63,7 @@ class StartOrder:
     attempt: int
     job_name: str
     definition_version: int
-    steps: tuple[OrderStep, ...]
+    steps: tuple[StepSpec, ...]
     payload_json: str = "{}"
     env: Mapping[str, str] = field(default_factory=dict)
     timeout_seconds: int = 0

@@ -17,7 +17,7 @@ from toban_coordinator.decide.placement.fair import RoundRobin, Scope
 from toban_coordinator.store.external import external_claims
 from toban_coordinator.store.external.external_claims import Claim
 from toban_coordinator.store.limits import limit_admin
-from toban_domain.dispatches import claim_timeout_seconds, next_step
+from toban_domain.dispatches import claim_timeout_seconds, lock_ttl_ms, next_step
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.outcome import AttemptKey
@@ -208,8 +208,8 @@ def _key(o: OfferedStep) -> tuple[int, int]:
 def _claim(o: OfferedStep, worker: str, specs: Mapping[tuple[int, int], JobSpec]) -> Claim:
     spec = specs[_key(o)]
     step = spec.steps[o.step]
-    key, ttl = AttemptKey(o.id, o.token), step.lock_ttl_seconds * 1000
-    return Claim(key, worker, ttl, claim_timeout_seconds(spec, step), o.step)
+    key = AttemptKey(o.id, o.token)
+    return Claim(key, worker, lock_ttl_ms(step), claim_timeout_seconds(spec, step), o.step)
 
 
 def _step(o: OfferedStep, specs: Mapping[tuple[int, int], JobSpec]) -> ClaimedStep:
@@ -221,7 +221,7 @@ def _step(o: OfferedStep, specs: Mapping[tuple[int, int], JobSpec]) -> ClaimedSt
         step_id=step.id,
         step_name=step.name,
         payload=o.payload,
-        lock_ttl_ms=step.lock_ttl_seconds * 1000,
+        lock_ttl_ms=lock_ttl_ms(step),
         attempt=o.attempt,
         timeout_seconds=claim_timeout_seconds(spec, step),
         previous_result=o.result or "",

@@ -7,23 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toban_coordinator.ports.orders import OrderStep, StartOrder
+from toban_coordinator.ports.orders import StartOrder
 from toban_coordinator.store.placement import runs_assign
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.event_filter import MISSING
 from toban_domain.header_secrets import split_headers
+from toban_domain.job import GUARDED_STEPS, StepSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.shell_detection import templates_in_code
-from toban_domain.template import (
-    IN_CONTAINER,
-    IN_HTTP,
-    Context,
-    expand,
-    expand_text,
-    slot_values,
-    step_texts,
-    texts_of,
-)
+from toban_domain.template import IN_STEP, Context, expand, expand_text, slot_values, step_texts, texts_of
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 
@@ -47,7 +39,7 @@ class StoredOrderTemplates:
 
 
 def _mentions(order: StartOrder, name: str) -> bool:
-    return any(name in text for _, text in texts_of([order.env, *map(step_texts, order.steps)]))
+    return any(name in text for _, text in texts_of([order.env, *(step_texts(step.body) for step in order.steps)]))
 
 
 def _expanded(order: StartOrder, results: Mapping[int, Any]) -> StartOrder | str:
@@ -62,39 +54,33 @@ def _expanded(order: StartOrder, results: Mapping[int, Any]) -> StartOrder | str
         return error.message
     except LookupError as error:
         return f"a header has secret {error}, which `secrets` of the job does not have"
+    except (TypeError, AttributeError) as error:
+        return f"a step of the stored definition is damaged: {error}; apply the job again"
     return replace(order, steps=steps, env=env)
 
 
-def _refuse_code(step: OrderStep, at: str) -> None:
+def _refuse_code(body: Mapping[str, Any], at: str) -> None:
     """Raises MANIFEST_INVALID. `toban apply` refuses the same; a stored definition may be older than its rule."""
-    argvs = {
-        "argv": step.argv,
-        "container.argv": step.container.get("argv") or (),
-        "kubernetes.argv": step.kubernetes.get("argv") or (),
-    }
-    for name, argv in argvs.items():
-        for index, place in templates_in_code(argv).items():
+    trees = {"argv": body, **{f"{name}.argv": body.get(name, {}) for name in GUARDED_STEPS}}
+    for name, tree in trees.items():
+        for index, place in templates_in_code(tree.get("argv") or ()).items():
             message = f"{at}.{name}[{index}] {place.problem}; {place.remedy}"
             raise TobanError(ErrorCode.MANIFEST_INVALID, message)
 
 
-def _step(step: OrderStep, index: int, context: Context, files: Mapping[str, str]) -> OrderStep:
+def _step(step: StepSpec, index: int, context: Context, files: Mapping[str, str]) -> StepSpec:
     at = f"steps[{index}]"
-    _refuse_code(step, at)
-    request = split_headers(step.http, files)
-    http = {key: _filled(key, request[key], context, f"{at}.http.{key}") for key in IN_HTTP if key in request}
-    container, kubernetes = (
-        {key: _filled(key, tree[key], context, f"{at}.{part}.{key}") for key in IN_CONTAINER if key in tree}
-        for part, tree in (("container", step.container), ("kubernetes", step.kubernetes))
-    )
-    return replace(
-        step,
-        argv=tuple(_filled("argv", step.argv, context, f"{at}.argv")),
-        args=tuple(_filled("args", step.args, context, f"{at}.args")),
-        http={**request, **http},
-        container={**step.container, **container},
-        kubernetes={**step.kubernetes, **kubernetes},
-    )
+    _refuse_code(step.body, at)
+    body = dict(step.body)
+    if "http" in body:
+        body["http"] = split_headers(body["http"], files)
+    for key, inner in IN_STEP.items():
+        if inner and (tree := body.get(key)):
+            filled = {name: _filled(name, tree[name], context, f"{at}.{key}.{name}") for name in inner if name in tree}
+            body[key] = {**tree, **filled}
+        elif key in body:
+            body[key] = _filled(key, body[key], context, f"{at}.{key}")
+    return replace(step, body=body)
 
 
 def _filled(key: str, value: Any, context: Context, at: str) -> Any:

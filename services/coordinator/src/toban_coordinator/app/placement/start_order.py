@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from toban_coordinator.ports.orders import OrderStep, StartOrder
+from toban_coordinator.ports.orders import StartOrder
 from toban_coordinator.store.runs import run_traces
 from toban_domain.dispatches import end_of_dispatch, next_step
 from toban_domain.job import JobSpec
@@ -64,7 +64,7 @@ def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
         attempt=attempt.number,
         job_name=spec.name,
         definition_version=attempt.version,
-        steps=_steps(spec, end_of_dispatch(spec, attempt.first_step)),
+        steps=spec.steps[: end_of_dispatch(spec, attempt.first_step)],
         payload_json=attempt.payload,
         env=spec.env,
         timeout_seconds=attempt.timeout_seconds,
@@ -91,33 +91,6 @@ async def trace_origins(pool: Pool, runs: Sequence[int]) -> Mapping[int, TraceCo
         return {}
     async with autocommit(pool) as t:
         return await run_traces.kept(t, runs)
-
-
-def _steps(spec: JobSpec, end: int) -> tuple[OrderStep, ...]:
-    return tuple(
-        OrderStep(
-            id=step.id,
-            name=step.name,
-            type=step.type,
-            argv=step.argv,
-            timeout_seconds=step.timeout_seconds,
-            cancelable=step.cancelable,
-            callable=step.callable,
-            python_path=step.python_path,
-            heartbeat_seconds=step.heartbeat_seconds,
-            interpreter=step.interpreter,
-            warm=step.warm,
-            preload=step.preload,
-            command=step.command,
-            args=step.args,
-            project=step.project,
-            settings=step.settings,
-            http=step.http,
-            container=step.container,
-            kubernetes=step.kubernetes,
-        )
-        for step in spec.steps[:end]
-    )
 
 
 def _dispatch_span(attempt: Attempt, job: str, cluster: str) -> OpenSpan | None:

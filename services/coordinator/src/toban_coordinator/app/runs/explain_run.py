@@ -33,7 +33,7 @@ from toban_coordinator.store.limits import limit_admin, limits
 from toban_coordinator.store.placement import runs_assign
 from toban_coordinator.store.runs import deferred, run_steps
 from toban_coordinator.store.runs.deferred import QueuePlace
-from toban_domain.dispatches import external_step
+from toban_domain.dispatches import external_step, worker_type
 from toban_domain.job import JobSpec, SelectorSpec
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.run import RunState
@@ -148,7 +148,7 @@ async def _disabled(t: Tx, run: DueRun) -> list[Check]:
 
 def _worker_type(facts: RunFacts) -> str:
     step = external_step(facts.spec, facts.run.first_step or 0) if facts.spec else None
-    return step.worker_type if step is not None else ""
+    return worker_type(step) if step is not None else ""
 
 
 async def _find(t: Tx, run_id: int, events: Sequence[Row]) -> _Found | None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from toban_coordinator.decide.limits.groups import Groups
 from toban_coordinator.decide.limits.limits import Admission, Need, waits_for
-from toban_domain.dispatches import external_step, next_step
+from toban_domain.dispatches import external_step, next_step, worker_type
 from toban_domain.job import JobSpec, StepSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import DueRun, ExecutorLoad
@@ -46,7 +46,7 @@ class Offered:
         return Offer(
             run_id=self.run.id,
             token=token,
-            worker_type=self.step.worker_type,
+            worker_type=worker_type(self.step),
             next_step=next_step(spec, self.run.first_step or 0),
             phase=self.step.id if len(spec.steps) > 1 else "",
         )
