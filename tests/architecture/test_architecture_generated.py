@@ -12,7 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("script", ["gen-architecture", "gen-run-states", "gen-seeds", "gen-settings"])
+@pytest.mark.parametrize(
+    "script", ["gen-architecture", "gen-run-states", "gen-seeds", "gen-settings", "gen-sync-client"]
+)
 def test_generated_documents_are_current(script: str) -> None:
     environment = {**os.environ, "PYTHON": sys.executable}
     done = subprocess.run(

@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Any, Self, cast
 
 from toban.client.async_transport import AsyncTransport
-from toban.client.calls import Calls, pairs, run_of, stated_pairs
+from toban.client.calls import RETRY_SECONDS, Calls, pairs, run_of, stated_pairs
 from toban.client.models import AppliedManifest, Emitted, Event, Job, LogLine, Run, Schedule, StartedRun, list_of
 from toban.client.streams import follow_output, read_output, wait_for_run
-from toban.client.sync_client import RETRY_SECONDS
 from toban.client.target import Target
 
 

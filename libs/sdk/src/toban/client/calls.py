@@ -14,6 +14,8 @@ from toban.client.models import AppliedManifest, Emitted, Run, StartedRun
 T = TypeVar("T")
 Json = Mapping[str, Any]
 _PAGE = 100
+# How long a call of a client may wait in all, unless it is given.
+RETRY_SECONDS = 30.0
 
 
 class Calls:
