@@ -45,7 +45,6 @@ def apply(
     toban apply -f job.yaml --reason "longer timeout for the new disk"
     cat job.yaml | toban apply -f -
     """
-
     documents = _checked(file)
     manifests = [pb.Manifest(json=json.dumps(document.body), source=document.source) for document in documents]
     with connect() as client:

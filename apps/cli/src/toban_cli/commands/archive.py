@@ -30,7 +30,6 @@ def status(output: Output = Format.TABLE) -> None:
     toban archive status
     toban archive status -o json
     """
-
     found = call("LogArchive.Status", logs_pb.ArchiveStatusRequest(), timeout=STATUS_SECONDS)
     show_one(output, found, page=lambda wide: _page(found, wide=wide), name=lambda one: one.oldest_not_archived)
 
@@ -44,7 +43,6 @@ def run(dry_run: DryRun = False, output: Output = Format.TABLE) -> int:
     toban archive run --dry-run
     toban archive run
     """
-
     with connect() as client:
         did = client.stream("LogArchive.RunArchive", logs_pb.RunArchiveRequest(dry_run=dry_run))
         shown = _show_stream(output, did, _format_step, name=lambda one: one.key or one.log_day)
@@ -60,7 +58,6 @@ def verify(day: Day = "", output: Output = Format.TABLE) -> int:
     toban archive verify
     toban archive verify --day 2026-11-14
     """
-
     with connect() as client:
         found = client.stream("LogArchive.Verify", logs_pb.VerifyArchiveRequest(log_day=day))
         shown = _show_stream(output, found, _format_object, name=lambda one: one.key)

@@ -67,7 +67,6 @@ def list_audit(
     toban audit list --actor "user ada" --since 2d
     toban audit list --target "run 1207"
     """
-
     wanted = audit_request(actor, action, target, address, since, until)
     with connect() as client:
 
@@ -82,7 +81,6 @@ def list_audit(
 
 def audit_request(actor: str, action: str, target: str, address: str, since: str, until: str) -> Any:
     """The request for rows that fit. Raises INVALID_ARGUMENT for a time that is none."""
-
     request = pb.ListAuditRequest(actor=actor, action=action, target=target, address=address)
     for name, text in (("since", since), ("until", until)):
         if text:

@@ -44,7 +44,6 @@ def status(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
     toban cluster status
     toban cluster status --watch 5
     """
-
     with connect() as client:
 
         def refresh() -> None:
@@ -91,7 +90,6 @@ def adopt_epoch(epoch: ClaimedEpoch, reason: AuditReason = "", yes: Yes = False,
     Examples:
     toban cluster adopt-epoch 13510798882111488 --reason "restored from the backup of Monday" --yes
     """
-
     if not yes:
         _confirm(f"Adopt epoch {epoch}? The leader is replaced, and nothing is dispatched for one lease.", "this")
     answer = call("Operations.AdoptEpoch", pb.AdoptEpochRequest(epoch=epoch, reason=reason))

@@ -89,7 +89,6 @@ def list_events(
     toban event list --type order.paid
     toban event list --unprocessed --watch
     """
-
     empty = "No such events." if of_type or unprocessed else "No events. Emit one with `toban event emit TYPE`."
     with connect() as client:
 
@@ -114,7 +113,6 @@ def list_triggers(
     toban trigger list
     toban trigger list --type order.paid -o wide
     """
-
     empty = "No such triggers." if of_type else "No triggers. Make some with `toban apply -f FILE`."
     with connect() as client:
 
@@ -137,7 +135,6 @@ def get_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
     Examples:
     toban trigger get invoice-when-paid
     """
-
     [trigger] = call("JobReader.ListTriggers", pb.ListTriggersRequest(name=name)).triggers
     show_one(output, trigger, page=lambda _: _trigger_page(trigger, wall_now()))
 
@@ -148,7 +145,6 @@ def remove_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
     Examples:
     toban trigger remove invoice-when-paid
     """
-
     answer = call("JobControl.DeleteTrigger", pb.DeleteTriggerRequest(name=name))
     show_done(output, answer, f"trigger {name} removed", name=lambda _: name)
 

@@ -52,7 +52,6 @@ def list_executors(
     toban executor list
     toban executor list --all -o wide
     """
-
     with connect() as client:
 
         def refresh() -> None:
@@ -75,7 +74,6 @@ def drain(
     Examples:
     toban executor drain host-a --reason "new disk" --wait
     """
-
     with connect() as client:
         epoch = _seen_epoch(client)
         found = _find(client, executor)
@@ -94,7 +92,6 @@ def undrain(executor: Executor, reason: AuditReason = "", output: Output = Forma
     Examples:
     toban executor undrain host-a
     """
-
     with connect() as client:
         epoch = _seen_epoch(client)
         found = _find(client, executor)
@@ -113,7 +110,6 @@ def detach(executor: Executor, stop: Stop = False, reason: AuditReason = "", out
     toban executor detach 5
     toban executor detach 5 --stop --reason "its jobs hang"
     """
-
     with connect() as client:
         epoch = _seen_epoch(client)
         found = _find(client, executor)
@@ -165,7 +161,6 @@ def clock_skew(process: Any) -> str:
 
 def _seen_epoch(client: Client) -> int:
     """The leader in whose time the executor was looked up: a coordinator refuses the operation in another one's."""
-
     return int(client.call("JobReader.GetCluster", pb.GetClusterRequest()).epoch)
 
 

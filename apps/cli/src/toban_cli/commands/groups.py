@@ -105,7 +105,6 @@ def add(
     toban group add pci --label pool=pci --claim zone
     toban group add pci --label pool=pci --job-label team=payments
     """
-
     request = pb.SetExecutorGroupRequest(
         name=check_name(name),
         labels=_pairs(label),
@@ -136,7 +135,6 @@ def set_group(
     toban group set default --drop-claim '*' --claim zone
     toban group set pci --instance 0b54b6a8-9c1e-4d5e-9a55-3a4f1c2d9e10
     """
-
     before = _find(_groups(), name)
     labels = {**before.labels, **_pairs(label)}
     claims = {*before.claims, *(claim or [])}
@@ -164,7 +162,6 @@ def remove(name: GroupName, reason: AuditReason = "", output: Output = Format.TA
     Examples:
     toban group rm pci --reason "moved to another cluster"
     """
-
     answer = call("Operations.RemoveExecutorGroup", pb.RemoveExecutorGroupRequest(name=name, reason=reason))
     show_done(output, answer, f"executor group {name} deleted", name=lambda _: name)
 

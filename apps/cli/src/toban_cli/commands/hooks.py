@@ -98,7 +98,6 @@ def set_hook(
     toban hook set repo --new-secret
     toban hook set repo --drop-old-secret
     """
-
     request = hooks_pb.SetHookRequest(
         name=name,
         kind=kind,
@@ -146,7 +145,6 @@ def remove(name: HookName, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban hook rm repo --reason "moved"
     """
-
     answer = call("Hooks.RemoveHook", hooks_pb.RemoveHookRequest(name=name, reason=reason))
     show_done(output, answer, f"hook {name} deleted", name=lambda _: name)
 
@@ -157,7 +155,6 @@ def test(name: HookName, value: Value = "", payload: Body = "", output: Output =
     Examples:
     toban hook test repo --value push --payload @push.json
     """
-
     answer = call("Hooks.TestHook", hooks_pb.TestHookRequest(name=name, value=value, payload_json=_body(payload)))
     outcomes = {"ping": "answered as a ping", "ignored": "ignored: no event for its value"}
     done = outcomes.get(answer.result, f"an event {answer.event_type} with payload {answer.payload_json}")

@@ -84,7 +84,6 @@ def list_days(name: JobName, days: Days = 30, output: Output = Format.TABLE) -> 
     toban job days hello
     toban job days hello --days 7 -o json
     """
-
     found = call("JobReader.GetJobDays", pb.GetJobDaysRequest(name=name, days=days)).days
     table = [
         Column("DAY", lambda one: one.day, name=True),
@@ -133,7 +132,6 @@ def _one(fetch: Any, name: str, version: int) -> Any:
 
 def _at_or_below(fetch: Any, version: int) -> Any:
     """The latest version up to this one, of all with 0; None without one."""
-
     if version < 0:
         return None
     found = fetch(common_pb.Page(limit=1, cursor=str(version + 1) if version else "")).versions

@@ -33,7 +33,6 @@ def list_jobs(limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: 
     toban job list
     toban job list -o name | xargs -n 1 toban job get
     """
-
     with connect() as client:
 
         def refresh() -> None:
@@ -55,7 +54,6 @@ def get_job(name: JobName, output: Output = Format.TABLE) -> None:
     toban job get hello
     toban job get hello -o yaml
     """
-
     job = call("JobReader.GetJob", pb.GetJobRequest(name=name))
     show_one(output, job, page=lambda wide: _job_page(job, wall_now(), wide=wide))
 
@@ -66,7 +64,6 @@ def disable_job(name: JobName, reason: AuditReason = "", output: Output = Format
     Examples:
     toban job disable import --reason "the source is being moved"
     """
-
     job = call("JobControl.DisableJob", pb.DisableJobRequest(name=name, reason=reason))
     show_done(output, job, f"job {name} disabled; enable it with `toban job enable {name}`")
 
@@ -77,7 +74,6 @@ def enable_job(name: JobName, reason: AuditReason = "", output: Output = Format.
     Examples:
     toban job enable import --reason "the source is back"
     """
-
     job = call("JobControl.EnableJob", pb.EnableJobRequest(name=name, reason=reason))
     lines = [f"job {name} enabled"] if job.enabled else [f"job {name} stays disabled: its manifest has enabled: false"]
     show_done(output, job, lines)
@@ -99,7 +95,6 @@ def delete_job(
     toban job delete hello --reason obsolete
     toban job delete import --with-schedules --cancel-runs
     """
-
     request = pb.DeleteJobRequest(
         name=name, reason=reason, with_schedules=with_schedules, with_triggers=with_triggers, cancel_runs=cancel_runs
     )

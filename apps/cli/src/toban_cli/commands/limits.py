@@ -48,7 +48,6 @@ def list_limits(output: Output = Format.TABLE, watch_seconds: Watch = None) -> N
     Examples:
     toban limit list --watch
     """
-
     with connect() as client:
 
         def refresh() -> None:
@@ -65,7 +64,6 @@ def get_limit(name: LimitName, output: Output = Format.TABLE) -> None:
     Examples:
     toban limit get pool:licences
     """
-
     found = call("Operations.GetLimit", pb.GetLimitRequest(name=name))
     show_one(output, found, page=lambda _: _page(found, wall_now()))
 
@@ -119,7 +117,6 @@ def signal_limit(
     toban limit signal pool:warehouse soft --ttl 120
     toban limit signal pool:warehouse ok
     """
-
     request = pb.SignalLimitRequest(name=name, level=level, ttl_seconds=ttl, reason=reason)
     answer = call("Operations.SignalLimit", request).limit
     show_done(output, answer, f"{name}: {_size(answer)}; {answer.held} taken, {answer.waiting} waiting")

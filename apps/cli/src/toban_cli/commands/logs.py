@@ -221,7 +221,6 @@ def set_times(request: Any, since: str, until: str) -> None:
 
 def chosen_streams(*, stdout: bool, stderr: bool, raw: bool) -> list[Any]:
     """Empty = all; the markers of the executor are of no stream of the job."""
-
     if raw and not (stdout or stderr):
         stdout = stderr = True
     return [

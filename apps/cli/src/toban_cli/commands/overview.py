@@ -23,7 +23,6 @@ def overview(output: Output = Format.TABLE, watch_seconds: Watch = None) -> None
     toban cluster overview
     toban cluster overview --watch 5
     """
-
     with connect() as client:
 
         def refresh() -> None:

@@ -23,7 +23,6 @@ def passwd(output: Output = Format.TABLE) -> None:
     Examples:
     toban user passwd
     """
-
     current = read_secret("Present password", twice=False)
     request = pb.ChangeOwnPasswordRequest(current=current, password=read_secret("New password"))
     answer = call("Accounts.ChangeOwnPassword", request)
@@ -38,7 +37,6 @@ def list_sessions(output: Output = Format.TABLE) -> None:
     Examples:
     toban user sessions
     """
-
     found = call("Accounts.ListOwnSessions", pb.ListOwnSessionsRequest()).sessions
     now = wall_now()
     table = [
@@ -58,7 +56,6 @@ def end_session(session: SessionId, output: Output = Format.TABLE) -> None:
     Examples:
     toban user end-session 31
     """
-
     answer = call("Accounts.EndOwnSession", pb.EndOwnSessionRequest(id=session))
     show_done(output, answer, f"session {session} ended", name=lambda _: str(session))
 
@@ -78,7 +75,6 @@ def create_token(
     toban token create-own ci --role operator --job deploy --days 30
     toban token create-own gpu-1 --scope worker:transcode
     """
-
     selected = selector(job, label or [], scope)
     role = role or default_role(selected)
     with connect() as client:
@@ -95,7 +91,6 @@ def list_tokens(output: Output = Format.TABLE) -> None:
     Examples:
     toban token own
     """
-
     found = call("Accounts.ListOwnTokens", pb.ListOwnTokensRequest()).tokens
     show(output, found, table=token_columns(wall_now()), empty="No tokens.", name=lambda item: str(item.id))
 
@@ -106,6 +101,5 @@ def revoke_token(token: TokenId, reason: AuditReason = "", output: Output = Form
     Examples:
     toban token revoke-own 7
     """
-
     answer = call("Accounts.RevokeOwnToken", pb.RevokeTokenRequest(id=token, reason=reason))
     show_done(output, answer, f"token {token} revoked", name=lambda _: str(token))

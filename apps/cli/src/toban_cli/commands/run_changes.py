@@ -149,7 +149,6 @@ def rerun(
     toban run rerun --job import --since 2h --dry-run
     toban run rerun --schedule nightly --state FAILED --since "2026-12-01" --yes
     """
-
     wanted = pb.ListRunsRequest(job=job, schedule=schedule, executor=executor, origin=origin)
     selection = _selection(run, wanted, state, scope, label, since, until, dry_run=dry_run, yes=yes)
     changes: dict[str, Any] = {"latest_definition": latest_definition, "priority": priority, "reason": reason}
@@ -195,7 +194,6 @@ def note(run: RunId, text: Text, output: Output = Format.TABLE) -> None:
     Examples:
     toban run note 12 "the vendor had an outage; rerun at 9:00"
     """
-
     answer = call("JobControl.NoteRun", pb.NoteRunRequest(id=run, text=text))
     show_done(output, answer, f"note kept with run {run}", name=lambda _: str(run))
 

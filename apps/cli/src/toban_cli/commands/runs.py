@@ -103,7 +103,6 @@ def start(
     toban run start hello --scope account:17
     toban run start hello --ignore-limits --reason "the customer waits"
     """
-
     request, result = _start_request(job, param or [], payload, at, timezone, idempotency_key)
     request.scope, _, request.scope_id = scope.partition(":")
     request.ignore_limits = ignore_limits
@@ -221,7 +220,6 @@ def kill(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) ->
     Examples:
     toban run kill 12 --reason "it holds a lock that others need"
     """
-
     answer = call("JobControl.CancelRun", pb.CancelRunRequest(id=run, reason=reason, mode="kill")).run
     show_done(output, answer, f"run {run} {answer.state}")
 
@@ -234,7 +232,6 @@ def lost(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) ->
     Examples:
     toban run lost 12 --reason "host-a has burnt down"
     """
-
     answer = call("JobControl.DeclareRunLost", pb.DeclareRunLostRequest(id=run, reason=reason)).run
     show_done(output, answer, f"run {run} waits no more for its executor")
 

@@ -61,7 +61,6 @@ def list_schedules(
     toban schedule list --job hello
     toban schedule list --watch
     """
-
     with connect() as client:
 
         def fetch(page: Any) -> Any:
@@ -146,7 +145,6 @@ def pause(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE
     Examples:
     toban schedule pause nightly --reason "the database is moved"
     """
-
     schedule = call("JobControl.PauseSchedule", pb.PauseScheduleRequest(name=name, reason=reason))
     show_done(output, schedule, f"schedule {name} paused; resume it with `toban schedule resume {name}`")
 
@@ -157,7 +155,6 @@ def resume(name: ScheduleName, reason: Reason = "", output: Output = Format.TABL
     Examples:
     toban schedule resume nightly --reason "the database is back"
     """
-
     schedule = call("JobControl.ResumeSchedule", pb.ResumeScheduleRequest(name=name, reason=reason))
     after = (
         f"next at {local(schedule.next_run_at, wall_now())}"
@@ -173,7 +170,6 @@ def remove(name: ScheduleName, reason: Reason = "", output: Output = Format.TABL
     Examples:
     toban schedule remove nightly --reason "replaced by hourly"
     """
-
     answer = call("JobControl.DeleteSchedule", pb.DeleteScheduleRequest(name=name, reason=reason))
     taken = answer.withdrawn_runs
     back = f"; {count(taken, 'run')} of future slots withdrawn"

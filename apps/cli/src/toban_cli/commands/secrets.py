@@ -50,7 +50,6 @@ def set_secret(
     pass show db | toban secret set db-password
     toban secret set deploy-key --file id_ed25519
     """
-
     value = check_value(_value(check_name(name), file))
     request = pb.SetSecretRequest(name=name, value=value, jobs=job or [], all_jobs=all_jobs, reason=reason)
     answer = call("Operations.SetSecret", request)
@@ -64,7 +63,6 @@ def list_secrets(output: Output = Format.TABLE) -> None:
     Examples:
     toban secret list
     """
-
     found = call("Operations.ListSecrets", pb.ListSecretsRequest()).secrets
     now = wall_now()
     table = [
@@ -84,7 +82,6 @@ def remove(name: SecretName, force: Force = False, reason: AuditReason = "", out
     Examples:
     toban secret rm db-password
     """
-
     answer = call("Operations.RemoveSecret", pb.RemoveSecretRequest(name=name, force=force, reason=reason))
     show_done(output, answer, f"secret {name} deleted", name=lambda _: name)
 
@@ -95,7 +92,6 @@ def rotate(reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     Examples:
     toban secret rotate --reason "key of 2025 retired"
     """
-
     answer = call("Operations.RotateSecrets", pb.RotateSecretsRequest(reason=reason))
     lines = [f"{answer.rotated} secrets encrypted again; all that can be read have key {answer.key_id}"]
     if answer.unreadable:

@@ -43,7 +43,6 @@ def list_settings(output: Output = Format.TABLE) -> None:
     Examples:
     toban settings list -o wide
     """
-
     with connect() as client:
         found = client.call("Operations.ListSettings", pb.ListSettingsRequest()).settings
         table, wide = _setting_columns(wall_now())
@@ -56,7 +55,6 @@ def get_setting(name: SettingName, output: Output = Format.TABLE) -> None:
     Examples:
     toban settings get executor_lease_seconds
     """
-
     with connect() as client:
         found = _setting(client, name)
     show_one(output, found, page=lambda _: _setting_page(found))
@@ -75,7 +73,6 @@ def set_setting(
     toban settings set assign_ahead_seconds 60 --reason "large batches at midnight"
     toban settings set assign_ahead_seconds default
     """
-
     with connect() as client:
         before = _setting(client, name)
         text = before.default_json if value == "default" else _checked_number(value)

@@ -57,7 +57,6 @@ def create(
     toban token create bob ci --role operator --job deploy --days 30
     toban token create bob gpu-1 --scope worker:transcode
     """
-
     selected = selector(job, label or [], scope)
     role = role or default_role(selected)
     request = pb.CreateTokenRequest(user=user, name=name, role=role, selector=selected, days=days)
@@ -81,7 +80,6 @@ def list_tokens(
     Examples:
     toban token list --user bob
     """
-
     found = call("Accounts.ListTokens", pb.ListTokensRequest(user=user)).tokens
     table = token_columns(wall_now())
     show(output, found, table=table, empty="No tokens.", name=lambda item: str(item.id))
@@ -93,7 +91,6 @@ def revoke(token: TokenId, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban token revoke 7 --reason "it was in a log"
     """
-
     answer = call("Accounts.RevokeToken", pb.RevokeTokenRequest(id=token, reason=reason))
     show_done(output, answer, f"token {token} revoked", name=lambda _: str(token))
 

@@ -33,7 +33,6 @@ def link(
     Examples:
     toban user link bob --subject 8f3c2a
     """
-
     request = pb.LinkUserRequest(name=user, issuer=issuer, subject=subject, reason=reason)
     _change("LinkUser", request, f"user {user} is linked to subject {subject}", output)
 
@@ -46,7 +45,6 @@ def unlink(user: UserName, issuer: Issuer = "", reason: AuditReason = "", output
     Examples:
     toban user unlink bob --reason "is another person now"
     """
-
     line = f"user {user} unlinked; the person signs in with the provider when `toban user link` is used again, API tokens stay good"
     _change("UnlinkUser", pb.UnlinkUserRequest(name=user, issuer=issuer, reason=reason), line, output)
 

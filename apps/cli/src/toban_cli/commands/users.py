@@ -52,7 +52,6 @@ def bootstrap(output: Output = Format.TABLE) -> None:
     Examples:
     toban user bootstrap
     """
-
     answer = call("Accounts.CreateBootstrapLink", pb.CreateBootstrapLinkRequest())
     until = local(answer.ends_at, wall_now())
     lines = [answer.secret, f"use it once, until {until}: at /first of the site, or with toban user first NAME"]
@@ -65,7 +64,6 @@ def state(output: Output = Format.TABLE) -> None:
     Examples:
     toban user state
     """
-
     answer = call("Accounts.GetAccountsState", pb.GetAccountsStateRequest())
     text = "there is an administrator" if answer.has_administrator else "no administrator yet: toban user bootstrap"
     show_done(output, answer, text, name=lambda item: str(item.has_administrator).lower())
@@ -77,7 +75,6 @@ def whoami(output: Output = Format.TABLE) -> None:
     Examples:
     toban user whoami
     """
-
     with connect() as client:
         if client.token:
             answer = client.call("Accounts.Authenticate", pb.AuthenticateRequest(token=client.token))
@@ -92,7 +89,6 @@ def first(user: UserName, output: Output = Format.TABLE) -> None:
     Examples:
     toban user first ada
     """
-
     secret = read_secret("One-time secret of `toban user bootstrap`", twice=False)
     request = pb.RedeemBootstrapLinkRequest(secret=secret, user=user, password=read_secret("Password"))
     answer = call("Accounts.RedeemBootstrapLink", request)
@@ -105,7 +101,6 @@ def list_users(limit: Limit = 100, output: Output = Format.TABLE) -> None:
     Examples:
     toban user list -o wide
     """
-
     with connect() as client:
         found, _ = collect(
             lambda page: client.call("Accounts.ListUsers", pb.ListUsersRequest(page=page)), "users", limit
@@ -126,7 +121,6 @@ def add(
     Examples:
     toban user add bob --password
     """
-
     secret = read_secret("Password") if password else ""
     request = pb.AddUserRequest(name=user, display_name=display_name, password=secret, reason=reason)
     _change("AddUser", request, f"user {user} added; `toban user grant {user} ROLE` gives it rights", output)
@@ -138,7 +132,6 @@ def set_password(user: UserName, reason: AuditReason = "", output: Output = Form
     Examples:
     toban user password bob
     """
-
     request = pb.UpdateUserRequest(name=user, password=read_secret("Password"), reason=reason)
     _change("UpdateUser", request, f"user {user} has a new password; its sessions have ended", output)
 
@@ -149,7 +142,6 @@ def enable(user: UserName, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban user enable bob
     """
-
     _change("UpdateUser", pb.UpdateUserRequest(name=user, enabled=True, reason=reason), f"user {user} enabled", output)
 
 
@@ -159,7 +151,6 @@ def disable(user: UserName, reason: AuditReason = "", output: Output = Format.TA
     Examples:
     toban user disable bob --reason "left the team"
     """
-
     _change(
         "UpdateUser", pb.UpdateUserRequest(name=user, enabled=False, reason=reason), f"user {user} disabled", output
     )
@@ -171,7 +162,6 @@ def remove(user: UserName, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban user remove bob --reason "left the company"
     """
-
     _change("DeleteUser", pb.DeleteUserRequest(name=user, reason=reason), f"user {user} removed", output)
 
 
@@ -181,7 +171,6 @@ def sign_out(user: UserName, reason: AuditReason = "", output: Output = Format.T
     Examples:
     toban user sign-out bob
     """
-
     answer = call("Accounts.EndSessions", pb.EndSessionsRequest(user=user, reason=reason))
     show_done(output, answer, f"{answer.ended} sessions of {user} ended", name=lambda _: user)
 
@@ -192,7 +181,6 @@ def list_groups(output: Output = Format.TABLE) -> None:
     Examples:
     toban user groups
     """
-
     found = call("Accounts.ListGroups", pb.ListGroupsRequest()).groups
     table = [
         Column("GROUP", lambda item: item.name),
@@ -214,7 +202,6 @@ def change_group(
     toban user group add ops
     toban user group join ops bob
     """
-
     if (change in ("join", "leave")) != bool(user):
         raise typer.BadParameter("join and leave need a user; add and delete take none", param_hint="USER")
     request = pb.UpdateGroupRequest(name=group, change=change, user=user, reason=reason)
@@ -231,7 +218,6 @@ def list_rules(
     Examples:
     toban user rules --user bob
     """
-
     found = call("Accounts.ListRules", pb.ListRulesRequest(user=user, group=group)).rules
     show(output, found, table=_rule_columns(), empty="No rules.", name=lambda item: str(item.id))
 
@@ -281,7 +267,6 @@ def revoke(rule: RuleId, reason: AuditReason = "", output: Output = Format.TABLE
     Examples:
     toban user revoke 12
     """
-
     _change("RemoveRule", pb.RemoveRuleRequest(id=rule, reason=reason), f"rule {rule} removed", output)
 
 

@@ -102,7 +102,6 @@ def set_webhook(
     cat url.txt | toban webhook set chat --form slack --state none --url -
     toban webhook set pager --disable --reason "moves to another host"
     """
-
     if url == "-":
         # It is a secret itself: a terminal does not show it.
         url = read_secret("URL of the webhook", twice=False).strip()
@@ -131,7 +130,6 @@ def list_webhooks(output: Output = Format.TABLE) -> None:
     Examples:
     toban webhook list
     """
-
     found = call("Webhooks.ListWebhooks", webhooks_pb.ListWebhooksRequest()).webhooks
     now = wall_now()
     table = [
@@ -161,7 +159,6 @@ def remove(name: HookName, reason: AuditReason = "", output: Output = Format.TAB
     Examples:
     toban webhook rm pager --reason "replaced by another one"
     """
-
     answer = call("Webhooks.RemoveWebhook", webhooks_pb.RemoveWebhookRequest(name=name, reason=reason))
     show_done(output, answer, f"webhook {name} deleted", name=lambda _: name)
 
@@ -172,7 +169,6 @@ def test(name: HookName, reason: AuditReason = "", output: Output = Format.TABLE
     Examples:
     toban webhook test pager
     """
-
     with connect() as client:
         found = client.call("Webhooks.TestWebhook", webhooks_pb.TestWebhookRequest(name=name, reason=reason))
         timer, waited, pause = threading.Event(), 0.0, _FIRST_PAUSE_SECONDS
@@ -200,7 +196,6 @@ def deliveries(
     Examples:
     toban webhook deliveries pager --state failed
     """
-
     with connect() as client:
         found, _ = collect(
             lambda page: client.call(
@@ -236,7 +231,6 @@ def redeliver(
     toban webhook redeliver pager
     toban webhook redeliver pager --id 31
     """
-
     answer = call("Webhooks.Redeliver", webhooks_pb.RedeliverRequest(webhook=name, ids=delivery or [], reason=reason))
     done = f"{name}: {count(answer.redelivered, 'delivery') if answer.redelivered == 1 else f'{answer.redelivered} deliveries'} sent again"
     show_done(output, answer, done, name=lambda _: name)
