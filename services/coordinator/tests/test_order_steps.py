@@ -27,7 +27,6 @@ def test_every_key_of_a_step_is_in_the_message(subtests: pytest.Subtests) -> Non
             assert StepSpec.from_json(step.to_json()) == step
             message = _step(step)
             sent = {field.name: value for field, value in message.ListFields()}
-            assert json.loads(sent.pop("body_json")) == body
             assert {key: sent.pop(key) for key in (*common, "type")} == {**common, "type": kind}
             trees = {key for key in sent if key.endswith("_json")}
             old = {
@@ -36,7 +35,7 @@ def test_every_key_of_a_step_is_in_the_message(subtests: pytest.Subtests) -> Non
             assert old == body
 
 
-def test_a_key_that_the_release_before_does_not_know_is_in_the_body_alone() -> None:
+def test_a_key_that_the_release_before_does_not_know_is_in_the_body() -> None:
     body = {"argv": ["a"], "nice": True}
     message = _step(StepSpec(id="a", body=body))
     assert json.loads(message.body_json) == body and list(message.argv) == ["a"]

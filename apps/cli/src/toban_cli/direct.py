@@ -160,7 +160,8 @@ class DirectSource:
                     if error.code is not ErrorCode.DEADLINE_EXCEEDED:
                         raise
             except TobanError as error:
-                if not self._over.is_set():
+                # After the end of the run the output is tried until it is sealed, and what is missing then is read at last.
+                if not self._has_ended:
                     on_outage(error.message)
             except ValueError:
                 # gRPC refuses calls on a channel that was closed under it: the run has ended.

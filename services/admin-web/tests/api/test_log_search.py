@@ -126,6 +126,25 @@ def test_the_place_is_kept_while_it_is_looked_for(api: Any, logs: Any) -> None:
     assert list(logs.requests[-1].run_ids) == [5, 4, 3, 2, 1] and last["next_cursor"] == ""
 
 
+def test_a_search_whose_time_is_used_up_by_pages_goes_on_behind_them(api: Any, logs: Any) -> None:
+    job = BusyJob(5)
+    api.further.answers["ListRuns"] = job.list
+    logs.found = [hits((5, 7), cut="lines")]
+    cursor = api.get(PATH).json["next_cursor"]
+    job.start(500)
+
+    def late(request: Any) -> Any:
+        if job.pages == 3:
+            raise TobanError(ErrorCode.DEADLINE_EXCEEDED, "too late")
+        return job.list(request)
+
+    api.further.answers["ListRuns"] = late
+    part = api.get(f"{PATH}?cursor={cursor}").json
+    assert part["lines"] == [] and part["next_cursor"] == "5.5.7~306", "two pages of a hundred runs are behind it"
+    job.pages = 3
+    assert api.get(f"{PATH}?cursor={cursor}").status_code == 503
+
+
 def test_a_place_in_a_run_that_was_deleted(api: Any, logs: Any) -> None:
     logs.found = [hits((8, 1))]
     assert api.get(f"{PATH}?cursor=9.5.1~").json["next_cursor"] == ""

@@ -1057,7 +1057,7 @@ class NextSlotsRequest(_message.Message):
     AFTER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     count: _builtins.int
-    """0 = 5; at most 1000."""
+    """How many slots, at most 1000; left out = 5."""
     @_builtins.property
     def manifest(self) -> Global___Manifest:
         """Instead of `name`: one document of kind Schedule."""
@@ -2089,7 +2089,7 @@ class Run(_message.Message):
     deferred_on: _builtins.str
     """The limit that defers the run, such as job:etl or pool:licences; empty when none does."""
     result_json: _builtins.str
-    """What the job has given as its output (JSON); empty when it has not."""
+    """What the job has given as its output (JSON), if it has given one."""
     phase: _builtins.str
     """The step that runs or ran last, of a job that has more than one."""
     has_checkpoint: _builtins.bool
@@ -6953,7 +6953,7 @@ class ClaimRequest(_message.Message):
     """A name of this worker process, unique among its kind: a host name and a process number, for example. Each later call gives the same one."""
     worker_type: _builtins.str
     limit: _builtins.int
-    """At most so many steps; 0 = 1, at most 500."""
+    """At most so many steps; left out = 1. Workers over gRPC get 500 at most."""
     wait_seconds: _builtins.float
     """How long the call waits for the first step; 0 = it does not wait. REST takes 25 at most, since its calls end after 30 s."""
     def __init__(
@@ -7206,7 +7206,7 @@ class CompletedStep(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     RESULT_JSON_FIELD_NUMBER: _builtins.int
     result_json: _builtins.str
-    """JSON of at most 32 KiB; empty = none."""
+    """JSON of at most 32 KiB, if there is a result."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     def __init__(

@@ -183,7 +183,7 @@ class Step(_message.Message):
     """kubernetes: image, arguments, resources … as a JSON object with the keys of the manifest."""
     @_builtins.property
     def argv(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Until release after 0.1: also in the fields below. Without body_json a coordinator of 0.1 has filled them alone; no key is added here."""
+        """Until release after 0.1: empty where the fields below have all of it, which executors of 0.1 read; no key is added there."""
 
     @_builtins.property
     def python_path(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

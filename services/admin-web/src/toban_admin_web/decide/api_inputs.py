@@ -22,7 +22,7 @@ class Key(Input):
 class SlotsQuery(Input):
     """Which slots."""
 
-    count: int = Field(5, ge=1, le=1000, description="0 = 5; at most 1000.")
+    count: int = Field(5, ge=1, le=1000, description="How many slots, at most 1000; left out = 5.")
     after: AwareDatetime | None = Field(None, description="Unset = now.")
 
 
@@ -292,7 +292,9 @@ class NewClaim(Input):
         description="A name of this worker process, unique among its kind: a host name and a process number, for example. Each later call gives the same one.",
     )
     worker_type: str = Field(min_length=1, max_length=300)
-    limit: int = Field(1, ge=1, le=100, description="At most so many steps; 0 = 1, at most 500.")
+    limit: int = Field(
+        1, ge=1, le=100, description="At most so many steps; left out = 1. Workers over gRPC get 500 at most."
+    )
     wait_seconds: float = Field(
         0,
         ge=0,
@@ -325,7 +327,7 @@ class DoneStep(Input):
     """A step and its result."""
 
     key: Key
-    result: Any = Field(None, description="JSON of at most 32 KiB; empty = none.")
+    result: Any = Field(None, description="JSON of at most 32 KiB, if there is a result.")
 
 
 class Completed(Input):

@@ -233,7 +233,7 @@ class Run(Answer):
     deferred_on: str = Field(
         description="The limit that defers the run, such as job:etl or pool:licences; empty when none does."
     )
-    result: Any = Field(description="What the job has given as its output (JSON); empty when it has not.")
+    result: Any = Field(description="What the job has given as its output (JSON), if it has given one.")
     phase: str = Field(description="The step that runs or ran last, of a job that has more than one.")
     steps: list[RunStep] = Field(
         description="Of the last attempt of a job that has more than one step. Only in GetRun."

@@ -53,7 +53,7 @@ def _body(step: executor_pb2.Step) -> Mapping[str, Any]:
     if step.body_json:
         body: Mapping[str, Any] = json.loads(step.body_json)
         return body
-    # Until release after 0.1: coordinators of 0.1 fill fields of their own.
+    # Until release after 0.1: coordinators fill fields of their own where these have all keys.
     fields = {field.name: value for field, value in step.ListFields()}
     tree = fields.get(f"{step.type}_json")
     return {**fields, step.type: json.loads(tree)} if tree else fields

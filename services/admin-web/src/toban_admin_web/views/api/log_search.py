@@ -17,6 +17,7 @@ from toban_admin_web.views.api.endpoint import Call, Endpoint
 from toban_admin_web.views.api.inputs import invalid
 from toban_admin_web.views.stream_response import stream_response
 from toban_admin_web.views.view_context import context, read, read_ticket
+from toban_domain.errors import ErrorCode, TobanError
 
 RUNS_PAGE = 100
 # Pages of runs that are newer than the search's place, and that one request reads to find its place.
@@ -106,16 +107,20 @@ class _Runs(NamedTuple):
 def _runs_from(call: Call, query: SearchQuery, job: str, after: LogPlace | None, cursor: str) -> _Runs:
     """The page of runs that a search goes on with. Runs that are newer than its place began after it: with enough of them the place is on a later
     page than it was, or its run was deleted meanwhile."""
-    for _ in range(NEWER_PAGES):
-        page = call.ask(
-            RunPage,
-            {
-                "job": job,
-                "page": {"limit": RUNS_PAGE, "cursor": cursor},
-                "active_from": query.since and query.since - CLOCK,
-                "active_until": query.until and query.until + CLOCK,
-            },
-        )
+    for number in range(NEWER_PAGES):
+        fields = {
+            "job": job,
+            "page": {"limit": RUNS_PAGE, "cursor": cursor},
+            "active_from": query.since and query.since - CLOCK,
+            "active_until": query.until and query.until + CLOCK,
+        }
+        try:
+            page = call.ask(RunPage, fields)
+        except TobanError as error:
+            if not number or error.code not in (ErrorCode.DEADLINE_EXCEEDED, ErrorCode.UNAVAILABLE):
+                raise
+            # The pages so far have used up the time of the request: the next one goes on from here.
+            break
         ids = [run.id for run in page.runs if after is None or run.id <= after.run]
         if ids or not page.next_cursor:
             return _Runs(ids, cursor, page.next_cursor)
