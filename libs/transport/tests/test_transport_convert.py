@@ -151,3 +151,21 @@ def test_a_field_without_a_value_and_a_name_without_a_field_are_mistakes() -> No
         convert.fill(coordinator_pb2.Applied, Applied())
     with pytest.raises(ValueError, match="slots"):
         convert.fill(coordinator_pb2.Applied, Applied(), next_slots=[], clock_change="", slots=[])
+
+
+def test_the_fields_of_a_request_are_arguments_by_name() -> None:
+    request = coordinator_pb2.ListRunsRequest(job="a", states=["FAILED"], labels={"team": "ops"})
+    request.active_from.FromDatetime(AT)
+    found = convert.values_of(request, "page")
+    assert (found["job"], found["states"], found["labels"], found["include_ahead"]) == (
+        "a",
+        ("FAILED",),
+        {"team": "ops"},
+        False,
+    )
+    assert (found["active_from"], found["active_until"]) == (AT, None) and "page" not in found
+    manifests = [coordinator_pb2.Manifest(), coordinator_pb2.Manifest(expect_version=0)]
+    assert [convert.values_of(one)["expect_version"] for one in manifests] == [None, 0]
+    request.active_from.nanos = -1
+    with pytest.raises(TobanError, match="timestamp"):
+        convert.values_of(request)

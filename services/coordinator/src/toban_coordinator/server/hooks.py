@@ -8,7 +8,7 @@ from toban_coordinator.app.notifications.hook_receiver import HookReceiver
 from toban_coordinator.app.notifications.operations_hooks import HookChange, HookOperations
 from toban_coordinator.decide.notifications.hook_messages import HookMessage
 from toban_coordinator.decide.notifications.hooks import HookMapping
-from toban_coordinator.server.from_proto import audit_of
+from toban_coordinator.server.from_proto import arguments_of
 from toban_coordinator.store.notifications.hooks import StoredHook
 from toban_domain.payload import canonical_json
 from toban_proto.v1 import hooks_pb2 as pb
@@ -47,7 +47,7 @@ class HooksService(HooksServicer):
 
     async def RemoveHook(self, request: pb.RemoveHookRequest, context: Context) -> pb.RemoveHookResponse:
         """Deletes a hook with its secrets."""
-        await self._operations.remove(request.name, **audit_of(request, context))
+        await self._operations.remove(**arguments_of(request, context))
         return pb.RemoveHookResponse()
 
     async def TestHook(self, request: pb.TestHookRequest, _context: Context) -> pb.TestHookResponse:

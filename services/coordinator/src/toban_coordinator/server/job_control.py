@@ -13,22 +13,21 @@ from toban_coordinator.app.runs.cancel import CancelRun
 from toban_coordinator.app.runs.change_runs import ChangeRuns
 from toban_coordinator.app.runs.declare_lost import DeclareLost
 from toban_coordinator.app.runs.job_reads import JobReads
-from toban_coordinator.app.runs.rerun import RunRepeats
-from toban_coordinator.app.runs.start_runs import StartRuns
+from toban_coordinator.app.runs.rerun import RerunRequest, RunRepeats
+from toban_coordinator.app.runs.start_runs import RunRequest, StartRuns
 from toban_coordinator.app.schedules.schedules import Schedules
 from toban_coordinator.server.from_proto import (
+    arguments_of,
     audit_of,
     change_request_from_pb,
     manifest_from_pb,
-    rerun_from_pb,
-    run_request_from_pb,
 )
 from toban_coordinator.server.person_check import may_raise_priority, run_rights
 from toban_coordinator.server.to_proto import applied_to_pb, changes_to_pb, job_to_pb, run_details_to_pb, schedule_to_pb
 from toban_domain.access import Action
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobControlServicer
-from toban_transport.convert import timestamp_from_pb
+from toban_transport.convert import timestamp_from_pb, values_of
 from toban_transport.server import actor_of
 
 Context = Any
@@ -67,7 +66,7 @@ class JobControl(JobControlServicer):
 
     async def StartRuns(self, request: pb.StartRunsRequest, context: Context) -> pb.StartRunsResponse:
         """All runs or none."""
-        wanted = [run_request_from_pb(message) for message in request.runs]
+        wanted = [RunRequest(**values_of(message)) for message in request.runs]
         started = await self._deps.start.start(wanted, actor_of(context), reason=request.reason)
         return pb.StartRunsResponse(runs=[pb.StartedRun(run_id=run.run_id, created=run.created) for run in started])
 
@@ -94,7 +93,7 @@ class JobControl(JobControlServicer):
 
     async def RerunRun(self, request: pb.RerunRunRequest, context: Context) -> pb.RerunRunResponse:
         """A finished run again."""
-        wanted = replace(rerun_from_pb(request), raises_priority=may_raise_priority())
+        wanted = RerunRequest(run_id=request.id, raises_priority=may_raise_priority(), **values_of(request, "id"))
         started = await self._deps.repeats.rerun(wanted, actor_of(context))
         return pb.RerunRunResponse(run_id=started.run_id, created=started.created)
 
@@ -105,19 +104,12 @@ class JobControl(JobControlServicer):
 
     async def DeleteJob(self, request: pb.DeleteJobRequest, context: Context) -> pb.DeleteJobResponse:
         """Deletes a job; its runs stay readable."""
-        wanted = DeleteRequest(
-            name=request.name,
-            reason=request.reason,
-            with_schedules=request.with_schedules,
-            with_triggers=request.with_triggers,
-            cancel_runs=request.cancel_runs,
-        )
-        done = await self._deps.jobs.delete(wanted, actor_of(context))
+        done = await self._deps.jobs.delete(DeleteRequest(**values_of(request)), actor_of(context))
         return pb.DeleteJobResponse(schedules=done.schedules, triggers=done.triggers, canceled_runs=done.canceled)
 
     async def DisableJob(self, request: pb.DisableJobRequest, context: Context) -> pb.Job:
         """It starts nothing from now on."""
-        return job_to_pb(await self._deps.switches.disable(request.name, **audit_of(request, context)))
+        return job_to_pb(await self._deps.switches.disable(**arguments_of(request, context)))
 
     async def EnableJob(self, request: pb.EnableJobRequest, context: Context) -> pb.Job:
         """It starts runs again."""
@@ -146,13 +138,13 @@ class JobControl(JobControlServicer):
 
     async def PauseSchedule(self, request: pb.PauseScheduleRequest, context: Context) -> pb.Schedule:
         """No runs of it from now on."""
-        return schedule_to_pb(await self._deps.schedules.pause(request.name, **audit_of(request, context)))
+        return schedule_to_pb(await self._deps.schedules.pause(**arguments_of(request, context)))
 
     async def ResumeSchedule(self, request: pb.ResumeScheduleRequest, context: Context) -> pb.Schedule:
         """Runs of it again, from the next slot on."""
-        return schedule_to_pb(await self._deps.schedules.resume(request.name, **audit_of(request, context)))
+        return schedule_to_pb(await self._deps.schedules.resume(**arguments_of(request, context)))
 
     async def DeleteSchedule(self, request: pb.DeleteScheduleRequest, context: Context) -> pb.DeleteScheduleResponse:
         """Deletes a schedule; its ledger stays."""
-        withdrawn = await self._deps.schedules.delete(request.name, **audit_of(request, context))
+        withdrawn = await self._deps.schedules.delete(**arguments_of(request, context))
         return pb.DeleteScheduleResponse(withdrawn_runs=withdrawn)

@@ -10,7 +10,7 @@ from toban_coordinator.app.cluster.audit_log import list_audit
 from toban_coordinator.app.cluster.audit_verify import verify_part
 from toban_coordinator.app.cluster.diagnose import Diagnose
 from toban_coordinator.app.cluster.operations_leader import LeaderOperations
-from toban_coordinator.app.cluster.operations_settings import SettingsOperations
+from toban_coordinator.app.cluster.operations_settings import SettingChange, SettingsOperations
 from toban_coordinator.app.executors.operations_executors import ExecutorOperations
 from toban_coordinator.app.executors.operations_groups import GroupOperations
 from toban_coordinator.app.limits.breakers import BreakerOperations
@@ -26,11 +26,11 @@ from toban_coordinator.server.cluster_to_proto import (
     verified_to_pb,
 )
 from toban_coordinator.server.from_proto import (
+    arguments_of,
     audit_filter_from_pb,
     audit_of,
     group_change_from_pb,
     page_from_pb,
-    setting_change_from_pb,
 )
 from toban_coordinator.server.limits_to_proto import limit_details_to_pb, limit_to_pb
 from toban_domain.errors import TobanError
@@ -38,6 +38,7 @@ from toban_observability import metrics
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import OperationsServicer
 from toban_store.pool import Pool
+from toban_transport.convert import values_of
 from toban_transport.server import actor_of
 
 Context = Any
@@ -77,7 +78,7 @@ class Operations(OperationsServicer):
 
     async def UpdateSetting(self, request: pb.UpdateSettingRequest, context: Context) -> pb.Setting:
         """One setting; every process works with it within two seconds."""
-        work = self._deps.settings.update(setting_change_from_pb(request), actor_of(context))
+        work = self._deps.settings.update(SettingChange(**values_of(request)), actor_of(context))
         return setting_to_pb(await _counted("update_setting", work))
 
     async def ListAudit(self, request: pb.ListAuditRequest, _context: Context) -> pb.ListAuditResponse:
@@ -93,24 +94,22 @@ class Operations(OperationsServicer):
 
     async def DrainExecutor(self, request: pb.DrainExecutorRequest, context: Context) -> pb.Executor:
         """No new work; what runs goes on."""
-        work = self._deps.executors.drain(request.worker_id, epoch=request.epoch, **audit_of(request, context))
+        work = self._deps.executors.drain(**arguments_of(request, context))
         return executor_to_pb(await _counted("drain", work))
 
     async def UndrainExecutor(self, request: pb.UndrainExecutorRequest, context: Context) -> pb.Executor:
         """Work again."""
-        work = self._deps.executors.undrain(request.worker_id, epoch=request.epoch, **audit_of(request, context))
+        work = self._deps.executors.undrain(**arguments_of(request, context))
         return executor_to_pb(await _counted("undrain", work))
 
     async def DetachExecutor(self, request: pb.DetachExecutorRequest, context: Context) -> pb.Executor:
         """Its runs end, or are let to their end; then the process registers again."""
-        work = self._deps.executors.detach(
-            request.worker_id, mode=request.mode, epoch=request.epoch, **audit_of(request, context)
-        )
+        work = self._deps.executors.detach(**arguments_of(request, context))
         return executor_to_pb(await _counted("detach", work))
 
     async def DemoteLeader(self, request: pb.DemoteLeaderRequest, context: Context) -> pb.DemoteLeaderResponse:
         """Another term, of another coordinator where there is one."""
-        work = self._deps.leader.demote(request.epoch, **audit_of(request, context))
+        work = self._deps.leader.demote(**arguments_of(request, context))
         view = await _counted("demote", work)
         return pb.DemoteLeaderResponse(
             new_epoch=view.epoch, leader_worker_id=view.worker_id, leader_address=view.address
@@ -118,7 +117,7 @@ class Operations(OperationsServicer):
 
     async def AdoptEpoch(self, request: pb.AdoptEpochRequest, context: Context) -> pb.AdoptEpochResponse:
         """A generation of epochs above one that an executor cannot prove."""
-        work = self._deps.leader.adopt_epoch(request.epoch, **audit_of(request, context))
+        work = self._deps.leader.adopt_epoch(**arguments_of(request, context))
         adopted = await _counted("adopt_epoch", work)
         return pb.AdoptEpochResponse(
             epoch_before=adopted.before,
@@ -150,21 +149,13 @@ class Operations(OperationsServicer):
 
     async def SignalLimit(self, request: pb.SignalLimitRequest, context: Context) -> pb.SignalLimitResponse:
         """Reduces a limit while what it protects is not well."""
-        work = self._deps.breakers.signal(
-            request.name, request.level, ttl_seconds=request.ttl_seconds, **audit_of(request, context)
-        )
+        work = self._deps.breakers.signal(**arguments_of(request, context))
         await _counted("signal_limit", work)
         return pb.SignalLimitResponse(limit=limit_to_pb(await self._deps.limits.state(request.name)))
 
     async def SetSecret(self, request: pb.SetSecretRequest, context: Context) -> pb.Secret:
         """Encrypts and stores a value."""
-        change = SecretChange(
-            name=request.name,
-            value=request.value,
-            jobs=list(request.jobs),
-            all_jobs=request.all_jobs,
-            reason=request.reason,
-        )
+        change = SecretChange(**values_of(request))
         return secret_to_pb(await _counted("set_secret", self._deps.secrets.set(change, actor_of(context))))
 
     async def ListSecrets(self, _request: pb.ListSecretsRequest, _context: Context) -> pb.ListSecretsResponse:
@@ -173,13 +164,13 @@ class Operations(OperationsServicer):
 
     async def RemoveSecret(self, request: pb.RemoveSecretRequest, context: Context) -> pb.RemoveSecretResponse:
         """Deletes a secret."""
-        work = self._deps.secrets.remove(request.name, force=request.force, **audit_of(request, context))
+        work = self._deps.secrets.remove(**arguments_of(request, context))
         await _counted("remove_secret", work)
         return pb.RemoveSecretResponse()
 
     async def RotateSecrets(self, request: pb.RotateSecretsRequest, context: Context) -> pb.RotateSecretsResponse:
         """Every secret under the first key."""
-        work = self._deps.secrets.rotate(**audit_of(request, context))
+        work = self._deps.secrets.rotate(**arguments_of(request, context))
         done = await _counted("rotate_secrets", work)
         return pb.RotateSecretsResponse(rotated=done.rotated, key_id=done.key_id, unreadable=done.unreadable)
 
@@ -198,7 +189,7 @@ class Operations(OperationsServicer):
         self, request: pb.RemoveExecutorGroupRequest, context: Context
     ) -> pb.RemoveExecutorGroupResponse:
         """Deletes a group without executors."""
-        work = self._deps.groups.remove(request.name, **audit_of(request, context))
+        work = self._deps.groups.remove(**arguments_of(request, context))
         await _counted("remove_group", work)
         return pb.RemoveExecutorGroupResponse()
 

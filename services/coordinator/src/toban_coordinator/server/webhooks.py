@@ -9,7 +9,7 @@ from typing import Any
 from toban_coordinator.app.notifications.operations_webhooks import TargetChange, WebhookOperations
 from toban_coordinator.app.notifications.webhook_outbox import WebhookOutbox
 from toban_coordinator.decide.notifications.webhooks import LEASE_SECONDS, TryResult, check_states
-from toban_coordinator.server.from_proto import audit_of, page_from_pb
+from toban_coordinator.server.from_proto import arguments_of, audit_of, page_from_pb
 from toban_coordinator.store.notifications.webhook_outbox import Wanted
 from toban_coordinator.store.notifications.webhooks import Filter, StoredTarget
 from toban_domain.errors import ErrorCode, TobanError
@@ -49,12 +49,12 @@ class WebhooksService(WebhooksServicer):
 
     async def RemoveWebhook(self, request: pb.RemoveWebhookRequest, context: Context) -> pb.RemoveWebhookResponse:
         """Deletes a target with its URL and secret."""
-        await self._operations.remove(request.name, **audit_of(request, context))
+        await self._operations.remove(**arguments_of(request, context))
         return pb.RemoveWebhookResponse()
 
     async def TestWebhook(self, request: pb.TestWebhookRequest, context: Context) -> pb.WebhookDelivery:
         """A delivery that says nothing but that it arrives."""
-        row = await self._operations.test(request.name, **audit_of(request, context))
+        row = await self._operations.test(**arguments_of(request, context))
         return _delivery(row)
 
     async def ListDeliveries(self, request: pb.ListDeliveriesRequest, _context: Context) -> pb.ListDeliveriesResponse:
