@@ -1,11 +1,15 @@
-"""The table of callers against the table in docs/architecture.md, method by method and caller by caller."""
+"""The rules of the protos against the reviewed file rights.txt, and every method by every caller."""
 
+import re
+from importlib import import_module
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toban_domain.access import MINIMUM
 from toban_domain.errors import ErrorCode, TobanError
 from toban_transport.authz import (
     METHOD_RULES,
@@ -25,46 +29,49 @@ from toban_transport.deadline import (
     MAX_UNARY_SECONDS,
     admitted_seconds,
 )
-from toban_transport.server import KNOWN_METHODS, PROTO_METHODS
+from toban_transport.rules import PACKAGE, RULES, MethodRule
 
 DOMAIN = "toban.internal"
-# Written by hand a second time, from docs/architecture.md: the rules must agree with the design, not with themselves.
-CALLERS = {
-    "WorkerService": {"coordinator"},
-    "ExecutorGateway": {"executor"},
-    "ArchiveGateway": {"log-archiver"},
-    "JobReader": {"admin-web", "admin-cli"},
-    "JobControl": {"admin-web", "admin-cli"},
-    "Operations": {"admin-web", "admin-cli"},
-    "Accounts": {"admin-web", "admin-cli"},
-    "ExternalWork": {"external-worker", "admin-web"},
-    "Webhooks": {"admin-web", "admin-cli"},
-    "WebhookOutbox": {"admin-web"},
-    "Hooks": {"admin-web", "admin-cli"},
-    "HookReceiver": {"admin-web"},
-    "Peer": {"coordinator"},
-    "LogIngest": {"executor"},
-    "LogReader": {"admin-web", "admin-cli"},
-    "LogArchive": {"admin-cli"},
-    "Health": set(SERVICES),
-}
-# For emergencies only: no person of the site and of the REST interface reaches them.
-BY_CERTIFICATE = {"AdoptEpoch", "CreateBootstrapLink"}
-# A browser begins and ends them.
-OF_THE_SITE = {"StartOidcSignIn", "SignInWithOidc"}
+# Written by hand a second time: the rules must agree with what was reviewed, not with themselves.
+LINES = Path(__file__).with_name("rights.txt").read_text(encoding="utf-8").splitlines()
+REVIEWED = [re.split(" {2,}", line) for line in LINES if not line.startswith("#")]
+CALLERS = {method: set(callers.split(",")) for method, callers, *_ in REVIEWED}
+
+
+def known_methods() -> set[str]:
+    """Full names of the methods of all protos and of health checking."""
+    folder = Path(import_module(PACKAGE).__path__[0])
+    modules = [f"{PACKAGE}.{file.stem}" for file in folder.glob("*_pb2.py")] + ["grpc_health.v1.health_pb2"]
+    services = [one for name in modules for one in import_module(name).DESCRIPTOR.services_by_name.values()]
+    return {f"/{service.full_name}/{method.name}" for service in services for method in service.methods}
+
+
+KNOWN_METHODS = known_methods()
+
+
+def short(method: str) -> str:
+    return method.rpartition(".")[2].replace("/", ".")
 
 
 def callers_of(method: str) -> set[str]:
-    service, _, name = method.removeprefix("/").partition("/")
-    if name in OF_THE_SITE:
-        return {"admin-web"}
-    return {"admin-cli"} if name in BY_CERTIFICATE else CALLERS[service.rpartition(".")[2]]
+    return CALLERS[short(method)]
 
 
-def test_every_method_has_a_rule_and_no_rule_is_stale() -> None:
+def cells_of(method: str) -> list[str]:
+    """The cells that a method has in rights.txt by its rule."""
+    rule = RULES.get(method, MethodRule())
+    right = f"{rule.person.action}: {rule.person.about}" if rule.person else rule.authority or "--"
+    role = MINIMUM[rule.person.action] if rule.person else "--"
+    return [short(method), ",".join(sorted(METHOD_RULES[method])), str(right), str(role)]
+
+
+def test_every_method_has_a_rule_and_every_rule_a_method() -> None:
     assert set(METHOD_RULES) == KNOWN_METHODS
-    assert {method.split("/")[1].rpartition(".")[2] for method in KNOWN_METHODS} == set(CALLERS)
-    check_rules(KNOWN_METHODS, KNOWN_METHODS)
+    check_rules(KNOWN_METHODS)
+
+
+def test_the_rules_are_the_reviewed_ones() -> None:
+    assert sorted(map(cells_of, METHOD_RULES)) == sorted(REVIEWED)
 
 
 def test_every_method_by_every_caller(subtests: pytest.Subtests) -> None:
@@ -87,13 +94,13 @@ def test_a_refusal_names_who_may_and_where_its_certificate_comes_from() -> None:
     assert "default name: scheduler-grpc-tls-admin-cli" in caught.value.message
 
 
-@pytest.mark.parametrize("service", sorted(name for name, callers in CALLERS.items() if "admin-cli" not in callers))
-def test_a_refusal_never_suggests_the_certificate_of_a_service(service: str) -> None:
-    method = next(name for name in sorted(KNOWN_METHODS) if f".{service}/" in name)
-    with pytest.raises(TobanError) as caught:
-        authorise(method, [f"spiffe://{DOMAIN}/admin-cli"], DOMAIN)
-    assert f"use the certificate of {' or '.join(sorted(CALLERS[service]))} (" in caught.value.message
-    assert "Secret" not in caught.value.message and "SCHEDULER_TLS_DIR" not in caught.value.message
+def test_a_refusal_never_suggests_the_certificate_of_a_service(subtests: pytest.Subtests) -> None:
+    for method in sorted(method for method in KNOWN_METHODS if "admin-cli" not in callers_of(method)):
+        with subtests.test(method):
+            with pytest.raises(TobanError) as caught:
+                authorise(method, [f"spiffe://{DOMAIN}/admin-cli"], DOMAIN)
+            assert f"use the certificate of {' or '.join(sorted(callers_of(method)))} (" in caught.value.message
+            assert "Secret" not in caught.value.message and "SCHEDULER_TLS_DIR" not in caught.value.message
 
 
 def test_an_unknown_method_is_denied() -> None:
@@ -224,7 +231,7 @@ def test_deadlines_are_required_and_bounded() -> None:
 
 
 def test_bounds_of_deadlines_name_methods_that_exist() -> None:
-    assert set(MAX_SECONDS) <= PROTO_METHODS
+    assert set(MAX_SECONDS) <= KNOWN_METHODS
 
 
 @pytest.mark.parametrize("group", ["pci", "a", "a-1", "x" * 63])

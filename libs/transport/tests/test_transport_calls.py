@@ -169,15 +169,6 @@ async def test_a_rule_with_no_callers_stops_the_start(tls: Path) -> None:
         await server.start("127.0.0.1", 0)
 
 
-async def test_a_rule_without_a_method_stops_the_start(tls: Path) -> None:
-    rules = dict(METHOD_RULES) | {"/toban_proto.v1.WorkerService/Launch": frozenset({"coordinator"})}
-    server = build_server(
-        tls=TlsFiles(tls / "executor"), trust_domain="toban.internal", clock=SystemClock(), rules=rules
-    )
-    with pytest.raises(TobanError, match=r"names no method.*Launch"):
-        await server.start("127.0.0.1", 0)
-
-
 async def test_a_taken_port_stops_the_start_with_one_line(site: Any, tls: Path) -> None:
     server = build_server(tls=TlsFiles(tls / "executor"), trust_domain="toban.internal", clock=SystemClock())
     with pytest.raises(TobanError, match="cannot bind") as caught:

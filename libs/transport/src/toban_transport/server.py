@@ -16,17 +16,12 @@ from toban_runtime.ids import IdSource
 from toban_transport.authz import METHOD_RULES, Rules, check_rules
 from toban_transport.call_context import actor_of, metadata, peer_group, peer_service
 from toban_transport.person_rules import check_person_rules
-from toban_transport.rules import RULES
 from toban_transport.server_middleware import PersonCheck, Policy, wrap
 from toban_transport.shared_identity import accept
 from toban_transport.tls import TlsFiles, Triple
 from toban_transport.tls_reload import CertificateWatch
 from toban_transport.tls_reload import stop as stop_watch
 
-SERVICE = "grpc.health.v1.Health"
-METHODS = tuple(
-    f"/{SERVICE}/{name}" for name in sorted(health_pb2.DESCRIPTOR.services_by_name["Health"].methods_by_name)
-)
 add_to_server = health_pb2_grpc.add_HealthServicer_to_server
 
 
@@ -40,10 +35,6 @@ def status(serving: bool) -> int:
     kinds = health_pb2.HealthCheckResponse
     return int(kinds.SERVING if serving else kinds.NOT_SERVING)
 
-
-PROTO_METHODS = frozenset(RULES)
-KNOWN_METHODS = PROTO_METHODS | frozenset(METHODS)
-"""Full names of all methods of the protos and of gRPC health checking: METHOD_RULES must have exactly these."""
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_CONNECTION_AGE_SECONDS = 600
@@ -72,7 +63,7 @@ Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
 
 
 class GrpcServer:
-    """Add servicers, start, stop. `start` refuses a method without a rule and a rule without a method (CONFIG_INVALID)."""
+    """Add servicers, start, stop. `start` refuses a method without a rule (CONFIG_INVALID)."""
 
     def __init__(self, *, tls: TlsFiles, policy: Policy, handshake_seconds: float = HANDSHAKE_SECONDS) -> None:
         self._tls = tls
@@ -92,7 +83,7 @@ class GrpcServer:
     async def start(self, host: str, port: int) -> int:
         """Bind (port 0 = any free one) and serve; the port that it got. Raises TobanError CONFIG_INVALID."""
         registered = [f"/{service}/{name}" for service, handlers in self._methods.items() for name in handlers]
-        check_rules(registered, KNOWN_METHODS, self._policy.rules)
+        check_rules(registered, self._policy.rules)
         check_person_rules(registered, self._policy.rules)
         accept(self._tls, trust_domain=self._policy.trust_domain, shared=self._policy.shared)
         # Made here and not in __init__: it belongs to the running event loop.
