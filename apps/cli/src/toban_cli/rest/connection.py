@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
+from toban.client.answers import BUSY
 from toban.client.flow import Flow, RetryBudget
 from toban.client.sync_transport import SyncTransport
 from toban.client.target import is_token
@@ -21,7 +22,7 @@ T = TypeVar("T")
 SHORT_SECONDS = 3.0
 # A command that waits for a run does without the site for this long, seconds: a restart and a fail-over are much shorter.
 OUTAGE_SECONDS = 60.0
-_BAD_GATEWAY, _TOO_MANY = (502, 503, 504), 429
+_TOO_MANY = 429
 # Before the path of a mistake in a manifest: its number.
 _MANIFEST = "manifests."
 
@@ -92,7 +93,7 @@ def _domain_error(error: SiteError, site: Site, *, has_password: bool) -> TobanE
     message, detail = str(error.args[0]), dict(error.context)
     if error.is_foreign:
         message = f"{site.url}: {message}"
-        code = code if error.status in (_TOO_MANY, *_BAD_GATEWAY) else ErrorCode.CONFIG_INVALID
+        code = code if error.status in BUSY else ErrorCode.CONFIG_INVALID
     if error.mistakes:
         detail["errors"] = [{"path": one.where, "message": one.message} for one in error.mistakes]
     if code is ErrorCode.UNAUTHENTICATED and not has_password:

@@ -152,6 +152,11 @@ def read(method: str, answer: type[T], /, **fields: Any) -> T:
     return caller().read(method, answer, fields)
 
 
+def write(method: str, answer: type[T], /, **fields: Any) -> T:
+    """A change by this request: Caller.write with the fields of the method's request."""
+    return caller().write(method, answer, fields)
+
+
 def read_ticket(*run_ids: int, by: Caller | None = None) -> ReadTicket:
     """The permission for the output of these runs, by the calls of this request. Raises PERMISSION_DENIED."""
     granted = (by or caller()).read("JobReader.GetReadTicket", GrantedTicket, {"run_ids": run_ids})

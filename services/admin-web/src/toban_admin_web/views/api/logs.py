@@ -41,7 +41,7 @@ class LogQuery(Input):
     grep: str = Field("", max_length=1000, description="Lines that contain this text.")
     regex: bool = Field(False, description="`grep` is an expression of RE2.")
 
-    def fields(self) -> dict[str, Any]:
+    def request_fields(self) -> dict[str, Any]:
         """As the fields of ReadLogRequest."""
         return {
             **self.model_dump(exclude={"format", "token", "stream"}),
@@ -56,7 +56,7 @@ def _logs(call: Call) -> Response:
     write, kind = (_text, TEXT) if call.query.format == "text" else (_lines, LINES)
 
     def body() -> Iterator[bytes]:
-        parts = iter(context().logs.select(run_id, ticket, call.query.fields(), seconds=READ_SECONDS))
+        parts = iter(context().logs.select(run_id, ticket, call.query.request_fields(), seconds=READ_SECONDS))
         # The first part is read now, while its error can still be the status.
         first = next(parts, None)
         if first is None or not first.lines:

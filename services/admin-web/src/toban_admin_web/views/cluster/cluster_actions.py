@@ -9,7 +9,7 @@ from flask import Blueprint, Response, request, url_for
 from toban_admin_web.decide.api_models import Cluster, Executor, Executors, NewLeader
 from toban_admin_web.decide.dashboard import seen_leader
 from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
-from toban_admin_web.views.view_context import caller, read
+from toban_admin_web.views.view_context import read, write
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -71,8 +71,7 @@ def demote() -> Response:
     """The leader that the operator saw steps down."""
 
     def work() -> str:
-        fields = {"epoch": _given_epoch(), "reason": given_reason()}
-        caller().write("Operations.DemoteLeader", NewLeader, fields)
+        write("Operations.DemoteLeader", NewLeader, epoch=_given_epoch(), reason=given_reason())
         return url_for("cluster.show", done="demoted")
 
     return confirmed(work, _demote_form)
@@ -83,7 +82,7 @@ def _change_executor(verb: str, worker_id: int) -> Response:
         fields = {"worker_id": worker_id, "epoch": _given_epoch(), "reason": given_reason()}
         if verb == "detach":
             fields["mode"] = request.form.get("mode", MODES[0])
-        caller().write(METHODS[verb], Executor, fields)
+        write(METHODS[verb], Executor, **fields)
         return url_for("executors.show", done=DONE[verb])
 
     return confirmed(work, lambda status, **why: _executor_form(verb, worker_id, status, **why))

@@ -11,7 +11,7 @@ from flask import Blueprint, Response, abort, request, url_for
 from toban_admin_web.decide.api_models import ChangedLimit, Limit, LimitDetails, Limits
 from toban_admin_web.decide.limit_state import LEVELS, actions, kind_of, why_waits
 from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
-from toban_admin_web.views.view_context import caller, page, read
+from toban_admin_web.views.view_context import page, read, write
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -68,7 +68,7 @@ def act(verb: str) -> Response:
     def work() -> str:
         method, fields = _call(verb)
         require(NEEDS.get(verb, Action.OPERATE))
-        changed = caller().write(method, ChangedLimit, {"name": _name(), "reason": given_reason(), **fields})
+        changed = write(method, ChangedLimit, name=_name(), reason=given_reason(), **fields)
         # A pool or scope that was reset is no more.
         gone = verb == "reset" and not changed.limit.effective
         to = url_for("limits.listed") if gone else url_for("limits.show", name=_name())

@@ -10,7 +10,7 @@ from flask import Blueprint, Response, request, url_for
 
 from toban_admin_web.decide.api_models import Setting, Settings
 from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
-from toban_admin_web.views.view_context import caller, page, read
+from toban_admin_web.views.view_context import page, read, write
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -41,7 +41,7 @@ def change(name: str) -> Response:
         nonlocal newer
         fields = {"name": name, "value": _given_value(), "version": _given_version(), "reason": given_reason()}
         try:
-            caller().write("Operations.UpdateSetting", Setting, fields)
+            write("Operations.UpdateSetting", Setting, **fields)
         except TobanError as error:
             newer = error.code is ErrorCode.CONFLICT
             raise

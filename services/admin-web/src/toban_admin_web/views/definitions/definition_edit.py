@@ -24,7 +24,7 @@ from toban_admin_web.decide.definition_text import (
 from toban_admin_web.decide.filters import wants_part
 from toban_admin_web.decide.spec_diff import DiffLine, text_diff
 from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
-from toban_admin_web.views.view_context import caller, context, read
+from toban_admin_web.views.view_context import context, read, write
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -222,8 +222,9 @@ def _document(draft: _Draft) -> dict[str, Any]:
 
 def _apply(draft: _Draft, *, dry_run: bool, force: bool = False, reason: str = "") -> AppliedManifests:
     manifest = {**_manifest(_document(draft)), "expect_version": draft.seen}
-    fields = {"manifests": [manifest], "dry_run": dry_run, "force": force, "reason": reason}
-    return caller().write("JobControl.Apply", AppliedManifests, fields)
+    return write(
+        "JobControl.Apply", AppliedManifests, manifests=[manifest], dry_run=dry_run, force=force, reason=reason
+    )
 
 
 def _next_slots(document: dict[str, Any]) -> NextSlots:

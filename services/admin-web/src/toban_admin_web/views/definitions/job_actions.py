@@ -12,7 +12,7 @@ from toban_admin_web.decide.filters import moment
 from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
 from toban_admin_web.views.actions import Refused, confirmed, form, form_key, given_key, given_reason, require
-from toban_admin_web.views.view_context import caller, read
+from toban_admin_web.views.view_context import read, write
 from toban_domain.access import Action
 
 MAX_PRIORITY = (1 << 31) - 1
@@ -46,7 +46,7 @@ def delete(name: str) -> Response:
 
     def work() -> str:
         options = {one: bool(request.form.get(one)) for one in DELETE_OPTIONS}
-        caller().write("JobControl.DeleteJob", DeletedJob, {"name": name, "reason": given_reason(), **options})
+        write("JobControl.DeleteJob", DeletedJob, name=name, reason=given_reason(), **options)
         return url_for("jobs.listed", done="job_deleted")
 
     return confirmed(work, lambda status, **why: _delete_form(name, status, **why))
@@ -63,7 +63,7 @@ def disable(name: str) -> Response:
     """It starts nothing from now on."""
 
     def work() -> str:
-        caller().write("JobControl.DisableJob", Job, {"name": name, "reason": given_reason()})
+        write("JobControl.DisableJob", Job, name=name, reason=given_reason())
         return url_for("jobs.show", name=name, done="job_disabled")
 
     return confirmed(work, lambda status, **why: _switch_form("disable", name, status, **why))
@@ -80,8 +80,7 @@ def enable(name: str) -> Response:
     """It starts runs again, unless it was disabled again since the form was shown."""
 
     def work() -> str:
-        wanted = {"name": name, "reason": given_reason(), "disabled_at": _seen()}
-        job = caller().write("JobControl.EnableJob", Job, wanted)
+        job = write("JobControl.EnableJob", Job, name=name, reason=given_reason(), disabled_at=_seen())
         return url_for("jobs.show", name=name, done="job_enabled" if job.enabled else "job_stays_disabled")
 
     return confirmed(work, lambda status, **why: _switch_form("enable", name, status, **why))
@@ -113,7 +112,7 @@ def resume(name: str) -> Response:
 
 def _change_schedule(verb: str, method: str, name: str, *, done: str) -> Response:
     def work() -> str:
-        schedule = caller().write(method, Schedule, {"name": name, "reason": given_reason()})
+        schedule = write(method, Schedule, name=name, reason=given_reason())
         back = request.form.get("back", "")
         return url_for("jobs.show", name=schedule.job, done=done) if back == "job" else _schedule_page(name, done)
 
@@ -181,14 +180,14 @@ def _run(name: str) -> str:
         raise Refused("invalid_payload")
     # The payload is merged over the default payload of the job: only what differs from it is sent.
     different, _ = changed(filled.payload, base)
-    wanted = {
+    run = {
         "job": name,
         "payload": different,
         "idempotency_key": given_key(),
         "scheduled_for": _given_time(),
         "priority": _given_priority(),
     }
-    answer = caller().write("JobControl.StartRuns", StartedRuns, {"runs": [wanted], "reason": ""})
+    answer = write("JobControl.StartRuns", StartedRuns, runs=[run], reason="")
     return url_for("runs.show", run_id=answer.runs[0].run_id, done="started")
 
 

@@ -8,7 +8,7 @@ from toban_admin_web.decide.answer import Done
 from toban_admin_web.decide.api_models import NewToken, Tokens, UserSessions
 from toban_admin_web.decide.problems import status_of
 from toban_admin_web.views.people.session_gate import forget_session, keep_session, see_other
-from toban_admin_web.views.view_context import caller, context, page, read
+from toban_admin_web.views.view_context import context, page, read, write
 from toban_domain.access import WORKER
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -42,9 +42,8 @@ def change_password() -> Response:
     password = request.form.get("password", "")
     if password != request.form.get("again", ""):
         return _page(INVALID, problem="different")
-    given = {"current": request.form.get("current", ""), "password": password}
     try:
-        caller().write("Accounts.ChangeOwnPassword", Done, given)
+        write("Accounts.ChangeOwnPassword", Done, current=request.form.get("current", ""), password=password)
     except TobanError as error:
         if error.code is ErrorCode.UNAUTHENTICATED and not error.detail.get("sign_in"):
             return _page(INVALID, problem="current")
@@ -62,7 +61,7 @@ def change_password() -> Response:
 def end_session(session_id: int) -> Response:
     """One session less."""
     try:
-        caller().write("Accounts.EndOwnSession", Done, {"id": session_id})
+        write("Accounts.EndOwnSession", Done, id=session_id)
     except TobanError as error:
         return _refused(error)
     return see_other(url_for("account.show", done="session"))
@@ -78,14 +77,14 @@ def create_token() -> Response:
         "scope": WORKER if worker_type else "",
         "scope_id": worker_type,
     }
-    given = {
+    token = {
         "name": request.form.get("name", "").strip(),
         "role": request.form.get("role", ""),
         "selector": selector,
         "days": int(days) if days.isascii() and days.isdigit() and len(days) < 5 else 0,
     }
     try:
-        secret = caller().write("Accounts.CreateOwnToken", NewToken, given).secret
+        secret = write("Accounts.CreateOwnToken", NewToken, **token).secret
     except TobanError as error:
         return _refused(error)
     return _page(secret=secret)
@@ -95,7 +94,7 @@ def create_token() -> Response:
 def revoke_token(token_id: int) -> Response:
     """A token less."""
     try:
-        caller().write("Accounts.RevokeOwnToken", Done, {"id": token_id})
+        write("Accounts.RevokeOwnToken", Done, id=token_id)
     except TobanError as error:
         return _refused(error)
     return see_other(url_for("account.show", done="token"))

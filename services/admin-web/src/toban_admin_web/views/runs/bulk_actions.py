@@ -13,7 +13,7 @@ from toban_admin_web.decide.filters import RunFilter, parse_filter
 from toban_admin_web.decide.problems import status_of
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.views.actions import Refused, form, given_key, given_reason, new_key, require
-from toban_admin_web.views.view_context import caller, context
+from toban_admin_web.views.view_context import context, write
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -82,9 +82,9 @@ def _parts(
     clock = context().clock
     ends_at = clock.monotonic() + PART_SECONDS
     while True:
-        asked = {**fields, "filter": filter_fields(filters, progress)}
+        chosen = filter_fields(filters, progress)
         try:
-            progress = progress.after(caller().write(METHODS[verb], ChangedRuns, asked))
+            progress = progress.after(write(METHODS[verb], ChangedRuns, **fields, filter=chosen))
         except TobanError as error:
             if error.code in (ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED):
                 raise

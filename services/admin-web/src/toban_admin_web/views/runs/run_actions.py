@@ -12,7 +12,7 @@ from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
 from toban_admin_web.decide.run_actions import ENDPOINTS
 from toban_admin_web.views.actions import Refused, confirmed, form, form_key, given_key, given_reason, require
-from toban_admin_web.views.view_context import caller, read
+from toban_admin_web.views.view_context import read, write
 from toban_domain.access import MAX_REASON
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -54,8 +54,7 @@ def declare_lost(run_id: int) -> Response:
     """The wait for its executor ends."""
 
     def work() -> str:
-        fields = {"id": run_id, "reason": given_reason()}
-        caller().write("JobControl.DeclareRunLost", ChangedRun, fields)
+        write("JobControl.DeclareRunLost", ChangedRun, id=run_id, reason=given_reason())
         return url_for("runs.show", run_id=run_id, done="declared_lost")
 
     return confirmed(work, lambda status, **why: _ask("declare_lost", run_id, status, **why))
@@ -73,7 +72,7 @@ def note(run_id: int) -> Response:
 
     def work() -> str:
         text = given_reason()
-        caller().write("JobControl.NoteRun", Done, {"id": run_id, "text": text})
+        write("JobControl.NoteRun", Done, id=run_id, text=text)
         return url_for("runs.show", run_id=run_id, done="noted", _anchor="events-title")
 
     return confirmed(work, lambda status, **why: _ask("note", run_id, status, **why))
@@ -98,8 +97,7 @@ def _ask(action: str, run_id: int, status: int = 200, **why: Any) -> Response:
 
 def _cancel(run_id: int, action: str, mode: str, done: str) -> Response:
     def work() -> str:
-        fields = {"id": run_id, "reason": given_reason(), "mode": mode}
-        caller().write("JobControl.CancelRun", ChangedRun, fields)
+        write("JobControl.CancelRun", ChangedRun, id=run_id, reason=given_reason(), mode=mode)
         return url_for("runs.show", run_id=run_id, done=done)
 
     return confirmed(work, lambda status, **why: _ask(action, run_id, status, **why))
@@ -118,11 +116,11 @@ def _rerun_form(run_id: int, status: int = 200, **why: Any) -> Response:
 
 
 def _rerun(run_id: int) -> str:
-    wanted: dict[str, Any] = {"id": run_id, "idempotency_key": given_key(), "reason": given_reason(required=False)}
+    key, reason = given_key(), given_reason(required=False)
+    changes: dict[str, Any] = {}
     if not request.form.get("as_it_was"):
-        wanted |= _other_payload(_run(run_id))
-        wanted["latest_definition"] = bool(request.form.get("latest"))
-    started = caller().write("JobControl.RerunRun", StartedRun, wanted)
+        changes = {**_other_payload(_run(run_id)), "latest_definition": bool(request.form.get("latest"))}
+    started = write("JobControl.RerunRun", StartedRun, id=run_id, idempotency_key=key, reason=reason, **changes)
     return url_for("runs.show", run_id=started.run_id, done="rerun")
 
 
