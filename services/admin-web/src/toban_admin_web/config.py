@@ -45,7 +45,7 @@ class AdminWebConfig(ServiceConfig):
     api_rate: int = Field(
         1200, ge=0, le=1_000_000, description="requests of the API a minute, for each person; 0 = no limit"
     )
-    request_seconds: float = Field(5.0, ge=0.5, le=30.0, description="time limit of the cluster's calls for one page")
+    request_seconds: float = Field(5.0, ge=0.5, le=30.0, description="time limit of all reads of one request together")
     webhook_allow: str = Field("public", description="addresses that webhooks may go to (docs/webhooks.md)")
     webhook_ca_file: Path | None = Field(
         None, description="PEM file of the authorities that certificates of webhook targets may have"

@@ -26,7 +26,7 @@ MOST_WAITING = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Rows are those of store/overview.sql; `queues` by what the runs wait for."""
+    """Rows are those of store/cluster/overview.sql; `queues` by what the runs wait for."""
 
     server_time: datetime
     alerts: Sequence[ActiveAlert]
