@@ -1,4 +1,4 @@
-"""Every method that people reach says by which right; docs/architecture.md has the rules."""
+"""The rule of every method that people reach has a right for them; docs/architecture.md has the rules."""
 
 import pytest
 

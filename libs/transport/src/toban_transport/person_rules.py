@@ -30,7 +30,7 @@ WITHOUT_PERSON, BY_TICKET, BY_CERTIFICATE = (
 
 
 def check_person_rules(registered: Collection[str], rules: Rules = METHOD_RULES) -> None:
-    """Raises CONFIG_INVALID when people may reach a registered method whose rule does not say by which right."""
+    """Raises CONFIG_INVALID when people may reach a registered method whose rule has no right for them."""
     decided = {*PERSON_RULES, *WITHOUT_PERSON, *BY_TICKET, *BY_CERTIFICATE}
     for_people = [method for method in registered if rules.get(method, frozenset()) & {ADMIN_WEB, ADMIN_CLI}]
     missing = sorted(method for method in for_people if method not in decided and "/grpc.health." not in method)

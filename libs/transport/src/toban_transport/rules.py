@@ -80,10 +80,10 @@ def _word(value: str) -> str:
     return value.lower().replace("_", "-")
 
 
-def _person(given: options_pb2.MethodRule) -> PersonRule | None:
-    if not given.action:
+def _person(options: options_pb2.MethodRule) -> PersonRule | None:
+    if not options.action:
         return None
-    action, about = _Names.Action.Name(given.action), _Names.About.Name(given.about)
+    action, about = _Names.Action.Name(options.action), _Names.About.Name(options.about)
     return PersonRule(Action(_word(action)), About(_word(about)))
 
 
@@ -92,17 +92,17 @@ def _route(text: str) -> Route:
     return Route(verb, _RENAMED.sub(r"{\1}", path), _RENAMED.sub(r"{\2}", path))
 
 
-def _rule(given: options_pb2.MethodRule) -> MethodRule:
-    callers = {_word(_Names.Caller.Name(caller)) for caller in given.callers}
-    kind, _, name = given.names.partition(":")
-    items = [one.split(":") for one in given.items]
+def _rule(options: options_pb2.MethodRule) -> MethodRule:
+    callers = {_word(_Names.Caller.Name(caller)) for caller in options.callers}
+    kind, _, name = options.names.partition(":")
+    items = [item.split(":") for item in options.items]
     return MethodRule(
         callers=frozenset(callers - {"people"} | _PEOPLE if "people" in callers else callers),
-        person=_person(given),
-        authority=Authority(_word(_Names.Authority.Name(given.authority))) if given.authority else None,
+        person=_person(options),
+        authority=Authority(_word(_Names.Authority.Name(options.authority))) if options.authority else None,
         names=(kind, name) if name else None,
         items=tuple((field, of, key) for field, of, key in items),
-        rest=tuple(map(_route, given.rest)),
+        rest=tuple(map(_route, options.rest)),
     )
 
 

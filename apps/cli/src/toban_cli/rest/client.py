@@ -48,14 +48,14 @@ class RestClient:
         if isinstance(route, str):
             return self.direct(method, route).call(method, request, timeout=timeout)
         try:
-            found = self._ask(route, fields, timeout)
+            answer = self._ask(route, fields, timeout)
         except TobanError as error:
             sources = [one.get("source", "") for one in fields.get("manifests", [])]
             raise name_sources(error, sources) if sources else error from None
         service, _, name = method.partition(".")
         # A method stands in the file of its request.
         described = request.DESCRIPTOR.file.services_by_name[service].methods_by_name[name]
-        return self._read_message(GetMessageClass(described.output_type)(), found)
+        return self._read_message(GetMessageClass(described.output_type)(), answer)
 
     def stream(self, method: str, request: Any) -> Iterator[Any]:
         if method != "LogReader.Read":
@@ -100,13 +100,13 @@ class RestClient:
             repeatable=route.repeatable,
         )
         flow = ask(request, self.connection.budget())
-        found = self.connection.run(flow, has_password=sent.path.endswith(_PASSWORD))
-        return {route.inside: [found]} if route.inside else found
+        answer = self.connection.run(flow, has_password=sent.path.endswith(_PASSWORD))
+        return {route.inside: [answer]} if route.inside else answer
 
-    def _read_message(self, message: Any, found: Any) -> Any:
+    def _read_message(self, message: Any, answer: Any) -> Any:
         """Fills a message with JSON of the site. Raises INTERNAL for JSON of another form."""
         try:
-            return from_plain(message, found)
+            return from_plain(message, answer)
         except (ValueError, TypeError, AttributeError) as error:
             message = f"the answer of {self.site.url} has an unexpected form ({json.dumps(str(error))}); is its version another one?"
             raise TobanError(ErrorCode.INTERNAL, message) from None

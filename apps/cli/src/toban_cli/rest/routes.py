@@ -141,10 +141,10 @@ def _without(*names: str) -> Callable[[Fields], Fields]:
     return lambda fields: {name: value for name, value in fields.items() if name not in names}
 
 
-def _route(rest: rules.Route, **given: Any) -> Route:
+def _route(rest: rules.Route, **form: Any) -> Route:
     """A route as the rule of its method has it, with the fields of the request in its path."""
     reads: dict[str, Any] = {"repeatable": True, "adapt": _paged} if rest.verb == "GET" else {}
-    return Route(verb=rest.verb, path=rest.path, **{**reads, **given})
+    return Route(verb=rest.verb, path=rest.path, **{**reads, **form})
 
 
 _FORMS: Mapping[str, Mapping[str, Any]] = {
@@ -189,7 +189,7 @@ ROUTES: Mapping[str, Route] = {
         for method, rest in _REST.items()
         if method not in {key.partition(" ")[0] for key, (place, _) in _VARIANTS.items() if place == 0}
     },
-    **{key: _route(_REST[key.partition(" ")[0]][place], **given) for key, (place, given) in _VARIANTS.items()},
+    **{key: _route(_REST[key.partition(" ")[0]][place], **form) for key, (place, form) in _VARIANTS.items()},
 }
 """Service.Method, with a word behind it where the request decides the route."""
 

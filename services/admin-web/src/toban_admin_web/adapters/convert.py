@@ -59,12 +59,12 @@ def _put(message: Message, name: str, value: Any) -> None:
     elif isinstance(value, Mapping):
         field.update(value)
     elif isinstance(value, list | tuple):
-        for one in value:
-            if isinstance(one, Mapping):
-                added = field.add()
-                added.CopyFrom(to_proto(type(added), one))
+        for item in value:
+            if isinstance(item, Mapping):
+                part = field.add()
+                part.CopyFrom(to_proto(type(part), item))
             else:
-                field.append(one)
+                field.append(item)
     else:
         setattr(message, name, value)
 
@@ -84,15 +84,15 @@ def _reader(name: str, hint: Any) -> Callable[[Any], Any]:
         return lambda message: _opened(text(message))
     value, origin, inner = attrgetter(name), typing.get_origin(hint), typing.get_args(hint)
     if origin is list:
-        item = _item(inner[0])
-        return lambda message: [item(one) for one in value(message)]
+        convert = _item(inner[0])
+        return lambda message: [convert(item) for item in value(message)]
     if origin is dict:
         return lambda message: dict(value(message))
     if origin is types.UnionType:
-        item = _item(next(one for one in inner if one is not type(None)))
-        return lambda message: item(value(message)) if message.HasField(name) else None
-    item = _item(hint)
-    return lambda message: item(value(message))
+        convert = _item(next(kind for kind in inner if kind is not type(None)))
+        return lambda message: convert(value(message)) if message.HasField(name) else None
+    convert = _item(hint)
+    return lambda message: convert(value(message))
 
 
 def _item(hint: Any) -> Callable[[Any], Any]:

@@ -70,8 +70,8 @@ class LogClient:
     ) -> FoundLines:
         """Search, one call. What came before a stream broke is kept, and the rest is for the next call."""
         streams = [number for number, name in STREAMS.items() if name in fields["streams"]]
-        wanted = {**fields, "ticket": asdict(ticket), "run_ids": run_ids, "streams": streams}
-        request = to_proto(logs_pb2.SearchLogRequest, wanted)
+        selection = {**fields, "ticket": asdict(ticket), "run_ids": run_ids, "streams": streams}
+        request = to_proto(logs_pb2.SearchLogRequest, selection)
         if after is not None:
             request.after.run_id, request.after.token, request.after.seq = after.run, after.token, after.seq
         lines: list[tuple[int, LogLine]] = []
@@ -109,8 +109,8 @@ class LogClient:
             yield LogPart(token=response.token, lines=lines, at_end=response.at_end)
 
 
-def _request(run_id: int, ticket: ReadTicket, **given: Any) -> logs_pb2.ReadLogRequest:
-    return to_proto(logs_pb2.ReadLogRequest, {**given, "ticket": asdict(ticket), "run_id": run_id})
+def _request(run_id: int, ticket: ReadTicket, **fields: Any) -> logs_pb2.ReadLogRequest:
+    return to_proto(logs_pb2.ReadLogRequest, {**fields, "ticket": asdict(ticket), "run_id": run_id})
 
 
 def _line(token: int, line: logs_pb2.LogLine) -> LogLine:

@@ -24,4 +24,4 @@ class Page(Answer):
 
 
 class Done(Answer):
-    """Nothing to tell beyond the status."""
+    """No fields: the status is the whole answer."""

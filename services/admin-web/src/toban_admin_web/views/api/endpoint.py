@@ -42,8 +42,8 @@ class Call:
 
     def fields(self) -> dict[str, Any]:
         """Query, body and path as fields of the method's request; what the path names stands."""
-        given = [part.request_fields() for part in (self.query, self.body) if part is not None]
-        return {**{name: value for part in given for name, value in part.items()}, **self.path}
+        parts = [part.request_fields() for part in (self.query, self.body) if part is not None]
+        return {**{name: value for part in parts for name, value in part.items()}, **self.path}
 
     def ask(self, answer: type[A], fields: dict[str, Any]) -> A:
         """Calls the method of the route's rule."""
@@ -81,14 +81,14 @@ class Endpoint:
         Raises KeyError for a route of no such method.
         """
         method = METHODS[ROUTE_RULES[route].method]
-        taken, verb = method.input, route.partition(" ")[0]
-        made: dict[str, Any] = {"summary": method.summary, "answer": method.answer}
-        if taken is not None and verb in ("GET", "DELETE"):
-            made["query"] = taken
-        elif taken is not None:
-            all_left_out = not any(one.is_required() for one in taken.model_fields.values())
-            made |= {"body": taken, "body_optional": verb == "POST" and all_left_out}
-        return cls(route=route, **{**made, **changes})
+        model, verb = method.input, route.partition(" ")[0]
+        attributes: dict[str, Any] = {"summary": method.summary, "answer": method.answer}
+        if model is not None and verb in ("GET", "DELETE"):
+            attributes["query"] = model
+        elif model is not None:
+            has_required = any(field.is_required() for field in model.model_fields.values())
+            attributes |= {"body": model, "body_optional": verb == "POST" and not has_required}
+        return cls(route=route, **{**attributes, **changes})
 
     @property
     def verb(self) -> str:

@@ -96,7 +96,7 @@ async def due_runs(
     turn, beginning behind scope `after`. The (definition, version) in `blocked` are left out.
 
     `one_scope`: a shorter read is tried first, which is enough while all of them have one rank and scope. The answer says whether it was; their
-    scopes are not told then.
+    scopes are not read then.
     """
     parameters = {
         "now": now,
