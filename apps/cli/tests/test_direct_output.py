@@ -30,7 +30,7 @@ class Client:
     coordinators = archivers = Connections()
 
     def __init__(self) -> None:
-        self.source = DirectSource(self, 1)  # type: ignore[arg-type]
+        self.source = DirectSource(self, 1)
         self.broken = Event()
 
     def new_archivers(self) -> Connections:

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from toban_cli.log_reader import position_after
-from toban_cli.ports import CALL_SECONDS, RunSource
+from toban_cli.ports import AWAY, CALL_SECONDS, OUTAGE_SECONDS, RunSource
 from toban_cli.read_tickets import ReadTickets
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL
@@ -30,14 +30,9 @@ PAUSE_SECONDS = 0.1
 SEAL_SECONDS = 5.0
 # The same when no line is known of: a run that wrote nothing leaves nothing that could be sealed.
 QUIET_SECONDS = 0.3
-# How long no coordinator may respond while we wait for a run, seconds: a fail-over is much shorter.
-OUTAGE_SECONDS = 60.0
 # As toban_transport.person_rules.CREDENTIAL, which is not loaded for every command.
 CREDENTIAL = "toban-credential"
 HINT = "`toban doctor` shows the cause; `make up` starts the local stack of a clone"
-
-
-_AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
 
 
 class DirectClient:
@@ -133,7 +128,7 @@ class DirectSource:
                 return self._client.call("JobReader.GetRun", self._run_request)
             except TobanError as error:
                 failures += 1
-                if error.code not in _AWAY or failures * PAUSE_SECONDS > OUTAGE_SECONDS or self._closed.is_set():
+                if error.code not in AWAY or failures * PAUSE_SECONDS > OUTAGE_SECONDS or self._closed.is_set():
                     raise
             self._closed.wait(PAUSE_SECONDS)
 
@@ -189,7 +184,7 @@ class DirectSource:
                 try:
                     self.await_end()
                 except TobanError as error:
-                    if error.code not in _AWAY:
+                    if error.code not in AWAY:
                         raise
                     self._closed.wait(PAUSE_SECONDS)
                 run = self.read()

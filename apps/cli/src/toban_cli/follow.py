@@ -9,7 +9,7 @@ from typing import Any
 from toban_cli import report
 from toban_cli.log_printer import LinePrinter
 from toban_cli.log_reader import position_after
-from toban_cli.ports import RunSource, StreamEndedError
+from toban_cli.ports import AWAY, RunSource, StreamEndedError
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import TERMINAL
 
@@ -25,8 +25,8 @@ _FINAL = frozenset(
         ErrorCode.INVALID_ARGUMENT,
     }
 )
-# No server answers, or the site has no room for another stream: whether the run has ended shows when the run is read.
-_AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED, ErrorCode.RESOURCE_EXHAUSTED})
+# The output cannot be read now (without room for another stream either); whether the run has ended shows when it is read.
+_NOT_NOW = AWAY | {ErrorCode.RESOURCE_EXHAUSTED}
 # After a stream that did not begin, seconds, where the answer names no other time.
 _REFUSED_SECONDS = 1.0
 # How long output is still tried after the end of its run, while every stream breaks off, seconds.
@@ -58,7 +58,7 @@ def _await_end(source: RunSource, shown: _Shown | None) -> Any:
             else:
                 shown.follow()
         except TobanError as error:
-            if error.code not in _AWAY:
+            if error.code not in _NOT_NOW:
                 raise
             pause, complaint = float(error.detail.get("retry_after_seconds", _REFUSED_SECONDS)), error.message
         run = source.read()
@@ -108,7 +108,7 @@ class _Shown:
         except StreamEndedError:
             return
         except TobanError as error:
-            if error.code not in _FINAL | _AWAY:
+            if error.code not in _FINAL | _NOT_NOW:
                 # The run does not depend on it.
                 self.complain(error.message)
                 return
@@ -127,7 +127,7 @@ class _Shown:
     def give_up(self) -> None:
         """The run has ended, and every stream of its output breaks off."""
         self.complain(
-            f"the streams of the site end before it does; `toban run logs {self._run_id}` reads what is stored"
+            f"every stream of it ends before the last line; `toban run logs {self._run_id}` reads what is stored"
         )
 
     def _answers(self) -> Iterator[Any]:

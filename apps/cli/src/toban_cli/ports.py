@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 
 CALL_SECONDS = 10.0
+# A command that waits for a run goes on without a server for this long, seconds: a restart and a fail-over are much shorter.
+OUTAGE_SECONDS = 60.0
+# No server has answered.
+AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
 
 
 class Client(Protocol):
@@ -70,4 +74,4 @@ class RunSource(Protocol):
 
 
 class StreamEndedError(TobanError):
-    """A stream has ended before the output was complete: the site stops, or the stream had its longest time."""
+    """A stream has ended before the output was complete: the site stops, or the stream has reached its time limit."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toban_domain.errors import ErrorCode, TobanError
+from toban_cli.ports import AWAY
+from toban_domain.errors import TobanError
 
 if TYPE_CHECKING:
     from toban_runtime.clock import Clock
@@ -17,7 +18,6 @@ RENEW_SECONDS = 30.0
 # No coordinator may respond for a moment while one leads after another: a ticket that is good this long is used meanwhile, seconds.
 SPARE_SECONDS = 2.0
 _KEPT = 8
-_AWAY = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.DEADLINE_EXCEEDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class ReadTickets:
         try:
             answer = self._fetch(GetReadTicketRequest(run_ids=key))
         except TobanError as error:
-            if held is not None and error.code in _AWAY and held.ends_at - now > SPARE_SECONDS:
+            if held is not None and error.code in AWAY and held.ends_at - now > SPARE_SECONDS:
                 return held
             raise
         made = _Held(answer.ticket, list(answer.run_ids), now + answer.valid_seconds)

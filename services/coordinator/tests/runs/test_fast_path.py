@@ -300,7 +300,7 @@ async def both_ways(t: FencedTx, new: list[NewPlaced]) -> tuple[Any, Any]:
     """The rows that one statement leaves, None where it makes nothing, and those that two leave."""
     await t.execute("SELECT setval('scheduler.run_id_seq', 1000)")
     async with undone(t):
-        made = await runs_start_assigned.start_assigned(t, new, actor="ada", fresh_seconds=60, reason="why")  # type: ignore[arg-type]
+        made = await runs_start_assigned.start_assigned(t, new, actor="ada", fresh_seconds=60, reason="why")
         short = None if made is None else (sorted((run.id, run.log_day) for run in made), await rows_of(t, STARTS))
     await t.execute("SELECT setval('scheduler.run_id_seq', 1000)")
     async with undone(t):

@@ -13,15 +13,13 @@ from toban.client.sync_transport import SyncTransport
 from toban.client.target import is_token
 from toban.errors import TobanError as SiteError
 from toban.errors import error_kind
-from toban_cli.ports import Client
+from toban_cli.ports import OUTAGE_SECONDS, Client
 from toban_cli.rest.site import Site
 from toban_domain.errors import ErrorCode, TobanError
 
 T = TypeVar("T")
 # A command that waits for nothing waits this long for a site that allows no request now, seconds.
 SHORT_SECONDS = 3.0
-# A command that waits for a run does without the site for this long, seconds: a restart and a fail-over are much shorter.
-OUTAGE_SECONDS = 60.0
 _TOO_MANY = 429
 # Before the path of a mistake in a manifest: its number.
 _MANIFEST = "manifests."

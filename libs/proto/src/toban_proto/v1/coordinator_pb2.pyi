@@ -5051,7 +5051,7 @@ Global___DetachExecutorRequest: _TypeAlias = DetachExecutorRequest  # noqa: Y015
 
 @_typing.final
 class DrainExecutorRequest(_message.Message):
-    """In whose time the executor was looked at."""
+    """The leader that the caller saw."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -5079,7 +5079,7 @@ Global___DrainExecutorRequest: _TypeAlias = DrainExecutorRequest  # noqa: Y015
 
 @_typing.final
 class UndrainExecutorRequest(_message.Message):
-    """In whose time the executor was looked at."""
+    """The leader that the caller saw."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -5704,7 +5704,7 @@ Global___LinkUserRequest: _TypeAlias = LinkUserRequest  # noqa: Y015
 
 @_typing.final
 class UnlinkUserRequest(_message.Message):
-    """Which identity goes."""
+    """Which identity is removed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -299,7 +299,7 @@ Global___RemoveHookResponse: _TypeAlias = RemoveHookResponse  # noqa: Y015
 
 @_typing.final
 class TestHookRequest(_message.Message):
-    """A message that no one sent."""
+    """A sample of a message."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

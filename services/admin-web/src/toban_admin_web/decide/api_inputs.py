@@ -186,7 +186,7 @@ class Detach(Reason):
 
 
 class SeenEpoch(Reason):
-    """In whose time the executor was looked at."""
+    """The leader that the caller saw."""
 
     epoch: NumberText = Field(
         "0",
@@ -239,7 +239,7 @@ class LinkUser(Reason):
 
 
 class UnlinkUser(Reason):
-    """Which identity goes."""
+    """Which identity is removed."""
 
     issuer: str = Field("", max_length=500, description='"" = the provider of the configuration.')
 
@@ -391,7 +391,7 @@ class NewHook(Reason):
 
 
 class Sample(Input):
-    """A message that no one sent."""
+    """A sample of a message."""
 
     payload: dict[str, Any] = Field(default_factory=dict, description="The body; empty = {}.")
     value: str = Field("", max_length=300, description="The value that the mapping reads, where it reads a header.")

@@ -20,7 +20,7 @@ from toban_store.tx import Tx, autocommit, fenced_tx
 
 # How often the limits are read without a notification of a change, seconds.
 LIMITS_SECONDS = 5.0
-# How often rows that count no more are cleared away for limits that are not in use, and the longest window of a start rate, seconds.
+# How often expired rows are deleted for limits that are not in use, and the longest window of a start rate, seconds.
 CLEAR_SECONDS = 60.0
 LONGEST_WINDOW = 86_400
 # Runs that one turn resumes, and limits that it looks at.

@@ -71,7 +71,7 @@ class BreakerOperations:
         await self._put(name, "open", reason=reason, actor=actor)
 
     async def close(self, name: str, *, reason: str, actor: str) -> None:
-        """Runs start again; failures before now count no more. Raises RESOURCE_INVALID_STATE when it is not open."""
+        """Runs start again; failures before now are not counted. Raises RESOURCE_INVALID_STATE when it is not open."""
         await self._put(name, "closed", reason=reason, actor=actor)
 
     async def signal(self, name: str, level: str, *, ttl_seconds: int, reason: str, actor: str) -> Signal:

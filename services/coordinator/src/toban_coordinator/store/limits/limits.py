@@ -104,7 +104,7 @@ async def hold(
 
 
 async def clear(t: FencedTx, *, oldest_start_seconds: int) -> int:
-    """Deletes rows that count no more, of limits that are not in use; answers how many."""
+    """Deletes expired rows of limits that are not in use; returns how many."""
     await t.execute(_sql.drop_overrides)
     dropped = await t.execute(_sql.drop_holds, {"keys": [], "all": True, "limit": CLEARED})
     return dropped + await t.execute(_sql.drop_starts, {"keys": [""], "windows": [oldest_start_seconds]})

@@ -57,7 +57,7 @@ SELECT * FROM unnest(%(keys)s::text[], %(ids)s::bigint[], %(tokens)s::bigint[], 
 INSERT INTO scheduler.limit_starts (key, token) SELECT * FROM unnest(%(keys)s::text[], %(tokens)s::bigint[])
 
 -- name: drop_holds
--- Rows of runs that have ended, or were sent again: they count no more. Of these limits, or of all.
+-- Rows of runs that have ended, or were sent again, which are not counted. Of these limits, or of all.
 DELETE FROM scheduler.limit_holds h
  USING (SELECT h.key, h.run_id
           FROM scheduler.limit_holds h

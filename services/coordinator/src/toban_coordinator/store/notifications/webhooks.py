@@ -60,7 +60,7 @@ class StoredTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetValues:
-    """What is written; what is None stays. `close`: failures so far count no more."""
+    """Columns to write; None leaves one as it is. `close` resets the count of failures."""
 
     origin: str | None
     form: str | None

@@ -54,7 +54,7 @@ WITH input AS MATERIALIZED (
     RETURNING r.*, r.state::text AS source, i.target, i.new_reason, i.new_error, i.message, i.actor, i.attempt_state, i.outcome, i.new_exit_code, i.new_signal,
               i.last_seq, i.new_last_line,
               -- The executor's clock may be off; a day partition for anything between yesterday and now is there.
-              -- A run that ends without a word of an executor ends now.
+              -- Without a time reported by the executor the run ends now.
               CASE WHEN i.new_finished IS NULL THEN now()
                    ELSE LEAST(now(), GREATEST(i.new_finished, r.dispatched_at, now() - interval '1 day')) END AS ended_at,
               CASE WHEN i.new_started IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.new_started, r.dispatched_at)) END AS began_at
