@@ -61,11 +61,10 @@ def violations(contract: Mapping[str, Any], tree: Path) -> Iterator[Edge]:
                 yield from layer_violations(contract["layers"], f"{container}." if container else "", tree)
         case "acyclic_siblings":
             for ancestor in contract["ancestors"]:
-                first, second = sorted(file.stem for file in (tree / ancestor).glob("[a-z]*.py"))[:2]
-                yield from (
-                    (f"{ancestor}.{first}", f"{ancestor}.{second}"),
-                    (f"{ancestor}.{second}", f"{ancestor}.{first}"),
-                )
+                folder = tree / ancestor.replace(".", "/")
+                siblings = {f"{ancestor}.{child.stem}" for child in folder.glob("[a-z]*")}
+                first, second = sorted(name for name in siblings if file_of(tree, name))[:2]
+                yield from ((first, second), (second, first))
         case other:
             raise NotImplementedError(f"plant violations for contracts of type {other}")
 

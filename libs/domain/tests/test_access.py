@@ -106,6 +106,13 @@ def test_who_may_do_it_with_every_job_of_a_part_may_with_each(
         assert may(bob, action, target).allowed
 
 
+def test_a_rule_or_a_token_for_one_scope_allows_nothing_for_all_jobs_of_a_part() -> None:
+    scoped = rule(1, "allow", "editor", Selector(scope="system"))
+    assert not may_every(Person(name="bob", rules=(scoped,)), Action.EDIT, Target(job="mail")).allowed
+    bob = Person(name="bob", rules=(rule(1, "allow", "editor"),), ceiling=scoped)
+    assert not may_every(bob, Action.EDIT, Target(job="mail")).allowed
+
+
 def test_what_denies_one_job_of_a_part_is_the_reason() -> None:
     bob = Person(name="bob", rules=(rule(1, "allow", "editor"), rule(2, "deny", "viewer", OPS)))
     for part, allowed in ((Target(), False), (Target(job="mail"), False), (Target(labels={"team": "web"}), True)):

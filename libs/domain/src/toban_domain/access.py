@@ -191,8 +191,11 @@ def may(person: Person, action: Action, target: Target | None = None) -> Verdict
 
 
 def may_every(person: Person, action: Action, part: Target) -> Verdict:
-    """The decision about all jobs of the name and labels of `part` together, whatever else they have: a rule that denies one of them counts."""
-    verdict = may(person, action, part)
+    """The decision about all jobs of the name and labels of `part` together, whatever else they have: a rule that denies one of them counts.
+
+    Their runs have any scope, so a rule or a token for one scope allows nothing here.
+    """
+    verdict = may(person, action, replace(part, scope="", scope_id=""))
     denying = (r for r in person.rules if r.effect is Effect.DENY and r.reaches(action) and r.selector.can_fit(part))
     rule = min(denying, key=lambda rule: rule.id, default=None)
     return Verdict(False, str(rule), rule) if verdict.allowed and rule is not None else verdict

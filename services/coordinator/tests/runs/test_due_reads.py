@@ -204,9 +204,26 @@ HIDDEN: dict[str, Any] = {
 }
 
 
+# So many scopes of several ranks that a sort by rank alone changes the order of those of one rank.
+MANY_RANKS: dict[str, Any] = {
+    **HIDDEN,
+    "runs": [
+        {**_RUN, "seconds": -2, "priority": priority, "catch_up": catch_up, "scope_id": scope}
+        for priority, catch_up, scope in (
+            *[(0, False, scope) for scope in "ab"],
+            *[(0, True, scope) for scope in "ab"],
+            *[(1, False, scope) for scope in "ab"],
+            (1, True, "a"),
+        )
+    ],
+    "limit": 1,
+}
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(case=queues())
 @example(case=HIDDEN)
+@example(case=MANY_RANKS)
 async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, case: dict[str, Any]) -> None:
     """What the shorter reads answer is a part of the long read without a limit, which has every due run."""
     world, limit = two_executors, case["limit"]

@@ -51,8 +51,9 @@ WITH RECURSIVE queue AS NOT MATERIALIZED (
 ), scopes AS (
     {{fair_scopes}}
 ), listed AS MATERIALIZED (
-    SELECT q.rank, q.scope, q.scope_id, row_number() OVER () AS turn, count(*) OVER (PARTITION BY q.rank) AS scopes
-      FROM (SELECT * FROM scopes s
+    -- Numbered first: the count sorts them by rank alone, and leaves those of one rank in any order.
+    SELECT q.rank, q.scope, q.scope_id, q.turn, count(*) OVER (PARTITION BY q.rank) AS scopes
+      FROM (SELECT s.*, row_number() OVER () AS turn FROM scopes s
              WHERE (SELECT 1 FROM queue r WHERE r.rank = s.rank AND r.scope = s.scope AND r.scope_id = s.scope_id AND {{due_now}}
                      ORDER BY r.scheduled_for, r.id LIMIT 1) IS NOT NULL
              LIMIT %(limit)s::integer) q
