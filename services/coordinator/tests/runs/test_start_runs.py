@@ -54,6 +54,32 @@ async def test_a_run_is_sent_as_the_version_that_it_was_made_from(world: Any, ma
     assert sorted(sent) == [(first, "old"), (first, "old"), (second, "new")]
 
 
+async def test_a_start_is_refused_by_the_current_version_alone(world: Any, make: Any, service: StartRuns) -> None:
+    """What is remembered of a job may be an earlier version, with another schema and with secrets that are gone."""
+
+    def taking(kind: str) -> dict[str, Any]:
+        return make.job(payload_schema={"properties": {"a": {"type": kind}}})
+
+    given = RunRequest(job="hello", payload_json='{"a": "text"}')
+    await world.apply(taking("integer"))
+    await start(service)
+    for _ in range(2):
+        with pytest.raises(TobanError, match=r"payload\.a: "):
+            await service.start([given], "tester")
+    await world.apply(taking("string"))
+    [run] = await service.start([given], "tester")
+    assert (await world.run(run.run_id))["definition_version"] == 2
+    await world.sql(
+        "INSERT INTO scheduler.secrets (name, key_id, nonce, ciphertext, jobs, created_by, updated_by)"
+        " VALUES ('db', '0123456789abcdef', decode(repeat('00', 12), 'hex'), decode(repeat('00', 17), 'hex'), '{}', 'x', 'x')"
+    )
+    await world.apply(make.job(secrets=[{"name": "db"}]))
+    await start(service)
+    await world.apply(make.job())
+    await world.sql("DELETE FROM scheduler.secrets")
+    assert (await world.run(await start(service)))["definition_version"] == 4
+
+
 async def test_a_job_that_was_disabled_meanwhile_is_refused(world: Any, make: Any, service: StartRuns) -> None:
     await world.apply(make.job())
     await start(service)

@@ -1,14 +1,16 @@
 """People and tokens of a running stack, made with the certificate of admin-cli."""
 
+from typing import Any
+
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_testing.admin_client import AdminClient
 
 
-def add_user(admin: AdminClient, name: str, role: str, *, password: str = "") -> None:
-    """A new user with this role for every job."""
+def add_user(admin: AdminClient, name: str, role: str, *, password: str = "", **selector: Any) -> None:
+    """A new user with this role for every job, or for those that `job` or `labels` select."""
     admin.call(rpc.AccountsStub, "AddUser", pb.AddUserRequest(name=name, password=password))
-    rule = pb.AccessRule(user=name, effect="allow", role=role)
+    rule = pb.AccessRule(user=name, effect="allow", role=role, selector=pb.AccessSelector(**selector))
     admin.call(rpc.AccountsStub, "AddRule", pb.AddRuleRequest(rule=rule))
 
 
@@ -19,7 +21,7 @@ def add_token(admin: AdminClient, user: str, role: str, *, name: str = "t") -> p
     return made
 
 
-def user_token(admin: AdminClient, name: str, role: str) -> str:
-    """The token of a new user with this role."""
-    add_user(admin, name, role)
+def user_token(admin: AdminClient, name: str, role: str, **selector: Any) -> str:
+    """The token of a new user with this role, for the jobs of `add_user`."""
+    add_user(admin, name, role, **selector)
     return str(add_token(admin, name, role).secret)

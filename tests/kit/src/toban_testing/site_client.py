@@ -39,9 +39,16 @@ class SiteClient:
 
     def submit(self, page: str, action: str, **fields: str) -> tuple[str, str]:
         """Sends the form of `page` that goes to `action`: where that led, and the text there."""
+        return self.send(action, **{**self.hidden(page, action), **fields})
+
+    def hidden(self, page: str, action: str) -> dict[str, str]:
+        """The hidden fields of the form of `page` that goes to `action`."""
         form = self.get(page).partition(f'action="{html.escape(action)}"')[2].partition("</form>")[0]
-        hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
-        body = urllib.parse.urlencode({**hidden, **fields}).encode()
+        return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+
+    def send(self, action: str, **fields: str) -> tuple[str, str]:
+        """Sends a form with these fields: where that led, and the text there."""
+        body = urllib.parse.urlencode(fields).encode()
         request = urllib.request.Request(self.base + action, data=body, headers={"Origin": self.base})
         with self._opener.open(request, timeout=SECONDS) as response:
             return response.url.removeprefix(self.base), response.read().decode()

@@ -100,6 +100,9 @@ class S3Server:
                 "PATH": os.environ.get("PATH", os.defpath),
                 "HOME": str(self._home.run),
                 "TMPDIR": str(self._home.sockets),
+                # Its file server has a port of its own, which would serve the bucket without a key to each process of this machine.
+                "WEED_JWT_FILER_SIGNING_KEY": self._home.secret("s3-filer-key", 32),
+                "WEED_JWT_FILER_SIGNING_READ_KEY": self._home.secret("s3-filer-read-key", 32),
             },
             log=self._home.log_file(self.name),
             address=self.address,

@@ -43,6 +43,18 @@ KEPT_HEADS = 10_000
 LOOK_UPS = 3
 # The index that allows one live run of a group under policy reject_same_scope.
 CLAIMED = "runs_live_claimed"
+# What a definition, or what is done with it, can refuse.
+_OF_DEFINITION = frozenset(
+    {
+        ErrorCode.PAYLOAD_INVALID,
+        ErrorCode.PAYLOAD_TOO_LARGE,
+        ErrorCode.INVALID_ARGUMENT,
+        ErrorCode.SECRET_NOT_FOUND,
+        ErrorCode.NOT_REPEATABLE,
+        ErrorCode.DUPLICATE_SCOPE,
+        ErrorCode.CONFLICT,
+    }
+)
 _log = get_logger(__name__)
 
 
@@ -121,6 +133,27 @@ class StartRuns:
         return await with_large_checks(lambda: self._start(wanted, actor, _Note(noted, audit.clean_reason(reason))))
 
     async def _start(self, wanted: Sequence[RunRequest], actor: str, note: _Note) -> list[StartedRun]:
+        kept = {run.job: head for run in wanted if (head := self.heads.get(run.job)) is not None}
+        try:
+            return await self._start_known(wanted, actor, note)
+        except TobanError as error:
+            # What is kept of a job may be an earlier version, whose schema and secrets say nothing any more.
+            if error.code not in _OF_DEFINITION or not await self._forget_changed(kept):
+                raise
+        return await self._start_known(wanted, actor, note)
+
+    async def _forget_changed(self, kept: Mapping[str, jobs.Head]) -> bool:
+        """Forgets what has changed since it was looked up; whether there was any."""
+        if not kept:
+            return False
+        async with autocommit(self.pool) as t:
+            found = await jobs.heads(t, list(kept))
+        changed = [name for name, head in kept.items() if found.get(name) != head]
+        for name in changed:
+            self.heads.pop(name, None)
+        return bool(changed)
+
+    async def _start_known(self, wanted: Sequence[RunRequest], actor: str, note: _Note) -> list[StartedRun]:
         with suppress(_KeyOfOtherJob):
             return await self._make(wanted, actor, note)
         # Which job has it can be seen now.
