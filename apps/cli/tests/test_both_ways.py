@@ -58,6 +58,7 @@ COMMANDS = {
     ("trigger", "list"): (),
     ("trigger", "get"): ("a",),
     ("executor", "list"): (),
+    ("executor", "show"): ("7",),
     ("cluster", "status"): (),
     ("cluster", "overview"): (),
     ("group", "list"): (),

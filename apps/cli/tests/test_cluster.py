@@ -36,8 +36,8 @@ def test_executors_and_cluster(cluster: Any, toban: Callable[..., tuple[int, str
     code, out, _ = toban("executor", "list")
     assert code == 0
     assert out.splitlines() == [
-        "ID  NODE    ADDRESS         STATE  RUNNING  SEEN    LABELS",
-        "5   node-1  127.0.0.1:7001  on     2/16     2h ago  zone=a",
+        "ID  NODE    ADDRESS         STATE  CLASS   RUNNING  SEEN    LABELS",
+        "5   node-1  127.0.0.1:7001  on     shared  2/16     2h ago  zone=a",
     ]
     answer = pb.Cluster(
         epoch=EPOCH,

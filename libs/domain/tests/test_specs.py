@@ -58,6 +58,7 @@ jobs = st.builds(
     concurrency=st.builds(ConcurrencySpec, st.sampled_from(["", "allow", "forbid"])),
     priority=st.integers(-9, 9),
     selector=st.builds(SelectorSpec, maps),
+    isolation=st.sampled_from(["any", "isolated"]),
     on_lease_loss=st.sampled_from(["", "freeze", "kill"]),
     lease_loss_grace_seconds=delays,
     max_lost=st.integers(0, 9),

@@ -68,6 +68,7 @@ def test_a_full_job() -> None:
         concurrency={"policy": "allow"},
         priority=-5,
         selector={"labels": {"zone": "a"}},
+        isolation="isolated",
         on_lease_loss="kill",
         lease_loss_grace_seconds=4,
         max_lost=0,
@@ -96,6 +97,7 @@ def test_a_full_job() -> None:
     )
     assert [(step.cancelable, step.heartbeat_seconds) for step in spec.steps] == [(False, 0), (True, 30), (True, 0)]
     assert spec.result_schema == {"type": "object"}
+    assert (spec.isolation, spec.selector.isolation) == ("isolated", "isolated")
     assert JobSpec.from_json(spec.to_json()) == spec
 
 
@@ -226,6 +228,7 @@ def test_a_full_schedule() -> None:
         (job(concurrency={"limit": -2}), "spec.concurrency.limit", "use -1 … 1000000"),
         (job(on_lease_loss="continue"), "spec.on_lease_loss", "continue needs idempotent: true"),
         (job(on_lease_loss="continue", idempotent=False), "spec.on_lease_loss", "continue needs idempotent: true"),
+        (job(isolation="shared"), "spec.isolation", "any"),
         (job(on_lease_loss="freez"), "spec.on_lease_loss", "did you mean 'freeze'?"),
         (job(idempotent="yes"), "spec.idempotent", "must be true or false"),
         (job(lost_after_seconds=5), "spec.lost_after_seconds", "needs on_lease_loss: continue"),
@@ -338,6 +341,7 @@ JOB_KEYS = (
     "cancel",
     "concurrency",
     "selector",
+    "isolation",
     "priority",
 )
 SCHEDULE_KEYS = ("job", "cron", "interval_seconds", "timezone", "dst", "payload", "catch_up", "weekly_at")

@@ -282,6 +282,17 @@ def test_a_schedule_of_coordinators_of_an_older_release(web: Any) -> None:
     assert web.page("/schedules/hello-often").count("does not support") == 2
 
 
+@pytest.mark.parametrize("path", ["/executors", "/cluster"])
+def test_the_class_of_an_executor_and_what_isolates_its_jobs(web: Any, path: str) -> None:
+    given = [web.executor(), web.executor(worker_id=4, isolation="", isolation_details=[])]
+    web.cluster.reader.responses |= {
+        "ListExecutors": pb.ListExecutorsResponse(executors=given),
+        "GetCluster": web.whole(executors=given),
+    }
+    cells = re.findall(r'<td data-label="Class">(.*?)</td>', web.page(path))
+    assert cells == ['isolated <span class="muted">uids 61000-61003, pid namespace</span>', "shared"]
+
+
 def test_executors_that_are_off_on_request(web: Any) -> None:
     web.page("/executors")
     web.page("/executors?gone=1")

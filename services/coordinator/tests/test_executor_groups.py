@@ -100,6 +100,22 @@ async def test_a_group_that_does_not_exist_registers_nothing(register, tls):
     assert "toban group add other" in await refused(register("other"))
 
 
+async def test_the_class_of_an_executor_is_what_it_registered_as(register, call):
+    details = ["uids 61000-61003", "pid namespace"]
+    given = [
+        await register("", instance="x1", isolation="isolated", isolation_details=details),
+        await register("", instance="x2", isolation="shared"),
+        await register("", instance="of the release before", labels={"isolation": "isolated"}),
+        await register("", instance="of the next release", isolation="sealed"),
+    ]
+    found = (await call("admin-cli", rpc.JobReaderStub, "ListExecutors", pb.ListExecutorsRequest())).executors
+    stored = {one.incarnation: (one.isolation, list(one.isolation_details)) for one in found}
+    assert [stored[one] for one, _ in given] == [("isolated", details), *[("shared", [])] * 3]
+    for wrong in (["x"] * 17, ["x" * 101], [""], ["a\nb"]):
+        message = await refused(register("", isolation_details=wrong), ErrorCode.INVALID_ARGUMENT)
+        assert "isolation_details must be at most 16 texts" in message
+
+
 @pytest.mark.parametrize("thief", ["", "web"])
 async def test_an_instance_stays_with_the_group_that_registered_it(register, sql, thief):
     await register("pci", instance="victim", instance_secret=SECRET)

@@ -132,6 +132,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         "Executors: list, drain, detach.",
         {
             "list": executors.list_executors,
+            "show": executors.show_executor,
             "drain": executors.drain,
             "undrain": executors.undrain,
             "detach": executors.detach,

@@ -34,6 +34,11 @@ STEPS_LABEL = "toban.dev/steps"
 GUARDED_STEPS = ("container", "kubernetes")
 """Types of steps that run on such executors alone. Beside them these run http steps only: another job could use what gives the rights."""
 
+ANY_ISOLATION = "any"
+"""The isolation of a job that runs on executors of each class."""
+ISOLATED, SHARED = "isolated", "shared"
+"""The classes of executors: jobs have a uid, namespaces and limits of their own, or run as the executor's user."""
+
 # Applies when a lease ends without confirmation and the definition sets no on_lease_loss.
 LEASE_LOSS_ACTION = "freeze"
 DEFAULT_GRACE_SECONDS = 10.0
@@ -114,11 +119,12 @@ def guarded_type(types: Iterable[str]) -> str:
 @dataclass(frozen=True, slots=True)
 class SelectorSpec:
     """Which executors may run the job: those that have all of these labels. `steps` is the one of GUARDED_STEPS that it has, or empty:
-    executors for such steps run jobs that have them, and no others. `job_labels` are those of the job, which sets them."""
+    executors for such steps run jobs that have them, and no others. `job_labels` and `isolation` are those of the job, which sets them."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     steps: str = ""
     job_labels: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    isolation: str = field(default=ANY_ISOLATION, repr=False, compare=False)
 
     @property
     def needed(self) -> Mapping[str, str]:
@@ -189,6 +195,7 @@ class JobSpec:
     concurrency: ConcurrencySpec = field(default_factory=ConcurrencySpec)
     priority: int = 0
     selector: SelectorSpec = field(default_factory=SelectorSpec)
+    isolation: str = ANY_ISOLATION
     logs: LogSpec = field(default_factory=LogSpec)
     on_lease_loss: str = ""
     lease_loss_grace_seconds: float = DEFAULT_LEASE_LOSS_GRACE_SECONDS
@@ -209,7 +216,8 @@ class JobSpec:
     def __post_init__(self) -> None:
         texts = [dict(self.env), *(step_texts(step.body) for step in self.steps)]
         object.__setattr__(self, "templated", has_template(texts))
-        object.__setattr__(self, "selector", replace(self.selector, job_labels=self.labels))
+        selector = replace(self.selector, job_labels=self.labels, isolation=self.isolation)
+        object.__setattr__(self, "selector", selector)
 
     @property
     def lease_loss_action(self) -> str:
@@ -263,6 +271,7 @@ _PLAIN: Mapping[str, Any] = {
     "working_dir": "",
     "timeout_seconds": 0,
     "priority": 0,
+    "isolation": ANY_ISOLATION,
     "on_lease_loss": "",
     "lease_loss_grace_seconds": DEFAULT_LEASE_LOSS_GRACE_SECONDS,
     "max_lost": DEFAULT_MAX_LOST,

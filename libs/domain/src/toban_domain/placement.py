@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from toban_domain.executor_group import DEFAULT_GROUP
-from toban_domain.job import SelectorSpec
+from toban_domain.job import ANY_ISOLATION, SHARED, SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.run import RunState
 
@@ -52,7 +52,7 @@ class DueRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLoad:
     """An incarnation that is not off. `held`: number of runs dispatched to it; `worker_id` grows with each registration; `job_labels` are what
-    its group asks of jobs."""
+    its group asks of jobs. `isolation` is its class, which no label can state."""
 
     incarnation: str
     worker_id: int
@@ -68,7 +68,12 @@ class ExecutorLoad:
     smallest_token: int | None = None
     group: str = DEFAULT_GROUP
     job_labels: Mapping[str, str] = field(default_factory=dict)
+    isolation: str = SHARED
 
     def takes(self, selector: SelectorSpec) -> bool:
         """Whether it may run the job with this selector."""
-        return selector.fits(self.labels) and self.job_labels.items() <= selector.job_labels.items()
+        return (
+            selector.fits(self.labels)
+            and self.job_labels.items() <= selector.job_labels.items()
+            and selector.isolation in (ANY_ISOLATION, self.isolation)
+        )

@@ -44,7 +44,7 @@ from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payl
 
 _MAX_NAMES = 100
 # What only concerns steps on executors.
-_OF_EXECUTORS = {"allow_shell", "env", "logs", "on_lease_loss", "secrets", "selector", "working_dir"}
+_OF_EXECUTORS = {"allow_shell", "env", "isolation", "logs", "on_lease_loss", "secrets", "selector", "working_dir"}
 _MAX_NAME = 128
 
 
@@ -239,6 +239,11 @@ class Job(Section):
     concurrency: Concurrency = part(Concurrency, "runs at the same time ([limits.md](limits.md))")
     priority: int = key(0, "−1000 … 1000; higher goes first", 10, ge=-1000, le=1000)
     selector: Selector = part(Selector, "which executors")
+    isolation: Literal["any", "isolated"] = key(
+        "any",
+        "`isolated`: only on executors whose jobs have a uid, namespaces and limits of their own (`toban executor list`, CLASS)",
+        "isolated",
+    )
     logs: Logs = part(Logs, "what is kept of the output ([logs.md](logs.md))")
     on_lease_loss: Literal["freeze", "kill", "continue"] | None = key(
         None,

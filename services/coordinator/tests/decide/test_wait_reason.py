@@ -113,6 +113,25 @@ def test_a_group_runs_only_jobs_with_its_job_labels() -> None:
         assert reason == "its group 'card' runs jobs with the labels team=pay only"
 
 
+def test_an_isolated_job_needs_an_executor_of_that_class() -> None:
+    alone = SelectorSpec(isolation="isolated")
+    forged, other = executor(1, labels={"isolation": "isolated"}), executor(2, labels={"gpu": "a100", "zone": "b"})
+    assert told([forged, other], selector=alone) == (
+        "no executor of class isolated fits the job (executors 1, 2 fit otherwise, but are shared); start one of class isolated, "
+        "or take `isolation: isolated` out of the job"
+    )
+    named = SelectorSpec({"gpu": "a100"}, isolation="isolated")
+    assert "(executor 2 fits otherwise, but is shared)" in told([forged, other], selector=named)
+    reasons = [candidate_reason(one, [forged, other], named, NOW, 2.0) for one in (forged, other)]
+    assert reasons == ["lacks gpu=a100", "is of class shared, and the job needs isolation: isolated"]
+    box = executor(3, isolation="isolated")
+    assert told([other, box], selector=alone).startswith("nothing stands in its way")
+    drained = told([other, executor(3, isolation="isolated", drained=True)], selector=alone)
+    assert drained == "no executor of class isolated takes work (1 draining)"
+    busy = told([other, executor(3, isolation="isolated", held=4)], selector=alone)
+    assert busy == "all slots of the executors of class isolated that take work are busy (4 of 4 on 1)"
+
+
 def test_containers_need_an_executor_with_an_engine_which_runs_nothing_else() -> None:
     engine = executor(2, labels={"toban.dev/steps": "container"})
     boxes = SelectorSpec(steps="container")

@@ -13,6 +13,7 @@ from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import SETTINGS
 from toban_executor.adapters.coordinator_client import AVOID_SECONDS, CoordinatorClient, call_seconds
+from toban_executor.decide.isolation import Isolation
 from toban_executor.decide.unknown_incarnation import UnknownIncarnation
 from toban_executor.guard.clock import boottime
 from toban_executor.ports.coordinator import HeartbeatRequest, Identity, SignedEpoch
@@ -39,6 +40,7 @@ IDENTITY = Identity(
     most_slots=1,
     ready_slots=1,
     version="0",
+    isolation=Isolation("isolated", ("uids 1-2",)),
 )
 UNKNOWN = TobanError(ErrorCode.INCARNATION_UNKNOWN, "no such incarnation")
 HEARTBEAT = HeartbeatRequest(echo=0, epoch_max=0, free_slots=1, held=[])
@@ -118,6 +120,11 @@ async def test_a_frozen_leader_costs_a_part_of_the_lease_and_only_once(cluster: 
     await cluster.clock.advance(AVOID_SECONDS + 0.1)
     await cluster.beat()
     assert (leader.asked, other.asked) == (3, 2)
+
+
+async def test_the_registration_has_the_class_and_what_isolates_jobs(cluster: Cluster) -> None:
+    [request] = cluster.leader.registered
+    assert (request.isolation, list(request.isolation_details)) == ("isolated", ["uids 1-2"])
 
 
 async def test_when_all_were_silent_all_are_asked_again(cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.settings import Settings
 from toban_executor.config import ExecutorConfig
+from toban_executor.decide.isolation import Isolation
 from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.guard.witness import make_descriptor
 from toban_executor.main.own_steps import own_steps
@@ -117,7 +118,13 @@ class Bench:
         state.mkdir(exist_ok=True)
         config = ExecutorConfig(state_dir=state, coordinators=["c:1"], tls_dir=tls / "executor", node_id="n")
         guard_set: Any = SimpleNamespace(incarnation="i", slots=[None] * SLOTS, credentials=make_descriptor())
-        prepared = Prepared(state_dir=state, guards=guard_set, settled={}, most_slots=SLOTS)
+        prepared = Prepared(
+            state_dir=state,
+            guards=guard_set,
+            settled={},
+            most_slots=SLOTS,
+            isolation=Isolation("isolated", ("uids 1-2",)),
+        )
 
         async def nothing() -> None: ...
 
@@ -163,6 +170,7 @@ async def test_from_registration_over_an_outcome_to_the_stop(bench: Bench) -> No
     await bench.until(lambda: bench.health()["checks"]["lease"]["status"] == "ok")
     [identity] = bench.coordinator.registered
     assert (identity.instance, identity.ready_slots) == (SeededIdSource(seed=1).uuid(), SLOTS)
+    assert identity.isolation == Isolation("isolated", ("uids 1-2",))
     assert (await bench.start(101)).accepted
     [key] = bench.guards.spawned
     assert bench.health()["checks"]["slots"]["value"] == "1/2"

@@ -215,6 +215,8 @@ def executor_message(**given: Any) -> pb.Executor:
         "slots": 16,
         "running": 4,
         "labels": {"zone": "north"},
+        "isolation": "isolated",
+        "isolation_details": ["uids 61000-61003", "pid namespace"],
         "last_heartbeat_at": stamp(1),
     }
     return pb.Executor(**(values | given))

@@ -1,4 +1,4 @@
-"""`toban executor list|drain|undrain|detach`."""
+"""`toban executor list|show|drain|undrain|detach`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from toban_cli.completion_values import executor_numbers
 from toban_cli.formatting import NOTHING, age, count, day, size, wall_now
 from toban_cli.messages import pb
 from toban_cli.options import AuditReason, Format, Output
-from toban_cli.output import Column, show, show_done
+from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import SHARED
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -60,6 +61,17 @@ def list_executors(
             show(output, found, table=table, wide=wide, empty="No executors.")
 
         watch(refresh, watch_seconds, output)
+
+
+def show_executor(executor: Executor, output: Output = Format.TABLE) -> None:
+    """Show one executor, and what isolates its jobs.
+
+    Examples:
+    toban executor show host-a
+    """
+    with connect() as client:
+        found = _find(client, executor)
+    show_one(output, found, page=lambda _: _executor_page(found, wall_now()))
 
 
 def drain(
@@ -131,6 +143,7 @@ def executor_columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("NODE", lambda item: item.node_id, name=True),
         Column("ADDRESS", lambda item: item.address, loose=True),
         Column("STATE", _executor_state),
+        Column("CLASS", _executor_class),
         Column("RUNNING", lambda item: f"{item.running}/{item.slots}"),
         Column("SEEN", lambda item: age(item.last_heartbeat_at, now)),
         Column(
@@ -148,6 +161,26 @@ def executor_columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("WHY", lambda item: item.off_reason or item.drain_reason or NOTHING, loose=True),
     ]
     return table, wide
+
+
+def _executor_page(executor: Any, now: datetime) -> None:
+    from toban_cli.tables import facts
+
+    table, wide = executor_columns(now)
+    cells = [(column.header.capitalize(), column.cell(executor)) for column in [*table[1:], *wide]]
+    facts(
+        [
+            ("Executor", str(executor.worker_id)),
+            ("Instance", executor.instance),
+            *((name, cell) for name, cell in cells if cell != NOTHING),
+            ("Isolation", ", ".join(executor.isolation_details)),
+        ]
+    )
+
+
+def _executor_class(executor: Any) -> str:
+    # A coordinator of the release before states none, and knows of none that is isolated.
+    return executor.isolation or SHARED
 
 
 def _executor_state(executor: Any) -> str:

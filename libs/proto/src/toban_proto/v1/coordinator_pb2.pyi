@@ -137,6 +137,8 @@ class RegisterRequest(_message.Message):
     SIGNED_EPOCH_FIELD_NUMBER: _builtins.int
     INSTANCE_SECRET_FIELD_NUMBER: _builtins.int
     PROVES_LOG_KEY_FIELD_NUMBER: _builtins.int
+    ISOLATION_FIELD_NUMBER: _builtins.int
+    ISOLATION_DETAILS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """A new UUID on each start."""
     instance: _builtins.str
@@ -160,6 +162,10 @@ class RegisterRequest(_message.Message):
     """Secret of the state directory. Without it, attestations and outcomes of earlier incarnations that had registered with it do not count."""
     proves_log_key: _builtins.bool
     """It sends the key of its incarnation to log-archivers, so its log tickets may ask for that key."""
+    isolation: _builtins.str
+    """Its class: isolated (each slot runs jobs with a uid and namespaces of its own, and with limits) or shared (jobs run as the
+    executor's user). All else counts as shared, also empty, from an executor of the release before.
+    """
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -171,6 +177,10 @@ class RegisterRequest(_message.Message):
     @_builtins.property
     def signed_epoch(self) -> _common_pb2.SignedEpoch:
         """The newest one that this state directory has stored, of any incarnation: proof of an epoch_max above the leader's."""
+
+    @_builtins.property
+    def isolation_details(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What isolates its jobs, in words for people; at most 16 of at most 100 characters."""
 
     def __init__(
         self,
@@ -194,10 +204,12 @@ class RegisterRequest(_message.Message):
         signed_epoch: _common_pb2.SignedEpoch | None = ...,
         instance_secret: _builtins.str = ...,
         proves_log_key: _builtins.bool = ...,
+        isolation: _builtins.str = ...,
+        isolation_details: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["signed_epoch", b"signed_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "instance_secret", b"instance_secret", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "proves_log_key", b"proves_log_key", "ready_slots", b"ready_slots", "reports", b"reports", "signed_epoch", b"signed_epoch", "slots", b"slots", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boot_id", b"boot_id", "epoch_max", b"epoch_max", "grpc_host", b"grpc_host", "grpc_port", b"grpc_port", "incarnation", b"incarnation", "instance", b"instance", "instance_secret", b"instance_secret", "isolation", b"isolation", "isolation_details", b"isolation_details", "labels", b"labels", "most_slots", b"most_slots", "node_id", b"node_id", "pid", b"pid", "previous_incarnation", b"previous_incarnation", "previous_verified_empty", b"previous_verified_empty", "proves_log_key", b"proves_log_key", "ready_slots", b"ready_slots", "reports", b"reports", "signed_epoch", b"signed_epoch", "slots", b"slots", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2737,6 +2749,8 @@ class Executor(_message.Message):
     CERTIFICATE_NOT_AFTER_FIELD_NUMBER: _builtins.int
     LOAD_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    ISOLATION_FIELD_NUMBER: _builtins.int
+    ISOLATION_DETAILS_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.int
     incarnation: _builtins.str
     instance: _builtins.str
@@ -2758,6 +2772,8 @@ class Executor(_message.Message):
     load: _builtins.float
     group: _builtins.str
     """The group that its certificate names."""
+    isolation: _builtins.str
+    """Its class: isolated or shared. Jobs with isolation: isolated run on isolated ones only."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
     @_builtins.property
@@ -2766,6 +2782,10 @@ class Executor(_message.Message):
     def registered_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def certificate_not_after(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def isolation_details(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What isolates its jobs, as it reported at its registration."""
+
     def __init__(
         self,
         *,
@@ -2791,10 +2811,12 @@ class Executor(_message.Message):
         certificate_not_after: _timestamp_pb2.Timestamp | None = ...,
         load: _builtins.float = ...,
         group: _builtins.str = ...,
+        isolation: _builtins.str = ...,
+        isolation_details: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "last_heartbeat_at", b"last_heartbeat_at", "registered_at", b"registered_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "address", b"address", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "disk_free_bytes", b"disk_free_bytes", "drain_reason", b"drain_reason", "drained", b"drained", "grant_seq", b"grant_seq", "group", b"group", "incarnation", b"incarnation", "instance", b"instance", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_ms", b"lease_ms", "load", b"load", "node_id", b"node_id", "off_reason", b"off_reason", "registered_at", b"registered_at", "running", b"running", "slots", b"slots", "state", b"state", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds", "address", b"address", "certificate_not_after", b"certificate_not_after", "clock_skew_seconds", b"clock_skew_seconds", "disk_free_bytes", b"disk_free_bytes", "drain_reason", b"drain_reason", "drained", b"drained", "grant_seq", b"grant_seq", "group", b"group", "incarnation", b"incarnation", "instance", b"instance", "isolation", b"isolation", "isolation_details", b"isolation_details", "labels", b"labels", "last_heartbeat_at", b"last_heartbeat_at", "lease_ms", b"lease_ms", "load", b"load", "node_id", b"node_id", "off_reason", b"off_reason", "registered_at", b"registered_at", "running", b"running", "slots", b"slots", "state", b"state", "version", b"version", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_skew_seconds: _TypeAlias = _typing.Literal["clock_skew_seconds"]  # noqa: Y015
     _WhichOneofArgType__clock_skew_seconds: _TypeAlias = _typing.Literal["_clock_skew_seconds", b"_clock_skew_seconds"]  # noqa: Y015

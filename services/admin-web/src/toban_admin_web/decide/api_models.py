@@ -427,6 +427,10 @@ class Executor(Answer):
     certificate_not_after: datetime | None
     load: float
     group: str = Field(description="The group that its certificate names.")
+    isolation: str = Field(
+        description="Its class: isolated or shared. Jobs with isolation: isolated run on isolated ones only."
+    )
+    isolation_details: list[str] = Field(description="What isolates its jobs, as it reported at its registration.")
 
 
 class Executors(Answer):

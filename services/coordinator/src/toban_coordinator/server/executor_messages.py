@@ -77,6 +77,8 @@ def introduction_from_pb(message: pb.RegisterRequest, verifier: EpochVerifier, *
         secret_hash=secret_hash(message.instance_secret),
         group=group,
         proves_log_key=message.proves_log_key,
+        isolation=message.isolation,
+        isolation_details=list(message.isolation_details),
     )
 
 

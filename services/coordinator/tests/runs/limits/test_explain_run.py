@@ -112,6 +112,28 @@ async def test_each_executor_tells_why_it_does_not_fit(world: Any, make: Any, li
     assert sent.reasons[0].startswith("it is ASSIGNED on e1") and not sent.checks and not sent.HasField("turn")
 
 
+async def test_an_isolated_run_tells_which_executors_only_their_class_rules_out(
+    world: Any, make: Any, why: Any
+) -> None:
+    await world.executor(1, labels={"isolation": "isolated"})
+    await world.executor(2)
+    await world.sql("UPDATE scheduler.executors SET isolation = 'isolated', state = 'draining' WHERE node_id = 'e2'")
+    await world.apply(make.job(isolation="isolated"))
+    [run] = await world.start()
+    assert (await why(run)).reasons[0] == "no executor of class isolated takes work (1 draining)"
+    await world.sql(
+        "UPDATE scheduler.executors SET isolation = 'shared', state = 'off', off_at = now() WHERE node_id = 'e2'"
+    )
+    [number] = [
+        row["worker_id"] for row in await world.sql("SELECT worker_id FROM scheduler.executors WHERE node_id = 'e1'")
+    ]
+    found = await why(run)
+    assert found.reasons[0].startswith(
+        f"no executor of class isolated fits the job (executor {number} fits otherwise, but is shared)"
+    )
+    assert [one.message for one in found.executors] == ["is of class shared, and the job needs isolation: isolated"]
+
+
 async def test_a_cancel_that_waits_for_a_step_that_is_not_cancelable(world: Any, make: Any, why: Any) -> None:
     await world.executor()
     steps = [{"id": "load", "argv": ["true"]}, {"id": "swap", "argv": ["true"], "cancelable": False}]

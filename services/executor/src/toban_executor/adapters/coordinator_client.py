@@ -137,6 +137,8 @@ class CoordinatorClient:
             reports=[report_to_pb(report) for report in reports],
             instance_secret=identity.instance_secret,
             proves_log_key=True,
+            isolation=identity.isolation.kind,
+            isolation_details=identity.isolation.details,
         )
         answer = await self._replicas.call(lambda stub: unary(stub.Register, request, timeout=REGISTER_SECONDS))
         self.authenticate(answer.incarnation_key)

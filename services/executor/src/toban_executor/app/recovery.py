@@ -104,6 +104,7 @@ class Recovery:
             previous_verified_empty=prepared.settled.get(instance.previous, False)
             and complete
             and self._attempts.reports_pending <= INHERITED,
+            isolation=prepared.isolation,
         )
 
     def _instance(self) -> Instance:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import FreezeTurn, JobNote
+from toban_executor.decide.isolation import SHARED, Isolation
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
 from toban_executor.guard.launch import GuardSet
@@ -18,13 +19,15 @@ from toban_fencing.executor_lease import Instant
 class Prepared:
     """What exists before gRPC is loaded: the locked state directory, the guards, and the earlier incarnations that have ended.
 
-    `settled`: True for those that are proven empty. The setting gives at most `most_slots`: more cannot be started here.
+    `settled`: True for those that are proven empty. The setting gives at most `most_slots`: more cannot be started here. `isolation` is that of
+    the guards.
     """
 
     state_dir: Path
     guards: GuardSet
     settled: dict[str, bool]
     most_slots: int
+    isolation: Isolation = SHARED
 
 
 class GuardListener(Protocol):

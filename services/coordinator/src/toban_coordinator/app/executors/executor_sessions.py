@@ -23,6 +23,7 @@ from toban_domain.epoch import EpochProof, term_of
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.executor_group import DEFAULT_GROUP
 from toban_domain.incarnation_key import hash_key
+from toban_domain.job import ISOLATED, SHARED
 from toban_domain.lease import ExecutorState
 from toban_domain.outcome import AttemptKey, StepResult
 from toban_domain.progress import Progress
@@ -44,6 +45,8 @@ MAX_FREEZE_TURNS = 10_000
 MAX_FROZEN_SECONDS = 1e9
 MAX_LABELS = 64
 MAX_TEXT = 256
+MAX_DETAILS = 16
+MAX_DETAIL = 100
 MAX_EPOCH = (1 << 63) - 1
 _log = get_logger(__name__)
 
@@ -78,6 +81,8 @@ class Introduction:
     # Of its certificate.
     group: str = DEFAULT_GROUP
     proves_log_key: bool = False
+    isolation: str = ""
+    isolation_details: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,6 +369,12 @@ def _registration(intro: Introduction, *, slots: int) -> executors.Registration:
         )
     if not 0 < intro.grpc_port <= 65535 or not 0 < slots <= MAX_SLOTS or len(intro.labels) > MAX_LABELS:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, "grpc_port, slots or the number of labels is out of range")
+    details = intro.isolation_details
+    if len(details) > MAX_DETAILS or any(not 0 < len(one) <= MAX_DETAIL or not one.isprintable() for one in details):
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"isolation_details must be at most {MAX_DETAILS} texts of 1 to {MAX_DETAIL} printable characters",
+        )
     return executors.Registration(
         incarnation=valid_incarnation(intro.incarnation),
         instance=intro.instance,
@@ -379,4 +390,7 @@ def _registration(intro: Introduction, *, slots: int) -> executors.Registration:
         secret_hash=intro.secret_hash,
         group=intro.group,
         proves_log_key=intro.proves_log_key,
+        # A class that this release does not know is no promise that it could rely on.
+        isolation=ISOLATED if intro.isolation == ISOLATED else SHARED,
+        isolation_details=list(details),
     )

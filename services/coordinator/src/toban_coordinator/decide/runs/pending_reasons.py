@@ -10,7 +10,7 @@ from toban_domain.placement import ExecutorLoad
 from toban_domain.run import RunState
 
 REASONS = ("slots", "no_executor", "retry", "deferred", "external_worker", "unreadable")
-"""slots: executors that fit are full; no_executor: none that takes work carries the labels; retry: its next attempt has a time;
+"""slots: executors that fit are full; no_executor: none that takes work fits; retry: its next attempt has a time;
 deferred: a limit holds it; external_worker: no worker has claimed it; unreadable: its definition cannot be read."""
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from toban_coordinator.decide.cluster.diagnose.fleet import BEAT_LATE
 from toban_coordinator.decide.cluster.leader_health import MAX_SKEW_SECONDS
 from toban_coordinator.decide.placement.assign import free_slots, usable
-from toban_domain.job import STEPS_LABEL, SelectorSpec
+from toban_domain.job import ANY_ISOLATION, STEPS_LABEL, SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import ExecutorLoad
 
 # A refusal that is older than this is not what a run waits for, seconds.
 REFUSED_LATELY = 60.0
+# Executors that a text names.
+_NAMED = 5
 _STATES = {
     ExecutorState.DRAINING: "draining",
     ExecutorState.DETACHED: "detached",
@@ -104,8 +106,10 @@ def candidate_reason(
     if not selector.fits(executor.labels):
         steps = executor.labels[STEPS_LABEL]
         return f"runs jobs with {steps} steps only ({_labels({STEPS_LABEL: steps})})"
-    if not executor.takes(selector):
+    if not executor.takes(_of_any_class(selector)):
         return f"its group {executor.group!r} runs jobs with the labels {_labels(executor.job_labels)} only"
+    if not executor.takes(selector):
+        return f"is of class {executor.isolation}, and the job needs isolation: {selector.isolation}"
     if executor not in usable(executors, now, fresh=fresh):
         return _state(executor, now, fresh)
     return f"all its slots are busy ({executor.held} of {executor.slots})" if executor.held >= executor.slots else ""
@@ -174,12 +178,18 @@ def _no_executor_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], no
         slots = sum(executor.slots for executor in fitting)
         held = sum(executor.held for executor in fitting)
         which = "that have its labels" if run.selector.needed else "that take work"
-        return f"all slots of the executors {which} are busy ({held} of {slots} on {len(fitting)})"
+        return f"all slots of the executors{_of_class(run.selector)} {which} are busy ({held} of {slots} on {len(fitting)})"
     return ""
 
 
 def _no_executor_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad], now: datetime, fresh: float) -> str:
     labels = _labels(selector.needed)
+    others = [executor for executor in executors if executor.takes(_of_any_class(selector))]
+    if others and not any(executor.takes(selector) for executor in others):
+        return (
+            f"no executor{_of_class(selector)} fits the job ({_shared(others)}); start one{_of_class(selector)}, "
+            f"or take `isolation: {selector.isolation}` out of the job"
+        )
     having = [executor for executor in executors if selector.fits(executor.labels)]
     if having and not any(executor.takes(selector) for executor in having):
         group, needed = min((executor.group, _labels(executor.job_labels)) for executor in having)
@@ -187,13 +197,14 @@ def _no_executor_fits(selector: SelectorSpec, executors: Sequence[ExecutorLoad],
             f"executors that fit its selector run only jobs that their group allows (group {group!r}: jobs with the labels {needed}); "
             "give the job these labels, or change the group: toban group set"
         )
+    having = [executor for executor in having if executor.takes(selector)]
+    if having and (selector.needed or _of_class(selector)):
+        which = _of_class(selector) + (f" with the labels of its selector ({labels})" if selector.needed else "")
+        return f"no executor{which} takes work ({_states(having, now, fresh)})"
     if not selector.needed:
         return (
             f"every executor that takes work runs container or kubernetes steps only ({STEPS_LABEL}); start one without"
         )
-    having = [executor for executor in having if executor.takes(selector)]
-    if having:
-        return f"no executor with the labels of its selector ({labels}) takes work ({_states(having, now, fresh)})"
     remedy = _STARTED_WITH.get(selector.steps, "SCHEDULER_LABELS")
     return f"no executor has the labels of its selector ({labels}); start one with {remedy}, or change the job"
 
@@ -217,6 +228,23 @@ def _state(executor: ExecutorLoad, now: datetime, fresh: float) -> str:
         return _STATES[executor.state]
     silent = now - executor.last_heartbeat_at > timedelta(seconds=fresh)
     return "silent" if silent else "with its former process not over"
+
+
+def _of_any_class(selector: SelectorSpec) -> SelectorSpec:
+    return replace(selector, isolation=ANY_ISOLATION)
+
+
+def _of_class(selector: SelectorSpec) -> str:
+    return "" if selector.isolation == ANY_ISOLATION else f" of class {selector.isolation}"
+
+
+def _shared(executors: Sequence[ExecutorLoad]) -> str:
+    """Those that only their class keeps from the run, by their numbers, the first of many."""
+    numbers = sorted(executor.worker_id for executor in executors)
+    if len(numbers) == 1:
+        return f"executor {numbers[0]} fits otherwise, but is shared"
+    more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
+    return f"executors {', '.join(map(str, numbers[:_NAMED]))}{more} fit otherwise, but are shared"
 
 
 def _labels(labels: Mapping[str, str]) -> str:

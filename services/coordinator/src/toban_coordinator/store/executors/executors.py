@@ -16,7 +16,7 @@ from toban_coordinator.ports.orders import ExecutorFacts
 from toban_coordinator.store.runs import orphan_waits
 from toban_domain.epoch import EpochProof
 from toban_domain.executor_group import DEFAULT_GROUP
-from toban_domain.job import STEPS_LABEL
+from toban_domain.job import SHARED, STEPS_LABEL
 from toban_domain.lease import MAX_ECHO_LAG, ExecutorState
 from toban_domain.settings import SETTINGS
 from toban_observability.logs import get_logger
@@ -58,6 +58,8 @@ class Registration:
     secret_hash: bytes | None = field(default=None, repr=False)
     group: str = DEFAULT_GROUP
     proves_log_key: bool = False
+    isolation: str = SHARED
+    isolation_details: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,7 @@ async def register(
         admitted = await admit(t, new)
         params = {name: getattr(admitted, name) for name in admitted.__slots__} | {
             "labels": json.dumps(dict(admitted.labels)),
+            "isolation_details": list(admitted.isolation_details),
             "key_hash": key_hash,
             "lease_ms": lease_ms,
             "least": allowed.minimum,

@@ -8,7 +8,8 @@ EXISTS (SELECT 1 FROM scheduler.runs_live c
 -- A new incarnation of an executor: always a row of its own, never an overwrite. No row when the incarnation is there already.
 -- The lease is the setting's, unless what is stored is not allowed.
 INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, secret_hash, state, lease_ms,
-                                 slots, free_slots, labels, version, executor_group, proves_log_key)
+                                 slots, free_slots, labels, version, executor_group, proves_log_key, isolation,
+                                 isolation_details)
 SELECT %(incarnation)s::uuid, nextval('scheduler.worker_id_seq'), %(instance)s::text, %(node_id)s::text, %(boot_id)s::text, %(pid)s::integer,
        %(grpc_host)s::text, %(grpc_port)s::integer, %(key_hash)s::bytea, %(secret_hash)s::bytea,
        CASE WHEN EXISTS (SELECT 1 FROM scheduler.executor_drains WHERE instance = %(instance)s::text) THEN 'draining' ELSE 'on' END,
@@ -16,7 +17,8 @@ SELECT %(incarnation)s::uuid, nextval('scheduler.worker_id_seq'), %(instance)s::
                              THEN value::numeric * 1000 END
                    FROM scheduler.settings WHERE name = 'executor_lease_seconds'),
                 %(lease_ms)s::integer)::integer,
-       %(slots)s::integer, 0, %(labels)s::jsonb, %(version)s::text, %(group)s::text, %(proves_log_key)s::boolean
+       %(slots)s::integer, 0, %(labels)s::jsonb, %(version)s::text, %(group)s::text, %(proves_log_key)s::boolean,
+       %(isolation)s::text, %(isolation_details)s::text[]
 ON CONFLICT (incarnation) DO NOTHING
 RETURNING worker_id, lease_ms, (SELECT l.epoch FROM scheduler.leader l WHERE l.id = 1) AS leader_epoch,
           (SELECT l.cluster_id::text FROM scheduler.leader l WHERE l.id = 1) AS cluster_id, extract(epoch FROM now())::bigint AS granted_at;

@@ -211,6 +211,7 @@ def _load(row: Mapping[str, Any]) -> ExecutorLoad:
         smallest_token=row["smallest_token"],
         group=row["executor_group"],
         job_labels=row["job_labels"],
+        isolation=row["isolation"],
     )
 
 

@@ -33,7 +33,7 @@ SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
 -- fragment: loads
 -- What each incarnation that is not off holds.
 SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host, e.grpc_port, e.state, e.slots, e.load, e.labels, e.last_heartbeat_at,
-       d.instance IS NOT NULL AS drained, h.held, h.smallest_token, e.executor_group, coalesce(g.job_labels, '{}') AS job_labels
+       d.instance IS NOT NULL AS drained, h.held, h.smallest_token, e.executor_group, e.isolation, coalesce(g.job_labels, '{}') AS job_labels
   FROM scheduler.executors e
   LEFT JOIN scheduler.executor_groups g ON g.name = e.executor_group
   LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
