@@ -1,7 +1,7 @@
 """A stack of its own for a benchmark: real servers and services in a temporary folder, ended afterwards."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from toban_stack.stack import Stack
@@ -18,11 +18,16 @@ def bench_stack(*, coordinators: int = 2, executors: int = 2, slots: int = 16) -
 
 
 @contextlib.contextmanager
-def whole_stack(*, coordinators: int = 2, executors: int = 2, slots: int = 16) -> Iterator[tuple[Stack, AdminClient]]:
-    """A running stack and a client of it."""
+def whole_stack(
+    *, coordinators: int = 2, executors: int = 2, slots: int = 16, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[Stack, AdminClient]]:
+    """A running stack and a client of it. `environment` is added to its processes'."""
     with contextlib.ExitStack() as context:
         home = context.enter_context(temporary_folder("toban-bench-"))
-        stack = context.enter_context(running_stack(home, coordinators=coordinators, executors=executors, slots=slots))
+        running = running_stack(
+            home, coordinators=coordinators, executors=executors, slots=slots, environment=environment
+        )
+        stack = context.enter_context(running)
         yield stack, context.enter_context(admin_of(stack))
 
 

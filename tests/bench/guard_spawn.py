@@ -1,9 +1,10 @@
 """Spawns a second through the guard alone: /bin/true, a window of jobs at once, two pipes each, trees verified empty.
 
-Usage: guard_spawn.py [RUNS] [WINDOW]; prints one JSON line.
+Usage: guard_spawn.py [RUNS] [WINDOW] [shared|isolated]; prints one JSON line. `isolated` needs root.
 """
 
 import json
+import resource
 import select
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import Spawn
+from toban_executor.decide.isolation import SandboxPlan, UidRange
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.guard.launch import start_guards
 from toban_executor.guard.protocol import decode_report, encode_command
@@ -32,8 +34,10 @@ def main() -> None:
     """Keep WINDOW jobs running until RUNS have ended."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
     window = int(sys.argv[2]) if len(sys.argv) > 2 else 8
+    kind = sys.argv[3] if len(sys.argv) > 3 else "shared"
+    sandboxes = SandboxPlan(UidRange.parse("61000-61183"), namespaces=True) if kind == "isolated" else None
     with tempfile.TemporaryDirectory() as state:
-        guards = start_guards(incarnation="bench", state_dir=Path(state), slots=window)
+        guards = start_guards(incarnation="bench", state_dir=Path(state), slots=window, sandboxes=sandboxes)
         by_fd = {sock.fileno(): sock for sock in guards.slots}
         poll = select.poll()
         for fd in by_fd:
@@ -56,7 +60,16 @@ def main() -> None:
         seconds = time.perf_counter() - begun
         guards.close()
         guards.supervisor.wait()
-    figure = {"bench": "guard_spawn", "runs": done, "window": window, "failed": failed}
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = round(1000 * (used.ru_utime + used.ru_stime) / done, 3)
+    figure = {
+        "bench": "guard_spawn",
+        "class": kind,
+        "cpu_ms_a_run": cpu,
+        "runs": done,
+        "window": window,
+        "failed": failed,
+    }
     print(json.dumps({**figure, "seconds": round(seconds, 3), "spawns_per_s": round(done / seconds)}))
 
 

@@ -1,40 +1,104 @@
 """Durable subprocess runs a second: a backlog of /bin/true on a stack of its own, from the first enqueue to the last exit.
 
-Usage: runs_per_s.py [RUNS] [EXECUTORS] [SLOTS]; prints one JSON line with the CPU milliseconds a run by class of process, a better measure
-than the rate on a busy machine. Everything runs on this machine: PostgreSQL with fsync, Redis, two coordinators, the executors.
+Usage: runs_per_s.py [--class shared|isolated|both] [RUNS] [EXECUTORS] [SLOTS]; prints one JSON line for each class with the CPU milliseconds
+a run by class of process, a better measure than the rate on a busy machine, and the median latency of a run on the idle stack. `both`
+measures the two classes by turns on two stacks that run beside each other, and adds a line with their ratio. Everything runs on this
+machine: PostgreSQL with fsync, Redis, two coordinators, the executors. Class `isolated` needs root.
 """
 
+import argparse
+import contextlib
 import json
-import sys
+import statistics
+from dataclasses import dataclass, field
 
 from bench_cpu import StackCpu
 from bench_stack import whole_stack
-from workloads import backlog, prepare
+from workloads import Backlog, backlog, delays, prepare, timed_start
 
+from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import leader_name
 
-RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-EXECUTORS = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-SLOTS = int(sys.argv[3]) if len(sys.argv) > 3 else 16
+ROUNDS, SINGLES = 5, 40
+
+
+@dataclass
+class Side:
+    """A stack of one class, and what was measured on it."""
+
+    kind: str
+    admin: AdminClient
+    cpu: StackCpu
+    backlogs: list[Backlog] = field(default_factory=list)
+    idle: list[float] = field(default_factory=list)
+
+    def measure(self, runs: int) -> None:
+        """One backlog, and single runs on the idle stack."""
+        self.backlogs.append(backlog(self.admin, self.cpu, runs=runs))
+        moments = dict(timed_single(self.admin) for _ in range(SINGLES))
+        self.idle += delays(self.admin, moments)
+
+    @property
+    def runs_per_s(self) -> float:
+        """The median of the backlogs."""
+        return statistics.median(one.runs_per_s for one in self.backlogs)
+
+    def figure(self) -> dict[str, object]:
+        """For the line of the class."""
+        cpu = {
+            kind: round(statistics.median(one.cpu_ms_per_run[kind] for one in self.backlogs), 3)
+            for kind in self.backlogs[0].cpu_ms_per_run
+        }
+        return {
+            "class": self.kind,
+            "enqueue_s": round(statistics.median(one.enqueue_seconds for one in self.backlogs), 3),
+            "runs_per_s": round(self.runs_per_s),
+            "idle_p50_ms": round(statistics.median(self.idle), 2),
+            "cpu_ms_per_run": cpu,
+        }
+
+
+def timed_single(admin: AdminClient) -> tuple[int, float]:
+    """A run from its start to its end."""
+    run_id, moment = timed_start(admin)
+    admin.until_ended(run_id)
+    return run_id, moment
 
 
 def main() -> None:
-    """Run the backlog and print the rate and where the CPU went."""
-    with whole_stack(executors=EXECUTORS, slots=SLOTS) as (stack, admin):
-        prepare(admin)
-        pids = {name: record.pid for name, record in stack.processes().items()}
-        done = backlog(admin, StackCpu(pids, leader=leader_name(stack, admin)), runs=RUNS)
-    figure = {
-        "bench": "runs_per_s",
-        "runs": RUNS,
-        "executors": EXECUTORS,
-        "slots": SLOTS,
-        "enqueue_s": round(done.enqueue_seconds, 3),
-        "seconds": round(done.seconds, 3),
-        "runs_per_s": round(done.runs_per_s),
-        "cpu_ms_per_run": {kind: round(spent, 3) for kind, spent in done.cpu_ms_per_run.items()},
-    }
-    print(json.dumps(figure))
+    """Run the backlogs and print the rates and where the CPU went."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--class", dest="kind", choices=["shared", "isolated", "both"], default="shared")
+    parser.add_argument("numbers", nargs="*", type=int)
+    given = parser.parse_args()
+    runs, executors, slots = (*given.numbers, *(2000, 2, 16)[len(given.numbers) :])
+    kinds = ["shared", "isolated"] if given.kind == "both" else [given.kind]
+    with contextlib.ExitStack() as context:
+        sides = []
+        for kind in kinds:
+            stack, admin = context.enter_context(
+                whole_stack(executors=executors, slots=slots, environment={"SCHEDULER_ISOLATION": kind})
+            )
+            prepare(admin)
+            pids = {name: record.pid for name, record in stack.processes().items()}
+            sides.append(Side(kind, admin, StackCpu(pids, leader=leader_name(stack, admin))))
+        for number in range(ROUNDS if len(sides) > 1 else 1):
+            for side in sides if number % 2 else sides[::-1]:
+                side.measure(runs)
+    shape = {"bench": "runs_per_s", "runs": runs, "executors": executors, "slots": slots}
+    for side in sides:
+        print(json.dumps({**shape, **side.figure()}))
+    if len(sides) > 1:
+        shared, isolated = sides
+        more = statistics.median(isolated.idle) - statistics.median(shared.idle)
+        ratio = statistics.median(
+            b.runs_per_s / a.runs_per_s for a, b in zip(shared.backlogs, isolated.backlogs, strict=True)
+        )
+        print(
+            json.dumps(
+                {"bench": "runs_per_s", "isolated_to_shared": round(ratio, 3), "idle_p50_more_ms": round(more, 2)}
+            )
+        )
 
 
 if __name__ == "__main__":

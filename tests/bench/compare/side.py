@@ -102,7 +102,8 @@ def _launcher(checkout: Checkout, home: Path, word: str) -> Program:
         argv=[str(checkout.python), "-m", "toban_stack", word],
         folder=checkout.folder,
         log=checkout.folder.parent / f"{checkout.label}-{word}.log",
-        environment=environment_of(checkout.folder, TOBAN_HOME=str(home), **COUNTS),
+        # Commits before the class existed have no other.
+        environment=environment_of(checkout.folder, TOBAN_HOME=str(home), SCHEDULER_ISOLATION="shared", **COUNTS),
     )
 
 

@@ -8,7 +8,7 @@ from toban_stack import people
 from toban_stack.console import columns, print_lines
 from toban_stack.first_run import Backlog, FirstRun, NothingDue
 from toban_stack.stack import Stack
-from toban_stack.toban_command import Run, TobanCommand, typed
+from toban_stack.toban_command import Executor, Run, TobanCommand, typed
 
 # The example that shows a first run: its own schedule may leave a newcomer waiting for a minute.
 FIRST_JOB = "hello"
@@ -44,6 +44,7 @@ def run(stack: Stack, *, root: Path) -> None:
         print_lines(f"• {first}; see {typed('scripts/toban schedule list')}", "")
     else:
         print_lines("", *columns([HEADER, row(first)]), "")
+    print_lines(*classes(command.executors()), "")
     _addresses(stack)
     if stack.sites and (link := people.first_link(command, stack.sites[0])):
         print_lines("", f"First sign-in, good once and for an hour:  {link}")
@@ -56,6 +57,22 @@ def row(run: Run) -> tuple[str, ...]:
     names = ("id", "job", "slot", "executor", "seconds", "last_line")
     cells = {**run, "slot": slot, "seconds": _seconds(run)}
     return tuple(str(cells.get(name) or "-") for name in names)
+
+
+def classes(executors: list[Executor]) -> list[str]:
+    """A line for each class of executors, and what it means for jobs."""
+    lines: dict[str, list[str]] = {}
+    for one in executors:
+        if one.get("isolation") == "isolated":
+            meaning = (
+                f"class isolated: each job reaches its own run only ({'; '.join(one.get('isolation_details', ()))})"
+            )
+        else:
+            meaning = (
+                "class shared: jobs of this executor are one trust level, and can do what the user who started it can"
+            )
+        lines.setdefault(meaning, []).append(f"executor {one['id']}")
+    return [f"{', '.join(names)}: {meaning}" for meaning, names in lines.items()]
 
 
 def _seconds(run: Run) -> str:

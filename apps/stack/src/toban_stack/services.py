@@ -31,7 +31,10 @@ MODULES = {
 # Settings of the caller that services get unchanged.
 PASSED_ON = ("LOG_LEVEL", "LOG_FORMAT", "SLOTS", "LABELS", "ALLOW_LIST")
 # The same for executors, which alone have them.
-FOR_EXECUTORS = ("HTTP_STEP_ALLOW", "HTTP_STEP_CA_FILE", "CONTAINER_ENGINE", "CONTAINER_MOUNTS")
+FOR_EXECUTORS = (
+    *("HTTP_STEP_ALLOW", "HTTP_STEP_CA_FILE", "CONTAINER_ENGINE", "CONTAINER_MOUNTS"),
+    *("ISOLATION", "JOB_UIDS", "JOB_MEMORY_MB", "JOB_PROCESSES", "JOB_CPUS"),
+)
 # And for the site, which alone serves HTTP and sends webhooks.
 FOR_SITE = (
     *("WEBHOOK_ALLOW", "WEBHOOK_CA_FILE", "API_RATE", "HTTP_NAMES", "HTTP_PROXIES", "HTTP_THREADS"),

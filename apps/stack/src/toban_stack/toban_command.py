@@ -17,6 +17,7 @@ COMMAND_SECONDS = 30.0
 MOST_ROWS = 10_000
 Run = Mapping[str, Any]
 Schedule = Mapping[str, Any]
+Executor = Mapping[str, Any]
 
 
 class TobanCommand:
@@ -45,6 +46,10 @@ class TobanCommand:
     def schedules(self) -> list[Schedule]:
         """All schedules, MOST_ROWS at most."""
         return list(json.loads(self.output("schedule", "list", "--limit", str(MOST_ROWS), "-o", "json")))
+
+    def executors(self) -> list[Executor]:
+        """Those that are not off."""
+        return list(json.loads(self.output("executor", "list", "-o", "json")))
 
     def disabled_jobs(self) -> set[str]:
         """Names of the jobs that are disabled, among the first MOST_ROWS."""

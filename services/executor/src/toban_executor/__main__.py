@@ -29,6 +29,7 @@ def main() -> int:
     """One incarnation. When it is over and the process should go on, the process re-executes itself: new guards, no old state."""
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     # Here, because a witness comes this way too: it needs no settings, and is to start fast.
+    from toban_executor.adapters.isolation import chosen
     from toban_executor.config import ExecutorConfig
     from toban_runtime.config import load
 
@@ -44,12 +45,20 @@ def main() -> int:
         forks=config.warm_forks,
     )
 
-    def start(slots: int) -> GuardSet:
-        incarnation = IdSource().uuid()
-        return start_guards(incarnation=incarnation, state_dir=state.path, slots=slots, job_files=files, warm=warm)
-
     try:
         state.lock()
+        sandboxes, isolation = chosen(config, state.path)
+
+        def start(slots: int) -> GuardSet:
+            return start_guards(
+                incarnation=IdSource().uuid(),
+                state_dir=state.path,
+                slots=slots,
+                job_files=files,
+                warm=warm,
+                sandboxes=sandboxes,
+            )
+
         settled = end_previous(state.path)
         guards, most_slots = start_slots(own=config.slots, state_dir=state.path, start=start)
     except TobanError as error:
@@ -59,7 +68,10 @@ def main() -> int:
     from toban_executor.main import main as run
     from toban_executor.ports.guards import Prepared
 
-    code, again = run(config, Prepared(state_dir=state.path, guards=guards, settled=settled, most_slots=most_slots))
+    prepared = Prepared(
+        state_dir=state.path, guards=guards, settled=settled, most_slots=most_slots, isolation=isolation
+    )
+    code, again = run(config, prepared)
     if code == 0 and again:
         # So that the next one knows it too.
         set_open_files(files)

@@ -1,7 +1,7 @@
 """The executor's settings out of SCHEDULER_* variables."""
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -45,6 +45,19 @@ class ExecutorConfig(ServiceConfig):
     warm_forks: int = Field(
         1000, ge=0, description="number of steps after which such a process is replaced; 0 = no limit"
     )
+    isolation: Literal["auto", "isolated", "shared"] = Field(
+        "auto",
+        description="class of jobs: `isolated` = a uid for each slot, `shared` = the executor's; auto = isolated where it may change uids",
+    )
+    job_uids: str = Field(
+        "61000-61183",
+        description="uids of isolated jobs, FIRST-LAST, which no account of the machine has; each slot takes a free one",
+    )
+    job_memory_mb: int = Field(0, ge=0, description="MiB of memory that an isolated slot may have; 0 = no limit")
+    job_processes: int = Field(
+        4096, ge=0, description="processes and threads that an isolated slot may have; 0 = no limit"
+    )
+    job_cpus: float = Field(0, ge=0, description="CPUs that an isolated slot may use, as 1.5; 0 = no limit")
     http_step_allow: str = Field(
         "public",
         description="hosts, addresses and networks that http steps may connect to; `public` = all public addresses, `none` = nothing",

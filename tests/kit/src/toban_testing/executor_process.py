@@ -23,6 +23,7 @@ class ExecutorProcess:
             "SCHEDULER_COORDINATORS": coordinators,
             "SCHEDULER_LOG_ARCHIVERS": log_archivers,
             "SCHEDULER_SLOTS": "4",
+            "SCHEDULER_ISOLATION": "shared",
             "SCHEDULER_READY_FILE": str(self.ready),
             "SCHEDULER_LOG_FORMAT": "json",
             "SECRET_OF_EXECUTOR": "must not leak",

@@ -13,6 +13,7 @@ import pytest
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import Command, HoldOutput, Kill, Spawn
+from toban_executor.decide.isolation import SandboxPlan
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.decide.warm import WarmLimits
@@ -36,11 +37,21 @@ def _kill(token: int) -> Kill:
 class GuardHarness:
     """Guards as real processes, spoken to directly."""
 
-    def __init__(self, state: Path, slots: int = 1, warm: WarmLimits | None = None, *, incarnation: str = "") -> None:
+    def __init__(
+        self,
+        state: Path,
+        slots: int = 1,
+        warm: WarmLimits | None = None,
+        *,
+        incarnation: str = "",
+        sandboxes: SandboxPlan | None = None,
+    ) -> None:
         self.state = state
         # Its own on this machine: guards end what is left of the incarnation that they are named after.
         self.incarnation = incarnation or _new_incarnation()
-        self.guards: GuardSet = start_guards(incarnation=self.incarnation, state_dir=state, slots=slots, warm=warm)
+        self.guards: GuardSet = start_guards(
+            incarnation=self.incarnation, state_dir=state, slots=slots, warm=warm, sandboxes=sandboxes
+        )
         self.blocks: list[LogBlock] = []
         # Reports of the guards.
         self.received = 0

@@ -47,7 +47,8 @@ def running_stack(
         log_archivers=log_archivers,
         admin_webs=admin_webs,
         groups=groups,
-        environment={"SCHEDULER_SLOTS": str(slots), **(environment or {})},
+        # Jobs of tests use folders of the tests, which are closed to other users.
+        environment={"SCHEDULER_SLOTS": str(slots), "SCHEDULER_ISOLATION": "shared", **(environment or {})},
         supervise=supervise,
     )
     try:

@@ -363,6 +363,9 @@ class Journal:
 
 
 def _open(path: Path) -> sqlite3.Connection:
+    # Its other files get the same mode.
+    path.touch(mode=0o600)
+    path.chmod(0o600)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")

@@ -1,15 +1,136 @@
-"""How an executor isolates jobs from each other and from itself."""
+"""How the jobs of an executor are kept apart: class `isolated` with a uid a slot, class `shared` with the uid of the executor (docs/isolation.md)."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+ISOLATED = "isolated"
+SHARED_KIND = "shared"
+
+CAPABILITIES = {
+    "CHOWN": 0,
+    "DAC_OVERRIDE": 1,
+    "FOWNER": 3,
+    "KILL": 5,
+    "SETGID": 6,
+    "SETUID": 7,
+    "SETPCAP": 8,
+}
+"""What class `isolated` needs, by the number of the kernel."""
+PRIVATE_HOME = "/tmp"
+"""Working directory, home and temporary folder of a job with a mount namespace: its slot's own, empty at its start."""
+PRIVATE_MEMORY = "/dev/shm"
+"""Payload, socket and secrets of such a job."""
+_HIGHEST_UID = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """`kind`: isolated (each slot has a uid, namespaces and limits of its own) or shared (jobs run as the executor's user). `details` has what
-    isolates jobs, in words for people."""
+    """The class of an executor, and what it consists of here, for people. `home` is the variable HOME of jobs; empty = that of the executor."""
 
     kind: str
-    details: tuple[str, ...]
+    details: tuple[str, ...] = ()
+    home: str = ""
 
 
-SHARED = Isolation("shared", ())
+SHARED = Isolation(SHARED_KIND)
+
+
+class UidRange(NamedTuple):
+    """Uids from `first` to `last`; each is a gid too."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> UidRange:
+        """From `61000-61183`. Raises ValueError with a text for people."""
+        first, dash, last = text.partition("-")
+        if not (dash and first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal()):
+            raise ValueError(f"{text!r} is no range of uids; write FIRST-LAST, as 61000-61183")
+        if not 0 < int(first) <= int(last) <= _HIGHEST_UID:
+            raise ValueError(f"{text!r} is no range of uids: 1 to {_HIGHEST_UID}, the lower one first")
+        return cls(int(first), int(last))
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+class SandboxLimits(NamedTuple):
+    """Of the processes of one slot; 0 = none."""
+
+    memory_mb: int = 0
+    processes: int = 0
+    cpus: float = 0.0
+
+
+class SandboxPlan(NamedTuple):
+    """What guards need for class `isolated`. `namespaces`: mounts, processes and System V IPC of its own for each slot."""
+
+    uids: UidRange
+    namespaces: bool
+    limits: SandboxLimits = SandboxLimits()
+
+    def encode(self) -> str:
+        """For a command line."""
+        return ",".join(map(str, (self.uids, int(self.namespaces), *self.limits)))
+
+    @classmethod
+    def decode(cls, text: str) -> SandboxPlan | None:
+        """The inverse of encode; None for class `shared`, which has an empty text."""
+        if not text:
+            return None
+        uids, namespaces, memory, processes, cpus = text.split(",")
+        return cls(UidRange.parse(uids), namespaces == "1", SandboxLimits(int(memory), int(processes), float(cpus)))
+
+
+class Abilities(NamedTuple):
+    """What this process may do: its effective capabilities (CapEff of /proc), why it gets no namespaces (empty = it does), and the folder above its
+    state that other uids may not enter (empty = none)."""
+
+    effective: int
+    no_namespaces: str
+    closed: str = ""
+
+
+def missing(effective: int) -> list[str]:
+    """The capabilities that class `isolated` needs and that are not there."""
+    return [name for name, number in CAPABILITIES.items() if not effective >> number & 1]
+
+
+def why_not_isolated(abilities: Abilities) -> str:
+    """Empty where the class is possible."""
+    if lacking := missing(abilities.effective):
+        return f"it needs root or the capabilities {', '.join(CAPABILITIES)}, and has not {', '.join(lacking)}"
+    if abilities.no_namespaces and abilities.closed:
+        return (
+            f"without namespaces ({abilities.no_namespaces}) jobs reach their work folder by its path, "
+            f"and {abilities.closed} is closed to other users"
+        )
+    return ""
+
+
+def choose(setting: str, plan: SandboxPlan, abilities: Abilities) -> SandboxPlan | None:
+    """The plan as it is possible here, None for class `shared`. Raises ValueError where the setting asks for what is not possible."""
+    if setting == SHARED_KIND:
+        return None
+    reason = why_not_isolated(abilities)
+    if reason and setting == ISOLATED:
+        raise ValueError(f"isolated is not possible here: {reason}")
+    return None if reason else plan._replace(namespaces=not abilities.no_namespaces)
+
+
+def describe(plan: SandboxPlan, *, limited_by: str) -> Isolation:
+    """What people are shown of the class."""
+    details = [
+        "a uid for each slot",
+        "own processes, mounts and IPC" if plan.namespaces else "no namespaces of its own",
+    ]
+    limits = plan.limits
+    parts = [f"{limits.memory_mb} MiB of memory"] if limits.memory_mb else []
+    parts += [f"{limits.processes} processes"] if limits.processes else []
+    parts += [f"{limits.cpus:g} CPUs"] if limits.cpus else []
+    if parts:
+        details.append(f"{', '.join(parts)} by {limited_by}")
+    return Isolation(ISOLATED, tuple(details), home=PRIVATE_HOME if plan.namespaces else "/")

@@ -1,17 +1,18 @@
-"""Entry of the guard: ``python -m toban_executor.guard INCARNATION STATE_DIR JOB_FILES WARM_LIMITS CONTROL_FD,CREDENTIALS_FD,SLOT_FD,…``."""
+"""Entry of the guard: ``python -m toban_executor.guard INCARNATION STATE_DIR JOB_FILES WARM SANDBOXES CONTROL_FD,CREDENTIALS_FD,SLOT_FD,…``."""
 
 import os
 import socket
 import sys
 from pathlib import Path
 
+from toban_executor.decide.isolation import SandboxPlan
 from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard.guard_supervisor import GuardSupervisor
 
 
 def main() -> None:
     """Run the guard supervisor with the descriptors that `launch` has passed."""
-    incarnation, state_dir, job_files, warm, fds = sys.argv[1:6]
+    incarnation, state_dir, job_files, warm, sandboxes, fds = sys.argv[1:7]
     control, credentials, *slots = map(int, fds.split(","))
     for fd in (control, credentials, *slots):
         # They came through an exec; no job may have them.
@@ -24,6 +25,7 @@ def main() -> None:
         slots=[socket.socket(fileno=fd) for fd in slots],
         job_files=int(job_files),
         warm=WarmLimits.decode(warm),
+        sandboxes=SandboxPlan.decode(sandboxes),
     ).run()
 
 

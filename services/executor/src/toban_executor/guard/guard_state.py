@@ -24,11 +24,13 @@ class GuardState:
     cgroup_id: str = ""
     cgroup_root: str = ""
     empty: bool = False
+    # Of its slots, in class `isolated`.
+    uids: tuple[int, ...] = ()
 
 
 _KEYS = {"supervisor": "master", "supervisor_start": "master_start"}
 """Field to its key in the file, where they differ: the next release reads the files of this one."""
-_ADDED = ("cgroup_id", "cgroup_root")
+_ADDED = ("cgroup_id", "cgroup_root", "uids")
 """Fields that files of earlier releases do not have."""
 
 
@@ -51,6 +53,7 @@ def in_this_namespace(recorded: str) -> bool:
 def write(directory: Path, record: GuardState) -> None:
     """Store the record so that a reader sees the old or the new one, also after a power cut."""
     directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o700)
     draft = directory / f"{record.incarnation}.tmp"
     with draft.open("w") as file:
         json.dump({_KEYS.get(name, name): value for name, value in asdict(record).items()}, file)
@@ -77,7 +80,8 @@ def _read(values: dict[str, Any]) -> GuardState:
 def _with_defaults(values: dict[str, Any]) -> dict[str, Any]:
     """Fields that earlier releases did not record keep their defaults."""
     keys = {field.name: _KEYS.get(field.name, field.name) for field in fields(GuardState)}
-    return {name: values[key] for name, key in keys.items() if key in values or name not in _ADDED}
+    found = {name: values[key] for name, key in keys.items() if key in values or name not in _ADDED}
+    return {**found, "uids": tuple(found.get("uids", ()))}
 
 
 def forget(directory: Path, incarnation: str) -> None:

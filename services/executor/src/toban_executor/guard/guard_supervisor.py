@@ -33,8 +33,9 @@ from toban_executor.decide.guard_set import (
     decide,
 )
 from toban_executor.decide.guard_types import SlotLost
+from toban_executor.decide.isolation import PRIVATE_HOME, PRIVATE_MEMORY, SandboxLimits, SandboxPlan
 from toban_executor.decide.warm import WarmLimits
-from toban_executor.guard import cgroup, guard_state, message_spool, witness
+from toban_executor.guard import cgroup, guard_state, limit_groups, message_spool, witness
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
@@ -48,8 +49,10 @@ from toban_executor.guard.process_tree import (
     start_time,
 )
 from toban_executor.guard.protocol import encode_report
+from toban_executor.guard.sandbox_init import Rooms
 from toban_executor.guard.slot_supervisor import serve
-from toban_executor.guard.work_dir import WorkDir, make_payload_home, payload_home
+from toban_executor.guard.uid_claims import claim
+from toban_executor.guard.work_dir import Places, WorkDir, make_payload_home, payload_home
 from toban_runtime.open_files import set_open_files
 
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
@@ -72,10 +75,15 @@ class GuardSupervisor:
         slots: list[socket.socket],
         job_files: int,
         warm: WarmLimits,
+        sandboxes: SandboxPlan | None = None,
     ) -> None:
         self._incarnation = incarnation
+        self._sandboxes = sandboxes
+        # One for each slot.
+        self._uids = claim(sandboxes.uids, len(slots)) if sandboxes is not None else []
         self._job_files = job_files
-        self._warm = warm
+        # Without a namespace a zygote would be in reach of every job of its slot.
+        self._warm = warm if sandboxes is None or sandboxes.namespaces else warm._replace(zygotes=0)
         self._folder = state_dir / "guards"
         self._work = state_dir / "work"
         self._payloads = self._work
@@ -95,6 +103,8 @@ class GuardSupervisor:
             RecordEmpty: self._record_empty,
         }
         self._cgroup = cgroup.find_base(f"toban-{incarnation}")
+        self._limits = sandboxes.limits if sandboxes is not None else SandboxLimits()
+        self._limit_groups = limit_groups.find(self._limits, self._cgroup)
         self._guard_state = guard_state.GuardState(
             incarnation=incarnation,
             boot_id=guard_state.boot_id(),
@@ -104,6 +114,7 @@ class GuardSupervisor:
             cgroup=str(self._cgroup or ""),
             cgroup_id=cgroup.identity(self._cgroup) if self._cgroup else "",
             cgroup_root=cgroup.identity(root) if (root := cgroup.mount_root()) else "",
+            uids=tuple(self._uids),
         )
 
     def run(self) -> None:
@@ -115,6 +126,10 @@ class GuardSupervisor:
         guard_state.write(self._folder, self._guard_state)
         self._work.mkdir(mode=0o700, exist_ok=True)
         self._payloads = make_payload_home(self._incarnation, fallback=self._work)
+        if self._sandboxes is not None and not self._sandboxes.namespaces:
+            # Jobs reach their folders by these paths; what is in them is of one uid each.
+            for folder in (self._work.parent, self._work, self._payloads):
+                folder.chmod(0o711)
         gc.freeze()
         # A run leaves no cycles behind, but objects that live until the next one: many small collections would find nothing.
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -179,15 +194,52 @@ class GuardSupervisor:
                 number=losses << 32,
             ),
             incarnation=self._incarnation,
-            work_dir=WorkDir(
-                directory=self._work / f"slot-{slot}",
-                payload=self._payloads / f"payload-{slot}.json",
-                socket=self._payloads / f"job-{slot}.sock",
-            ),
+            work_dir=self._work_dir(slot),
+            rooms=self._rooms(slot),
             group=SlotCgroup(base=self._cgroup, slot=slot) if self._cgroup else None,
             warm=self._warm,
             losses=losses,
         )
+
+    def _work_dir(self, slot: int) -> WorkDir:
+        directory = self._work / f"slot-{slot}"
+        if self._sandboxes is None:
+            payload, socket = self._payloads / f"payload-{slot}.json", self._payloads / f"job-{slot}.sock"
+            return WorkDir(directory=directory, payload=payload, socket=socket)
+        memory = self._payloads / f"memory-{slot}"
+        memory.mkdir(exist_ok=True)
+        there = Path(PRIVATE_MEMORY) if self._sandboxes.namespaces else memory
+        seen = PRIVATE_HOME if self._sandboxes.namespaces else str(directory)
+        names = ("payload.json", "job.sock", "payload.secrets")
+        return WorkDir(
+            directory=directory,
+            payload=memory / names[0],
+            socket=memory / names[1],
+            gid=self._uids[slot],
+            inside=Places(seen, *(str(there / name) for name in names)),
+        )
+
+    def _rooms(self, slot: int) -> Rooms | None:
+        if self._sandboxes is None:
+            return None
+        group = SlotCgroup(base=self._cgroup, slot=slot).path if self._cgroup else None
+        if group is not None:
+            group.mkdir(parents=True, exist_ok=True)
+        by_rlimits = self._limit_groups.kind == limit_groups.RLIMITS
+        return Rooms(
+            groups=limit_groups.apply(self._limit_groups, self._limits, slot_group=group, name=self._group_name(slot)),
+            memory_mb=self._limits.memory_mb if by_rlimits else 0,
+            uid=self._uids[slot],
+            namespaces=self._sandboxes.namespaces,
+            home=str(self._work / f"slot-{slot}"),
+            memory=str(self._payloads / f"memory-{slot}"),
+            readable=own_folders(),
+            # Also with a group: it is counted by uid, which only this slot has.
+            processes=self._limits.processes,
+        )
+
+    def _group_name(self, slot: int) -> str:
+        return limit_groups.group_name(self._incarnation, slot)
 
     def _report_loss(self, loss: ReportLoss) -> LossReported:
         try:
@@ -256,9 +308,17 @@ class GuardSupervisor:
         if self._cgroup is not None:
             # An engine that is asked to start a container may still do so: it comes into a group that is frozen.
             cgroup.remove(self._cgroup, containers=False)
+        limit_groups.remove(self._limit_groups, [self._group_name(slot) for slot in range(len(self._slots))])
         shutil.rmtree(payload_home(self._incarnation), ignore_errors=True)
         guard_state.write(self._folder, replace(self._guard_state, empty=True))
         self._finished = True
+
+
+def own_folders() -> list[str]:
+    """The folders of this interpreter and of Toban, which steps of type python, django and http run."""
+    given = {sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)}
+    found = sorted({os.path.realpath(folder) for folder in given})
+    return [one for one in found if not any(one.startswith(f"{other}/") for other in found)]
 
 
 def _has_no_child() -> bool:

@@ -63,7 +63,7 @@ class Connection:
 class JobSocket:
     """The listener of a slot and its connections, registered with `poll`. `serve` gets each line of the attempt in the slot."""
 
-    def __init__(self, *, path: Path, poll: select.poll, now: Callable[[], float]) -> None:
+    def __init__(self, *, path: Path, poll: select.poll, now: Callable[[], float], gid: int = 0) -> None:
         self.path = ""
         self._poll = poll
         self._now = now
@@ -71,7 +71,7 @@ class JobSocket:
         self._tokens, self._counted_at = RATE, now()
         # When requests that wait for the rate are read on; infinite while none does.
         self.due = float("inf")
-        self._listener = _listen(path)
+        self._listener = _listen(path, gid)
         if self._listener is not None:
             self.path = str(path)
             poll.register(self._listener.fileno(), select.POLLIN)
@@ -199,8 +199,8 @@ class JobSocket:
             connection.sock.close()
 
 
-def _listen(path: Path) -> socket.socket | None:
-    """None where no socket can be: the path is too long, or the disk refuses. Jobs then have their markers."""
+def _listen(path: Path, gid: int) -> socket.socket | None:
+    """None where no socket can be: the path is too long, or the disk refuses. Jobs then have their markers. With a `gid` that group connects."""
     if len(os.fsencode(path)) > _MAX_PATH:
         return None
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -208,7 +208,9 @@ def _listen(path: Path) -> socket.socket | None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         listener.bind(str(path))
-        path.chmod(0o600)
+        if gid:
+            os.chown(path, -1, gid)
+        path.chmod(0o660 if gid else 0o600)
         listener.listen(MAX_CONNECTIONS)
         listener.setblocking(False)
     except OSError:

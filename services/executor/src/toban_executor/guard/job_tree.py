@@ -11,9 +11,12 @@ from toban_executor.decide.models import StepOrder
 from toban_executor.guard.cgroup import SlotCgroup, container_group
 from toban_executor.guard.pipes import input_file
 from toban_executor.guard.process_tree import children, signal_tree
+from toban_executor.guard.sandbox import Sandbox
 from toban_executor.guard.spawn import SpawnError, enter, find_program, process_end, start_process
 from toban_executor.guard.zygotes import Forked, ForkEnded, Refused, Said, WarmStart, Zygotes
 
+OUTSIDE = ("container", "kubernetes")
+"""Steps whose program is the executor's own and uses its rights: what the job runs is in a container."""
 _KILLED = ProcessEnd(signal=signal.SIGKILL)
 
 
@@ -34,7 +37,7 @@ class StepProcess(NamedTuple):
 
 
 class JobTree:
-    """Children of this process, and of its zygotes.
+    """Children of this process, of its zygotes and of its sandbox.
 
     `tell` writes a line into the log of the job; `may_start`: the attempt has a lease, and nothing ends it; `suspended`: it waits for a lease.
     """
@@ -47,8 +50,10 @@ class JobTree:
         tell: Callable[[str], None],
         may_start: Callable[[], bool],
         suspended: Callable[[], bool],
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._cgroup = cgroup
+        self._sandbox = sandbox
         self._zygotes = zygotes
         self._tell = tell
         self._may_start = may_start
@@ -71,8 +76,14 @@ class JobTree:
     # ---- start
 
     def begin(self) -> None:
-        """An attempt comes into the slot."""
+        """An attempt comes into the slot. Raises SpawnError."""
         self._unreachable = 0
+        if self._sandbox is not None:
+            self._sandbox.begin()
+
+    def is_inside(self, step: StepOrder) -> bool:
+        """Whether this step runs in the sandbox."""
+        return self._sandbox is not None and step.type not in OUTSIDE
 
     def start(self, one: StepProcess) -> int:
         """The pid of the process that a step runs in; 0 = a zygote is asked to fork it. Raises SpawnError."""
@@ -94,11 +105,20 @@ class JobTree:
         stdin, stdout, stderr, lease = one.fds
         env = one.env
         try:
+            if one.step.stdin:
+                stdin = input_file(one.step.stdin)
+            if self._sandbox is not None and self.is_inside(one.step):
+                self._main_pid = self._sandbox.start(
+                    program=one.program,
+                    argv=one.step.argv,
+                    env=env,
+                    directory=one.work_dir,
+                    fds=(stdin, stdout, stderr, lease),
+                )
+                return self._main_pid
             enter(one.work_dir)
             if one.step.type == "container":
                 env = {**env, "TOBAN_CGROUP": container_group(self._cgroup, one.name)}
-            if one.step.stdin:
-                stdin = input_file(one.step.stdin)
             self._main_pid = start_process(
                 program=one.program or find_program(one.step.argv[0], env.get("PATH", "")),
                 argv=one.step.argv,
@@ -121,10 +141,12 @@ class JobTree:
 
     def owns(self, fd: int) -> bool:
         """Whether an event of this descriptor is for `zygote_ready`."""
-        return self._zygotes.owns(fd)
+        return self._zygotes.owns(fd) or (self._sandbox is not None and self._sandbox.owns(fd))
 
     def zygote_ready(self, fd: int) -> StepStarted | StepNotStarted | None:
-        """Read what a zygote says."""
+        """Read what a zygote says; what a sandbox says is for `check`."""
+        if not self._zygotes.owns(fd):
+            return None
         said = self._zygotes.read(fd)
         return None if said is None else self._on_said(said)
 
@@ -179,9 +201,12 @@ class JobTree:
         """To every process of the attempt; zygotes get SIGKILL as well, and no SIGTERM but where the step is not forked yet."""
         if what is TreeSignal.TERMINATE:
             self._zygotes.kill_asked()
-            refused = signal_tree(os.getpid(), (signal.SIGTERM, signal.SIGCONT), but=self._zygotes.pids)
+            own = self._zygotes.pids | ({self._sandbox.pid} if self._sandbox is not None else set())
+            refused = signal_tree(os.getpid(), (signal.SIGTERM, signal.SIGCONT), but=own)
         else:
             self._zygotes.kill()
+            if self._sandbox is not None:
+                self._sandbox.kill()
             if self._cgroup is not None:
                 self._cgroup.kill()
             refused = signal_tree(os.getpid(), (signal.SIGKILL,))
@@ -192,21 +217,14 @@ class JobTree:
 
     def check(self) -> TreeChecked:
         """Collect children that have ended; whether a process is left, by the kernel's word."""
+        ended, empty = self._reap()
         others: dict[int, int] = {}
         lost_zygote = False
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                pid, empty = 0, True
-            else:
-                empty = False
-            if pid == 0:
-                break
-            if (ended := self._zygotes.reaped(pid)) is None:
+        for pid, status in ended:
+            if (said := self._zygotes.reaped(pid)) is None:
                 others[pid] = status
             else:
-                lost_zygote |= self._zygote_ended(*ended)
+                lost_zygote |= self._zygote_ended(*said)
         if self._main_pid in others:
             # Looked for only now: a zygote that has ended may have named it meanwhile.
             self._ended, self._main_pid = process_end(others[self._main_pid]), 0
@@ -214,10 +232,42 @@ class JobTree:
             self._judge(others=bool(others))
         main, self._ended = self._ended, None
         pid, self._found_pid = self._found_pid, 0
-        empty = (empty or self._zygotes.alone()) and self._waiting is None
+        empty = (empty or self._is_alone()) and self._waiting is None
         if empty and self._cgroup is not None:
             empty = self._cgroup.containers.is_over()
         return TreeChecked(main=main, empty=empty, unreachable=self._unreachable, pid=pid)
+
+    def _reap(self) -> tuple[list[tuple[int, int]], bool]:
+        """What has ended, here and in the sandbox; and whether no child is left."""
+        ended: list[tuple[int, int]] = []
+        sandbox = self._sandbox
+        lost_sandbox = False
+        try:
+            while (one := os.waitpid(-1, os.WNOHANG))[0]:
+                if sandbox is not None and sandbox.reaped(one[0]):
+                    lost_sandbox = True
+                else:
+                    ended.append(one)
+            empty = False
+        except ChildProcessError:
+            empty = True
+        if sandbox is not None:
+            ended += sandbox.ended()
+            if lost_sandbox:
+                ended += self._left_by_sandbox({pid for pid, _ in ended})
+        return ended, empty
+
+    def _left_by_sandbox(self, reaped: set[int]) -> list[tuple[int, int]]:
+        """What the kernel has killed with the sandbox: nobody reaps it here. Without a namespace it lives on, as a child of this process."""
+        below = set(children(os.getpid()))
+        gone = {*self._zygotes.pids, self._main_pid} - {0} - below - reaped
+        return [(pid, signal.SIGKILL) for pid in gone]
+
+    def _is_alone(self) -> bool:
+        """Whether nothing is left but what waits for the next attempt."""
+        if self._sandbox is not None and self._sandbox.is_there:
+            return self._zygotes.quiet() and self._sandbox.is_alone(self._zygotes.pids)
+        return self._zygotes.alone()
 
     def _zygote_ended(self, said: list[Said], left: bool) -> bool:
         """Whether it has left the step without saying what became of it."""
@@ -230,7 +280,8 @@ class JobTree:
 
     def _judge(self, *, others: bool) -> None:
         """The zygote has ended before its step. A fork of it would be a child of this process now, or `others` that have ended were it."""
-        below = set(children(os.getpid()))
+        inside = self._sandbox is not None and self._sandbox.is_there
+        below = set(children(self._sandbox.pid if self._sandbox is not None and inside else os.getpid()))
         if self._waiting is None:
             if self._main_pid and self._main_pid not in below:
                 self._end_unknown(
@@ -271,9 +322,13 @@ class JobTree:
     def ended(self) -> None:
         """The attempt in the slot is over, by `check`."""
         self._zygotes.expire()
+        if self._sandbox is not None:
+            self._sandbox.attempt_ended()
 
     def close(self) -> None:
         """This process ends."""
+        if self._sandbox is not None:
+            self._sandbox.close()
         self._zygotes.close()
 
 

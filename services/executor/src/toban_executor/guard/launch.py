@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from toban_executor.decide.isolation import SandboxPlan
 from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import witness
 from toban_executor.guard.protocol import socket_pair
@@ -38,11 +39,18 @@ class GuardSet:
 
 
 def start_guards(
-    *, incarnation: str, state_dir: Path, slots: int, job_files: int = 0, warm: WarmLimits | None = None
+    *,
+    incarnation: str,
+    state_dir: Path,
+    slots: int,
+    job_files: int = 0,
+    warm: WarmLimits | None = None,
+    sandboxes: SandboxPlan | None = None,
 ) -> GuardSet:
     """Start the guard supervisor with one process a slot and wait until they are there.
 
-    `warm` are the limits of zygotes. Jobs may have `job_files` files open (0 = as many as this process).
+    `warm` are the limits of zygotes. With `sandboxes` jobs are of class `isolated`.
+    Jobs may have `job_files` files open (0 = as many as this process).
     Raises RuntimeError when the guard does not come up (its error is on stderr),
     OSError when this machine has not enough for it. Nothing of it is left then.
     """
@@ -57,7 +65,8 @@ def start_guards(
         undo.callback(os.close, credentials)
         fds = [control_far.fileno(), credentials, *(end.fileno() for end in far)]
         files = str(job_files or open_files())
-        arguments = [incarnation, str(state_dir), files, (warm or WarmLimits()).encode(), ",".join(map(str, fds))]
+        kept = [(warm or WarmLimits()).encode(), sandboxes.encode() if sandboxes is not None else ""]
+        arguments = [incarnation, str(state_dir), files, *kept, ",".join(map(str, fds))]
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "toban_executor.guard", *arguments],
             pass_fds=fds,

@@ -8,7 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
-from toban_executor.guard import cgroup, guard_state, message_spool
+from toban_executor.guard import cgroup, guard_state, limit_groups, message_spool
 from toban_executor.guard.clock import boottime, pause
 from toban_executor.guard.process_tree import (
     descendants,
@@ -18,6 +18,7 @@ from toban_executor.guard.process_tree import (
     with_argument,
     with_environment,
 )
+from toban_executor.guard.uid_claims import kill_left
 from toban_executor.guard.work_dir import payload_home
 
 _END_SECONDS = 2.0
@@ -31,6 +32,7 @@ def end_previous(state_dir: Path) -> dict[str, bool]:
     proven = {}
     for one in guard_state.read_all(state_dir / "guards"):
         proven[one.incarnation] = _reap_one(state_dir, one)
+        limit_groups.remove_earlier(one.incarnation)
         shutil.rmtree(payload_home(one.incarnation), ignore_errors=True)
     return proven
 
@@ -74,9 +76,10 @@ def _kill_rest(one: guard_state.GuardState) -> bool:
     while boottime() < until:
         remaining = with_environment(f"TOBAN_INCARNATION={one.incarnation}".encode())
         kill_all(remaining)
+        of_uids = kill_left(one.uids)
         if group is not None:
             cgroup.kill_all(group)
-        if not remaining and (group is None or _is_empty(group, one)):
+        if not remaining and not of_uids and (group is None or _is_empty(group, one)):
             break
         pause(0.01)
     if group is None or not _is_empty(group, one):

@@ -13,10 +13,11 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 class SecretFiles:
-    """One slot's folder (0700) with a file (0400) for each secret. It exists only while an attempt has secrets."""
+    """One slot's folder (0700) with a file (0400) for each secret. It exists only while an attempt has secrets. A group `gid` reads them, too."""
 
-    def __init__(self, folder: Path, *, mounts: Path = _MOUNTS) -> None:
+    def __init__(self, folder: Path, *, mounts: Path = _MOUNTS, gid: int = 0) -> None:
         self._folder = folder
+        self._gid = gid
         self._mounts = mounts
         self._used = False
         # Of a supervisor that was killed.
@@ -34,17 +35,21 @@ class SecretFiles:
         self._used = True
         try:
             self._folder.mkdir(mode=0o700)
+            if self._gid:
+                os.chown(self._folder, -1, self._gid)
+                self._folder.chmod(0o750)
             for secret in secrets:
                 self._write(secret)
         except OSError as error:
             raise SpawnError(f"folder of secrets '{self._folder}': {os.strerror(error.errno or 0)}") from None
 
-    def environment(self, secrets: Sequence[SecretFile]) -> Mapping[str, str]:
-        """The variables by which the job finds them: paths, never values."""
+    def environment(self, secrets: Sequence[SecretFile], *, folder: str = "") -> Mapping[str, str]:
+        """The variables by which the job finds them: paths, never values. `folder` is how it sees the folder."""
         if not secrets:
             return {}
-        paths = {secret.file_env: str(self._folder / secret.file) for secret in secrets if secret.file_env}
-        return {**paths, SECRETS_FOLDER: str(self._folder)}
+        folder = folder or str(self._folder)
+        paths = {secret.file_env: f"{folder}/{secret.file}" for secret in secrets if secret.file_env}
+        return {**paths, SECRETS_FOLDER: folder}
 
     def clear(self) -> None:
         """Remove them; the attempt's processes are gone."""
@@ -55,6 +60,9 @@ class SecretFiles:
     def _write(self, secret: SecretFile) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(self._folder / secret.file, flags, 0o400), "wb") as file:
+            if self._gid:
+                os.fchown(file.fileno(), -1, self._gid)
+                os.fchmod(file.fileno(), 0o440)
             file.write(secret.value)
 
 

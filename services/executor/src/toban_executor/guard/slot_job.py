@@ -15,7 +15,7 @@ from toban_executor.guard.output_pipeline import OutputPipeline
 
 
 class SlotJob:
-    """`send` gets notes for the executor; `lease_left` is that of JobSession."""
+    """`send` gets notes for the executor; `lease_left` is that of JobSession, `gid` that of JobSocket."""
 
     def __init__(
         self,
@@ -24,8 +24,9 @@ class SlotJob:
         poll: select.poll,
         send: Callable[[JobNote], None],
         lease_left: Callable[[], float | None],
+        gid: int = 0,
     ) -> None:
-        self._socket = JobSocket(path=path, poll=poll, now=boottime)
+        self._socket = JobSocket(path=path, poll=poll, now=boottime, gid=gid)
         self._send = send
         self._lease_left = lease_left
         # Made for the first word of the attempt in the slot: most jobs say none.

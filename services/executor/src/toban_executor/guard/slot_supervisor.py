@@ -57,6 +57,8 @@ from toban_executor.guard.output_pipeline import OutputStream, pipeline_of
 from toban_executor.guard.pipes import open_pipe, readable, signal_pipe
 from toban_executor.guard.process_tree import keep_within_reach
 from toban_executor.guard.protocol import decode_command, encode_block, encode_report
+from toban_executor.guard.sandbox import Sandbox
+from toban_executor.guard.sandbox_init import Rooms
 from toban_executor.guard.slot_job import SlotJob
 from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter
 from toban_executor.guard.work_dir import WorkDir
@@ -66,7 +68,7 @@ _READ = 64 * 1024
 
 
 class SlotSupervisor:
-    """The process of one slot. `losses`: how many before it have died."""
+    """The process of one slot. `losses`: how many before it have died. `rooms`: of its sandbox, None in class `shared`."""
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class SlotSupervisor:
         cgroup: SlotCgroup | None,
         warm: WarmLimits,
         losses: int = 0,
+        rooms: Rooms | None = None,
     ) -> None:
         self._channel = channel
         self._work_dir = work_dir
@@ -96,11 +99,15 @@ class SlotSupervisor:
         self._signals = signal_pipe()
         self._poll = select.poll()
         self._poll.register(self._signals, select.POLLIN)
-        self._job = SlotJob(path=work_dir.socket, poll=self._poll, send=channel.send_note, lease_left=self._lease_left)
-        zygotes = Zygotes(limits=warm, poll=self._poll, send=channel.send_note)
-        self._tree = JobTree(
-            cgroup=cgroup, zygotes=zygotes, tell=self._tell, may_start=self._may_start, suspended=self._suspended
+        self._job = SlotJob(
+            path=work_dir.socket,
+            poll=self._poll,
+            send=channel.send_note,
+            lease_left=self._lease_left,
+            gid=work_dir.gid,
         )
+        sandbox = None if rooms is None else Sandbox(rooms=rooms, poll=self._poll)
+        self._tree = self._job_tree(cgroup, warm, sandbox)
         self._channel_events = select.POLLIN
         self._poll.register(channel.fileno(), select.POLLIN)
         self._actions: dict[type, Callable[[Any], Event | None]] = {
@@ -123,6 +130,16 @@ class SlotSupervisor:
             Refuse: self._refuse,
             Stop: self._stop,
         }
+
+    def _job_tree(self, cgroup: SlotCgroup | None, warm: WarmLimits, sandbox: Sandbox | None) -> JobTree:
+        return JobTree(
+            cgroup=cgroup,
+            zygotes=Zygotes(limits=warm, poll=self._poll, send=self._channel.send_note, sandbox=sandbox),
+            tell=self._tell,
+            may_start=self._may_start,
+            suspended=self._suspended,
+            sandbox=sandbox,
+        )
 
     def run(self) -> bool:
         """Serve until the executor has ended and nothing is left of the last attempt; then spool what the executor had not on disk.
@@ -256,12 +273,15 @@ class SlotSupervisor:
 
     def _spawn(self, spawn: Spawn, number: int) -> int:
         step = spawn.order.steps[number]
+        inside = self._tree.is_inside(step)
+        places = self._work_dir.places(inside=inside)
         secrets = () if step.stdin else spawn.order.secrets
-        env = own_environment(spawn.env) if step.stdin else {**spawn.env, **self._work_dir.environment(secrets)}
-        env["TOBAN_PAYLOAD_FILE"] = self._work_dir.payload
+        given = self._work_dir.environment(secrets, inside=inside)
+        env = own_environment(spawn.env) if step.stdin else {**spawn.env, **given}
+        env["TOBAN_PAYLOAD_FILE"] = places.payload
         env["TOBAN_LEASE_FD"] = str(LEASE_FD)
         if self._job.path:
-            env["TOBAN_SOCKET"] = self._job.path
+            env["TOBAN_SOCKET"] = places.socket
         out, err = open_pipe(), open_pipe()
         process = StepProcess(
             step=step,
@@ -270,7 +290,7 @@ class SlotSupervisor:
             env=env,
             secrets=secrets,
             working_dir=spawn.order.working_dir,
-            work_dir=spawn.order.working_dir or self._work_dir.directory,
+            work_dir=spawn.order.working_dir or places.directory,
             fds=(self._null, out[1], err[1], self._lease_pipe[0]),
         )
         try:
@@ -388,6 +408,7 @@ def serve(
     group: SlotCgroup | None,
     warm: WarmLimits,
     losses: int = 0,
+    rooms: Rooms | None = None,
 ) -> bool:
     """Body of a slot supervisor's process, already its own child subreaper. Returns what `SlotSupervisor.run` does."""
     entered = group is not None and group.prepare()
@@ -395,6 +416,12 @@ def serve(
     if cgroup is None:
         keep_within_reach()
     supervisor = SlotSupervisor(
-        channel=channel, incarnation=incarnation, work_dir=work_dir, cgroup=cgroup, warm=warm, losses=losses
+        channel=channel,
+        incarnation=incarnation,
+        work_dir=work_dir,
+        cgroup=cgroup,
+        warm=warm,
+        losses=losses,
+        rooms=rooms,
     )
     return supervisor.run()

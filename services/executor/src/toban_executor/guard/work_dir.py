@@ -1,6 +1,7 @@
 """Where an attempt finds its payload, and its working directory when the definition names none.
 
-Both belong to the slot and are empty before and after each attempt. The payload goes to memory where there is a tmpfs: it may
+In class `isolated` both folders belong to the group of the slot's uid and are sticky, so that a job can write to them and change neither them nor the
+files of its guard. Both belong to the slot and are empty before and after each attempt. The payload goes to memory where there is a tmpfs: it may
 hold what should not reach a disk, and two writes of a disk's directory a run are noticeable at a thousand runs a second.
 """
 
@@ -8,8 +9,10 @@ import contextlib
 import errno
 import os
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from toban_domain.secret import SecretFile
 from toban_executor.guard.clock import wall
@@ -36,19 +39,49 @@ def make_payload_home(incarnation: str, fallback: Path) -> Path:
     return home
 
 
-class WorkDir:
-    """One slot's directory (0700) and payload file (0600), and the place of its socket."""
+class Places(NamedTuple):
+    """Paths of a slot, as processes of the machine or those of its sandbox see them."""
 
-    def __init__(self, *, directory: Path, payload: Path, socket: Path) -> None:
+    directory: str
+    payload: str
+    socket: str
+    secrets: str
+
+
+class WorkDir:
+    """One slot's directory (0700) and payload file (0600), and the place of its socket.
+
+    With the `gid` of a sandbox these are its own, and jobs may write to the folder of the payload, too; `inside` is how they see the places.
+    """
+
+    def __init__(
+        self, *, directory: Path, payload: Path, socket: Path, gid: int = 0, inside: Places | None = None
+    ) -> None:
         self.directory = str(directory)
         self.payload = str(payload)
         self.socket = socket
-        self._secrets = SecretFiles(payload.with_suffix(".secrets"))
+        self.gid = gid
+        secrets = payload.with_suffix(".secrets")
+        self._places = Places(self.directory, self.payload, str(socket), str(secrets))
+        self._inside = inside or self._places
+        self._secrets = SecretFiles(secrets, gid=gid)
+        self._memory = str(payload.parent) if gid else ""
+        self._own_names = {payload.name, socket.name, secrets.name}
         # Device, inode and time of the last change of the directory when it was empty. Each change sets that time, and no call sets it back.
         self._empty: tuple[int, int, int] | None = None
         # The clock had gone on when the directory was looked at: a change after that look has a later time.
         self._settled = False
-        shutil.rmtree(directory, ignore_errors=True)
+        if gid:
+            self._make_shared(self.directory)
+            self._make_shared(self._memory)
+            self._remove_content(self.directory)
+            self._remove_content(self._memory)
+        else:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def places(self, *, inside: bool) -> Places:
+        """How a step finds them."""
+        return self._inside if inside else self._places
 
     def prepare(self, payload: str, secrets: Sequence[SecretFile] = ()) -> None:
         """Write the files for the first step of an attempt. Raises SpawnError when the disk does not let us."""
@@ -59,27 +92,50 @@ class WorkDir:
             raise SpawnError(f"work directory '{self.directory}': {os.strerror(error.errno or 0)}") from None
         self._secrets.write(secrets)
 
-    def environment(self, secrets: Sequence[SecretFile]) -> Mapping[str, str]:
+    def environment(self, secrets: Sequence[SecretFile], *, inside: bool = False) -> Mapping[str, str]:
         """The variables by which a job finds its secrets."""
-        return self._secrets.environment(secrets)
+        return self._secrets.environment(secrets, folder=self.places(inside=inside).secrets)
 
     def clear(self) -> None:
         """Remove the payload file, the secrets, and whatever the attempt left in its directory."""
         self._secrets.clear()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.payload)  # noqa: PTH108 (hot path)
+        if self.gid:
+            self._remove_content(self._memory)
         if self._is_used():
             self._empty = None
-            shutil.rmtree(self.directory, ignore_errors=True)
+            if self.gid:
+                # Sandboxes have it mounted.
+                self._remove_content(self.directory)
+                return
+            remove_tree(self.directory)
             # A link in its place, which rmtree leaves.
             with contextlib.suppress(OSError):
                 os.unlink(self.directory)  # noqa: PTH108 (hot path)
 
+    def _make_shared(self, directory: str) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory)  # noqa: PTH102 (str, as elsewhere here)
+        os.chown(directory, -1, self.gid)
+        os.chmod(directory, 0o1770)  # noqa: PTH101 (str, as elsewhere here)
+
+    def _remove_content(self, directory: str) -> None:
+        """What jobs have left there."""
+        own = self._own_names if directory == self._memory else set()
+        for name in set(os.listdir(directory)) - own:  # noqa: PTH208 (hot path)
+            path = f"{directory}/{name}"
+            try:
+                os.unlink(path)  # noqa: PTH108 (hot path)
+            except OSError:
+                remove_tree(path)
+
     def _make_directory(self) -> None:
         if self._empty is not None and self._empty == _identity(self.directory):
             return
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.directory, 0o700)  # noqa: PTH102 (hot path)
+        if not self.gid:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.directory, 0o700)  # noqa: PTH102 (hot path)
         self._empty, self._settled = _identity(self.directory), False
 
     def _is_used(self) -> bool:
@@ -100,12 +156,23 @@ class WorkDir:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self.payload, flags, 0o600)
         try:
+            if self.gid:
+                os.fchown(fd, -1, self.gid)
+                os.fchmod(fd, 0o640)
             data = payload.encode()
             if os.write(fd, data) < len(data):
                 # A disk that becomes full takes the beginning; a job must not run with half of its payload.
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(fd)
+
+
+def remove_tree(path: str) -> None:
+    """Remove it as far as possible; jobs make trees that are deeper than Python's own function can go."""
+    try:
+        shutil.rmtree(path, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["rm", "-rf", "--", path], check=False, stderr=subprocess.DEVNULL)
 
 
 def _identity(directory: str) -> tuple[int, int, int] | None:

@@ -26,6 +26,7 @@ from toban_executor.guard.clock import boottime
 from toban_executor.guard.pipes import readable
 from toban_executor.guard.process_tree import children, kill_all, start_time, threads_and_children
 from toban_executor.guard.protocol import socket_pair
+from toban_executor.guard.sandbox import Sandbox
 from toban_executor.guard.spawn import SpawnError, enter, process_end, start_zygote
 
 ANSWER_SECONDS = 5.0
@@ -88,9 +89,12 @@ Said = Forked | Refused | ForkEnded
 
 
 class Zygotes:
-    """Those of one slot, which runs one step at a time. `send` gets notes for the executor."""
+    """Those of one slot, which runs one step at a time. `send` gets notes for the executor. With a `sandbox` they are its children."""
 
-    def __init__(self, *, limits: WarmLimits, poll: select.poll, send: Callable[[WarmNote], None]) -> None:
+    def __init__(
+        self, *, limits: WarmLimits, poll: select.poll, send: Callable[[WarmNote], None], sandbox: Sandbox | None = None
+    ) -> None:
+        self._sandbox = sandbox
         self._limits = limits
         self._poll = poll
         self._send = send
@@ -170,9 +174,12 @@ class Zygotes:
             self._kill(oldest, "replaced")
         near, far = socket_pair()
         try:
-            argv = start.step.warm_argv
-            enter(start.working_dir or "/")
-            pid = start_zygote(argv=argv, env=zygote_env(start.env), sock=far.fileno())
+            argv, env, directory = start.step.warm_argv, zygote_env(start.env), start.working_dir or "/"
+            if self._sandbox is not None:
+                pid = self._sandbox.start_zygote(argv=argv, env=env, directory=directory, sock=far.fileno())
+            else:
+                enter(directory)
+                pid = start_zygote(argv=argv, env=env, sock=far.fileno())
         except SpawnError:
             near.close()
             raise
@@ -220,6 +227,9 @@ class Zygotes:
         if kind == "ready" and not one.ready:
             return self._on_ready(one)
         if kind == "forked" and not self.fork:
+            if self._sandbox is not None:
+                # One that has ended by now has no number here: that of its zygote stands for it.
+                pid = self._sandbox.within(one.pid, pid) or one.pid
             self.fork, self._waits_since = pid, 0.0
             one.forks += 1
             self._forks += 1
@@ -255,7 +265,11 @@ class Zygotes:
 
     def alone(self) -> bool:
         """Whether nothing descends from the supervisor but zygotes that run no step, and no thread either."""
-        if not self._by_pid or self._used is not None:
+        return bool(self._by_pid) and self.quiet() and set(children(os.getpid())) <= set(self._by_pid)
+
+    def quiet(self) -> bool:
+        """Whether no zygote runs a step, has a child or a thread, or is about to end."""
+        if self._used is not None:
             return False
         for one in self._by_pid.values():
             threads, below = threads_and_children(one.pid)
@@ -264,9 +278,7 @@ class Zygotes:
             if threads > 1:
                 # One that a fork has started in it: the job's code would run on.
                 self._kill(one, "threads")
-        if any(one.killed for one in self._by_pid.values()):
-            return False
-        return set(children(os.getpid())) <= set(self._by_pid)
+        return not any(one.killed for one in self._by_pid.values())
 
     def check(self) -> None:
         """Kill the zygote that does not answer: the supervisor learns the rest from the kernel."""

@@ -239,7 +239,7 @@ def _attempt_manager(
         journal=outside.journal,
         reporter=reporter,
         collector=collector,
-        launcher=Launcher(program=rules.program, home=str(Path.home())),
+        launcher=Launcher(program=rules.program, home=prepared.isolation.home or str(Path.home())),
         notes=JobNotes(guards=outside.guards, gateway=outside.gateway, wake_heartbeat=wake_heartbeat, clock=clock),
         freeze_max=lambda: settings()["lease_freeze_max_seconds"],
         tries=lambda: (

@@ -1,0 +1,288 @@
+"""The sandbox of a slot, as its supervisor has it: one process with the uid of the slot, in which all that jobs run descends.
+
+It is made for the first attempt and stays for the next ones; SIGKILL for an attempt takes it along, and the next attempt gets a new one. What an
+attempt can leave behind in it is looked for: processes (the proof of an empty tree), files (guard/work_dir.py), System V IPC, limits and priority of
+the sandbox's own process (the next attempt gets a new one, and a new namespace).
+"""
+
+import contextlib
+import marshal
+import os
+import select
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from toban_executor.guard import kernel
+from toban_executor.guard.clock import boottime
+from toban_executor.guard.process_tree import children
+from toban_executor.guard.protocol import socket_pair
+from toban_executor.guard.sandbox_init import Rooms, main
+from toban_executor.guard.sandbox_messages import (
+    LARGEST_ANSWER,
+    LARGEST_REQUEST,
+    Ended,
+    Failed,
+    Ready,
+    Said,
+    Started,
+    decode,
+)
+from toban_executor.guard.spawn import SpawnError
+
+ANSWER_SECONDS = 10.0
+"""It does nothing but what it is asked for; a machine may be slow."""
+
+
+class Sandbox:
+    """`rooms` are the slot's own. With namespaces the supervisor, too, has the slot's System V IPC, so that it sees what is left there."""
+
+    def __init__(self, *, rooms: Rooms, poll: select.poll) -> None:
+        self._rooms = rooms
+        if rooms.namespaces:
+            kernel.unshare(kernel.CLONE_NEWIPC)
+        self._poll = poll
+        self._sock: socket.socket | None = None
+        # 0: there is none. One that was killed is there until it is reaped.
+        self.pid = 0
+        self.killed = False
+        # Numbers of its namespace, and of this one, of what it was asked to start and has not reaped.
+        self._pids: dict[int, int] = {}
+        self._handed_on: tuple[object, ...] = ()
+        self._ended: list[tuple[int, int]] = []
+        self._answers = select.poll()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its process can be asked."""
+        return bool(self.pid) and not self.killed
+
+    def owns(self, fd: int) -> bool:
+        """Whether it has something to say on this descriptor."""
+        return self._sock is not None and fd == self._sock.fileno()
+
+    # ---- start
+
+    def begin(self) -> None:
+        """An attempt comes into the slot. Raises SpawnError when no sandbox comes up."""
+        if self.is_there and self._heritage() != self._handed_on:
+            self.close()
+        if not self.is_there:
+            self._start()
+
+    def start(
+        self, *, program: str, argv: Sequence[str], env: Mapping[str, str], directory: str, fds: Sequence[int]
+    ) -> int:
+        """Start a program in it with these four descriptors; returns its pid. Raises SpawnError."""
+        if not self.is_there:
+            self._start()
+        assert self._sock is not None
+        request = marshal.dumps((program, tuple(argv), dict(env), directory))
+        if len(request) > LARGEST_REQUEST:
+            raise SpawnError(f"the step with its variables is too large: {len(request)} bytes")
+        try:
+            socket.send_fds(self._sock, [request], list(fds))
+            said = self._answer()
+        except (OSError, ValueError) as error:
+            self.kill()
+            raise SpawnError(f"the sandbox of this slot does not answer: {error}") from None
+        if not isinstance(said, Started):
+            raise SpawnError(said.reason if isinstance(said, Failed) else f"the sandbox of this slot answers {said}")
+        pid = self._pids[said.pid] = self._outer(said.pid)
+        return pid
+
+    def start_zygote(self, *, argv: Sequence[str], env: Mapping[str, str], directory: str, sock: int) -> int:
+        """Start a zygote (guard/zygotes.py) with its socket as descriptor 3; returns its pid. Raises SpawnError."""
+        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return self.start(program=argv[0], argv=argv, env=env, directory=directory, fds=(null, null, null, sock))
+        finally:
+            os.close(null)
+
+    def _start(self) -> None:
+        if self.pid:
+            raise SpawnError("the sandbox of the attempt before is still ending")
+        near, far = socket_pair()
+        try:
+            self.pid = self._fork(far)
+        except OSError as error:
+            near.close()
+            raise SpawnError(f"the sandbox of this slot does not start: {error.strerror}") from None
+        finally:
+            far.close()
+        self._sock, self.killed = near, False
+        self._pids.clear()
+        near.setblocking(False)
+        self._answers = select.poll()
+        self._answers.register(near, select.POLLIN)
+        try:
+            said = self._answer()
+        except (OSError, ValueError) as error:
+            said = Failed(str(error))
+        if not isinstance(said, Ready):
+            self.kill()
+            raise SpawnError(
+                f"the sandbox of this slot does not start: {said.reason if isinstance(said, Failed) else said}"
+            )
+        self._poll.register(near, select.POLLIN)
+        self._handed_on = self._heritage()
+
+    def _fork(self, sock: socket.socket) -> int:
+        if not self._rooms.namespaces:
+            pid = os.fork()
+            if not pid:
+                main(sock, self._rooms)
+            return pid
+        own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # For children of this process alone.
+            kernel.unshare(kernel.CLONE_NEWPID)
+            pid = os.fork()
+            if not pid:
+                main(sock, self._rooms)
+            kernel.setns(own, kernel.CLONE_NEWPID)
+        finally:
+            os.close(own)
+        return pid
+
+    def _heritage(self) -> tuple[object, ...]:
+        """What the process hands on to each that it starts, and a job of the same uid can change."""
+        try:
+            with open(f"/proc/{self.pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+                limits = file.read()
+            priority, cpus = os.getpriority(os.PRIO_PROCESS, self.pid), os.sched_getaffinity(self.pid)
+            return limits, priority, cpus, os.sched_getscheduler(self.pid)
+        except OSError:
+            return ()
+
+    def _answer(self) -> Said:
+        """The next word that is not about an end. Raises OSError, ValueError."""
+        assert self._sock is not None
+        until = boottime() + ANSWER_SECONDS
+        while True:
+            if not self._answers.poll(max(0.0, until - boottime()) * 1000):
+                raise OSError(0, f"nothing for {ANSWER_SECONDS:g} s")
+            data = self._sock.recv(LARGEST_ANSWER)
+            if not data:
+                raise OSError(0, "its process has ended")
+            said = decode(data)
+            if not isinstance(said, Ended):
+                return said
+            self._note(said)
+
+    def _outer(self, pid: int) -> int:
+        """The number of a process of the sandbox here; that of its namespace when it has ended already."""
+        if not self._rooms.namespaces:
+            return pid
+        found = children(self.pid)
+        if len(found) == 1:
+            return found[0]
+        return next((one for one in found if _innermost(one) == pid), pid)
+
+    def within(self, parent: int, pid: int) -> int:
+        """The number here of a child of `parent`, which named it by the number of the namespace; 0 when it has ended.
+
+        When its parent ends before it does, it is reaped in the sandbox.
+        """
+        if not self._rooms.namespaces:
+            return pid
+        found = next((one for one in children(parent) if _innermost(one) == pid), 0)
+        if found:
+            self._pids[pid] = found
+        return found
+
+    # ---- ends
+
+    def ended(self) -> list[tuple[int, int]]:
+        """What has ended since the last call of what it was asked to start: pids with their status."""
+        self._drain()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _drain(self) -> None:
+        if self._sock is None:
+            return
+        try:
+            while data := self._sock.recv(LARGEST_ANSWER):
+                if isinstance(said := decode(data), Ended):
+                    self._note(said)
+            # It ends.
+            self.kill()
+        except BlockingIOError:
+            pass
+        except (OSError, ValueError):
+            self.kill()
+
+    def _note(self, said: Ended) -> None:
+        self._ended += [(self._pids.pop(pid), status) for pid, status in said.processes if pid in self._pids]
+
+    def kill(self) -> None:
+        """With all that it has started."""
+        if self.is_there:
+            self.killed = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._sock is not None:
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(self._sock)
+            self._sock.close()
+            self._sock = None
+
+    def reaped(self, pid: int) -> bool:
+        """Whether the process that has ended is that of the sandbox."""
+        if pid != self.pid:
+            return False
+        # What it has said before counts.
+        self._drain()
+        self._hang_up()
+        self.pid, self.killed = 0, False
+        self._pids.clear()
+        return True
+
+    def is_alone(self, idle: set[int]) -> bool:
+        """Whether nothing descends from the supervisor but this process, and nothing from this but `idle`.
+
+        What descends from it can come up to the supervisor, and nothing goes the other way; so it is looked at first.
+        """
+        return self.is_there and set(children(self.pid)) <= idle and children(os.getpid()) == [self.pid]
+
+    def attempt_ended(self) -> None:
+        """The next attempt gets another process where jobs were in reach of this one, or have left something."""
+        if not self._rooms.namespaces:
+            self.close()
+        elif _has_ipc():
+            self.close()
+            kernel.unshare(kernel.CLONE_NEWIPC)
+
+    def close(self) -> None:
+        """End it, and wait for that."""
+        self.kill()
+        if self.pid:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+            self.reaped(self.pid)
+
+
+def _has_ipc() -> bool:
+    """Whether shared memory, semaphores or queues of System V are there."""
+    for kind in ("shm", "sem", "msg"):
+        with open(f"/proc/sysvipc/{kind}", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+            # The first line has the titles.
+            if file.read(4096).count(b"\n") > 1:
+                return True
+    return False
+
+
+def _innermost(pid: int) -> int:
+    """Its number in the namespace that it is in; 0 when it has ended."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    except (OSError, ValueError):
+        pass
+    return 0

@@ -1,0 +1,252 @@
+"""The process of a sandbox: enters its namespaces, gives up every right, and starts what its slot supervisor asks for.
+
+It is forked by the slot supervisor (guard/sandbox.py) and never returns there. With a pid namespace it is the init of that: no job of the slot can
+stop or kill it, and the kernel kills all that is left when it ends. It has the uid of the jobs and is not dumpable, so they can neither trace it nor
+read its memory. A job that changes its limits or its priority does so in its own slot; the supervisor looks at them before each attempt.
+"""
+
+import contextlib
+import marshal
+import mmap
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from toban_executor.decide.isolation import PRIVATE_HOME, PRIVATE_MEMORY
+from toban_executor.guard import kernel
+from toban_executor.guard.pipes import signal_pipe
+from toban_executor.guard.sandbox_messages import LARGEST_REQUEST, MOST_ENDED, Ended, Failed, Ready, Started, encode
+from toban_executor.guard.spawn import SpawnError, enter, find_program, start_process
+
+_DESCRIPTORS = struct.Struct("@4i")
+OOM_SCORE = 500
+"""The kernel ends jobs before guards when memory runs out."""
+_RLIMIT_MSGQUEUE = 12
+_SAME_AS_TMP = "/var/tmp"
+_IGNORED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGPIPE,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+
+
+class Rooms(NamedTuple):
+    """Where a sandbox finds what is its own. `home` and `memory` are folders of the machine, `readable` those that its jobs need although a
+    folder above them is closed to other users; `groups` are files that the process writes its pid to."""
+
+    uid: int
+    namespaces: bool
+    home: str
+    memory: str
+    readable: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    processes: int = 0
+    # By the kernel's limit for each process, where no group can hold it.
+    memory_mb: int = 0
+
+
+def main(sock: socket.socket, rooms: Rooms) -> NoReturn:
+    """In the forked process: enter, drop, verify, say `ready`, serve."""
+    try:
+        sock = _only_descriptor(sock)
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        for file in rooms.groups:
+            Path(file).write_text("0")
+        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+        if rooms.namespaces:
+            kernel.unshare(kernel.CLONE_NEWNS)
+            _mount(rooms)
+        _drop(rooms)
+        problem = _not_dropped(rooms.uid)
+        if problem:
+            raise OSError(0, problem)
+        sock.send(encode(Ready()))
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            sock.send(encode(Failed(str(error)[:1000])))
+        os._exit(1)
+    try:
+        _Init(sock).serve()
+    finally:
+        os._exit(1)
+
+
+def _only_descriptor(sock: socket.socket) -> socket.socket:
+    """The socket as descriptor 3, and nothing else but 0 to 2."""
+    if sock.fileno() != 3:
+        os.dup2(sock.fileno(), 3, inheritable=False)
+        sock = socket.socket(fileno=3)
+    os.closerange(4, 1 << 20)
+    return sock
+
+
+# ---- mounts
+
+
+def _mount(rooms: Rooms) -> None:
+    # Mounts of the machine go on to appear here, and none of these appears there.
+    kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_SLAVE)
+    home, memory = (os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in (rooms.home, rooms.memory))
+    _open_closed(rooms.readable)
+    _bind(home, PRIVATE_HOME, kernel.MS_NOSUID | kernel.MS_NODEV)
+    _bind(memory, PRIVATE_MEMORY, kernel.MS_NOSUID | kernel.MS_NODEV)
+    if Path(_SAME_AS_TMP).is_dir():
+        _bind(home, _SAME_AS_TMP, kernel.MS_NOSUID | kernel.MS_NODEV)
+    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    os.close(home)
+    os.close(memory)
+
+
+def _bind(folder: int, target: str, flags: int) -> None:
+    kernel.mount(f"/proc/self/fd/{folder}", target, "", kernel.MS_BIND)
+    kernel.mount("", target, "", kernel.MS_BIND | kernel.MS_REMOUNT | flags)
+
+
+def _open_closed(folders: Sequence[str]) -> None:
+    """Where a folder above one of `folders` is closed to others, as /root is: show these in its place, and nothing else of it."""
+    closed: dict[str, list[str]] = {}
+    for folder in folders:
+        if above := closed_above(folder):
+            closed.setdefault(above, []).append(folder)
+    for above, shown in closed.items():
+        opened = {folder: os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in shown}
+        kernel.mount("tmpfs", above, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=0755,size=64k")
+        for folder, fd in opened.items():
+            os.makedirs(folder, mode=0o755, exist_ok=True)  # noqa: PTH103 (this module imports nothing after the fork)
+            kernel.mount(f"/proc/self/fd/{fd}", folder, "", kernel.MS_BIND | kernel.MS_REC)
+            os.close(fd)
+        kernel.mount("", above, "", kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV)
+
+
+def closed_above(folder: str) -> str:
+    """The topmost folder on the way to `folder` that others may not enter; "" when there is none."""
+    path = Path(folder)
+    for above in [*reversed(path.parents), path]:
+        try:
+            if not above.stat().st_mode & 0o001:
+                return str(above)
+        except OSError:
+            return ""
+    return ""
+
+
+# ---- rights
+
+
+def _drop(rooms: Rooms) -> None:
+    # Queues of POSIX would outlive their run, and nothing shows them.
+    resource.setrlimit(_RLIMIT_MSGQUEUE, (0, 0))
+    if rooms.processes:
+        # Counted by uid, which only this slot has.
+        resource.setrlimit(resource.RLIMIT_NPROC, (rooms.processes, rooms.processes))
+    if rooms.memory_mb:
+        resource.setrlimit(resource.RLIMIT_AS, (rooms.memory_mb << 20, rooms.memory_mb << 20))
+    kernel.drop_bounding_set()
+    os.setgroups([])
+    os.setresgid(rooms.uid, rooms.uid, rooms.uid)
+    os.setresuid(rooms.uid, rooms.uid, rooms.uid)
+    kernel.clear_capabilities()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, name="PR_SET_NO_NEW_PRIVS")
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0, name="PR_SET_DUMPABLE")
+    # A change of the uid clears it, so it comes last.
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, name="PR_SET_PDEATHSIG")
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, name="PR_SET_CHILD_SUBREAPER")
+
+
+def _not_dropped(uid: int) -> str:
+    """What the kernel says of this process that it should not; empty = every right is gone."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+    for name in ("Uid", "Gid"):
+        if fields[name].split() != [str(uid)] * 4:
+            return f"{name} is {fields[name].split()} after the change to {uid}"
+    if fields["Groups"].split():
+        return f"supplementary groups are left: {fields['Groups'].strip()}"
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        if int(fields[name], 16):
+            return f"capabilities are left: {name} {fields[name].strip()}"
+    if fields["NoNewPrivs"].strip() != "1":
+        return "NoNewPrivs is not set"
+    return ""
+
+
+# ---- service
+
+
+class _Init:
+    """Starts programs, and reaps all that ends here."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._exits = signal_pipe()
+        # `recvmsg` would map memory for the largest request, and unmap it again, for each one.
+        self._buffer = memoryview(mmap.mmap(-1, LARGEST_REQUEST))
+
+    def serve(self) -> NoReturn:
+        """Until the supervisor has closed its end; then the kernel ends all that is left here."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        poll.register(self._exits, select.POLLIN)
+        while True:
+            for fd, _event in poll.poll():
+                if fd == self._exits:
+                    os.read(fd, 4096)
+                    self._reap()
+                else:
+                    self._answer()
+
+    def _answer(self) -> None:
+        size, ancillary, _flags, _address = self._sock.recvmsg_into(
+            [self._buffer], socket.CMSG_SPACE(_DESCRIPTORS.size), socket.MSG_CMSG_CLOEXEC
+        )
+        if not size:
+            os._exit(0)
+        [(_level, _kind, sent)] = ancillary
+        fds = _DESCRIPTORS.unpack(sent)
+        try:
+            answer: Started | Failed = Started(self._start(marshal.loads(self._buffer[:size]), fds))
+        except SpawnError as error:
+            answer = Failed(str(error))
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self._sock.send(encode(answer))
+
+    @staticmethod
+    def _start(request: tuple[Any, ...], fds: Sequence[int]) -> int:
+        program, argv, env, directory = request
+        stdin, stdout, stderr, lease = fds
+        enter(directory)
+        return start_process(
+            program=program or find_program(argv[0], env.get("PATH", "")),
+            argv=argv,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            lease=lease,
+        )
+
+    def _reap(self) -> None:
+        ended = tuple(_ended())
+        for first in range(0, len(ended), MOST_ENDED):
+            self._sock.send(encode(Ended(ended[first : first + MOST_ENDED])))
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            yield pid, status

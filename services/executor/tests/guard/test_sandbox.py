@@ -1,0 +1,306 @@
+"""Class `isolated`: what a job is, what it reaches, and what it leaves to the next job of its slot, in real guards as root."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_domain.secret import SecretFile
+from toban_executor.adapters import python_step_runner, warm_zygote
+from toban_executor.adapters.isolation import abilities_here
+from toban_executor.decide.guard_types import FreezeTurn, Kill, SetDeadline
+from toban_executor.decide.isolation import SandboxLimits, SandboxPlan, UidRange, missing
+from toban_executor.decide.models import AttemptEnd, StepOrder
+from toban_executor.guard import limit_groups
+from toban_executor.guard.clock import boottime, wall
+from toban_executor.guard.process_tree import children, descendants, slot_of, start_time
+from toban_fencing.executor_lease import Instant
+from toban_testing.guard_harness import GuardHarness
+from toban_testing.waiting import wait_for
+
+UIDS = UidRange(61000, 61183)
+pytestmark = pytest.mark.skipif(bool(missing(abilities_here(Path("/tmp")).effective)), reason="needs root")
+
+
+def guards(folder: Path, *, namespaces: bool, slots: int = 1, processes: int = 200) -> GuardHarness:
+    plan = SandboxPlan(UIDS, namespaces, SandboxLimits(processes=processes))
+    return GuardHarness(folder, slots, sandboxes=plan)
+
+
+@pytest.fixture(params=["namespaces", "uids alone"])
+def any_guard(request: pytest.FixtureRequest) -> Iterator[GuardHarness]:
+    """One slot; without namespaces its folders must be open on the way, which those of a test are not."""
+    folder = Path(f"/var/tmp/toban-test-{os.urandom(6).hex()}")
+    harness = guards(folder, namespaces=request.param == "namespaces")
+    yield harness
+    harness.close()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def _guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardHarness]:
+    harness = guards(tmp_path_factory.mktemp("sandbox"), namespaces=True)
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
+def guard(_guard: GuardHarness) -> Iterator[GuardHarness]:
+    """One slot with namespaces, which the tests of this module share."""
+    yield _guard
+    _guard.next_test()
+
+
+def sh(guard: GuardHarness, text: str, **fields: Any) -> str:
+    """The output of a script that ends with 0."""
+    guard.blocks.clear()
+    end = guard.run("sh", "-c", text, **fields)
+    assert (end.exit_code, end.reason) == (0, ""), guard.text
+    return guard.text.decode()
+
+
+def python(guard: GuardHarness, text: str, *, python: str = sys.executable) -> str:
+    """The output of a program; without namespaces jobs may not reach the interpreter of the tests."""
+    guard.blocks.clear()
+    end = guard.run(python, "-I", "-c", text)
+    assert end.exit_code == 0, guard.text
+    return guard.text.decode()
+
+
+def supervisor(guard: GuardHarness, slot: int = 0) -> int:
+    [pid] = [pid for pid in children(guard.guards.supervisor.pid) if slot_of(pid) == slot]
+    return pid
+
+
+class TestRights:
+    def test_nothing_of_root_is_left(self, any_guard: GuardHarness) -> None:
+        status = sh(any_guard, "cat /proc/self/status")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines())
+        [uid] = set(fields["Uid"].split())
+        assert UIDS.first <= int(uid) <= UIDS.last
+        assert fields["Gid"].split() == [uid] * 4 and fields["Groups"].split() in ([], [uid])
+        assert {name: int(fields[name], 16) for name in fields if name.startswith("Cap")} == dict.fromkeys(
+            ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0
+        )
+        assert fields["NoNewPrivs"] == "1"
+
+    def test_no_descriptor_but_its_own(self, any_guard: GuardHarness) -> None:
+        assert sorted(sh(any_guard, "ls /proc/$$/fd").split()) == ["0", "1", "2", "3"]
+
+    def test_the_payload_and_secrets_of_a_run_are_read_and_not_changed(self, any_guard: GuardHarness) -> None:
+        secret = SecretFile(file="token", file_env="TOKEN_FILE", value=b"hush")
+        script = """cat $TOBAN_PAYLOAD_FILE; wc -c < $TOKEN_FILE
+        (echo x > $TOBAN_PAYLOAD_FILE) 2>/dev/null || echo kept
+        rm -f $TOBAN_PAYLOAD_FILE $TOBAN_SOCKET 2>/dev/null || echo there"""
+        text = sh(any_guard, script, payload_json='{"n": 1}', secrets=(secret,))
+        assert text == '{"n": 1}4\nkept\nthere\n'
+
+    def test_the_socket_answers(self, any_guard: GuardHarness) -> None:
+        script = """import json, os, socket
+s = socket.socket(socket.AF_UNIX); s.connect(os.environ["TOBAN_SOCKET"])
+s.sendall(b'{"op":"heartbeat"}\\n'); print(s.recv(1000).decode())"""
+        assert json.loads(python(any_guard, script, python="python3"))["ok"] is True
+
+    def test_a_job_cannot_signal_its_sandbox_nor_see_who_watches_it(self, guard: GuardHarness) -> None:
+        script = "kill -STOP 1; kill -KILL 1; kill -TERM 1; ps -eo pid,args --no-headers"
+        lines = sh(guard, script).splitlines()
+        assert [line.split()[0] for line in lines][:1] == ["1"] and len(lines) == 3, lines
+        assert sh(guard, "echo again") == "again\n"
+
+    @pytest.mark.parametrize("file", ["environ", "mem", "maps", "fd", "root"])
+    def test_a_job_reads_nothing_of_its_sandbox(self, guard: GuardHarness, file: str) -> None:
+        guard.blocks.clear()
+        assert guard.run("sh", "-c", f"cat /proc/1/{file} || ls /proc/1/{file}/").exit_code != 0
+        assert b"Permission denied" in guard.text
+
+    def test_processes_beyond_the_limit_do_not_start(self, tmp_path: Path) -> None:
+        few = guards(tmp_path, namespaces=True, processes=20)
+        forks = "import os\ntry:\n    for n in range(60): os.fork() or os.execvp('sleep', ['sleep', '60'])\nexcept OSError: print(n)"
+        assert 10 <= int(python(few, forks)) <= 20
+        few.close()
+
+
+class TestLeftovers:
+    def test_files_are_gone_for_the_next_run(self, any_guard: GuardHarness) -> None:
+        script = """mkdir -p a/b; touch a/b/c d .hidden; chmod 000 a; ls -A
+        cd $(dirname $TOBAN_PAYLOAD_FILE); touch mine; mkdir -p m/n"""
+        assert sh(any_guard, script).split() == [".hidden", "a", "d"]
+        assert sh(any_guard, "ls -A . ; ls $(dirname $TOBAN_PAYLOAD_FILE)").split() == ["job.sock", "payload.json"]
+
+    def test_a_tree_deeper_than_python_can_go_is_gone(self, guard: GuardHarness) -> None:
+        deep = "import os\nfor _ in range(3000):\n    os.mkdir('d'); os.chdir('d')"
+        python(guard, deep)
+        assert sh(guard, "ls -A") == ""
+
+    def test_shared_memory_is_gone(self, guard: GuardHarness) -> None:
+        sh(guard, "ipcmk -M 100; ipcmk -Q; ipcmk -S 1")
+        assert "0x" not in sh(guard, "ipcs")
+
+    def test_queues_of_messages_cannot_be_made(self, guard: GuardHarness) -> None:
+        script = """import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mq_open(b"/left", 0o102, 0o600, None); print(errno.errorcode[ctypes.get_errno()])"""
+        assert python(guard, script) in ("EMFILE\n", "ENOSYS\n")
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "resource.prlimit(1, resource.RLIMIT_FSIZE, (0, 0))",
+            "resource.prlimit(1, resource.RLIMIT_NOFILE, (4, 4))",
+            "os.setpriority(os.PRIO_PROCESS, 1, 19)",
+            "os.sched_setaffinity(1, {0})",
+        ],
+    )
+    def test_limits_of_the_sandbox_are_as_before(self, guard: GuardHarness, change: str) -> None:
+        show = "ulimit -f; ulimit -n; nice; grep Cpus_allowed: /proc/self/status"
+        before = sh(guard, show)
+        python(guard, f"import os, resource\n{change}")
+        assert sh(guard, show) == before
+
+    def test_a_job_that_stops_its_processes_leaves_none(self, any_guard: GuardHarness) -> None:
+        guard = any_guard
+        end = guard.run("sh", "-c", "setsid sleep 100 & kill -STOP $!; (setsid env -i sleep 100 &); exit 3")
+        assert end.exit_code == 3
+        wait_for(lambda: [pid for pid in descendants(supervisor(guard)) if b"sleep" in cmdline(pid)] == [])
+
+
+def cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+class TestNeighbours:
+    """Two slots at once."""
+
+    @pytest.fixture
+    def two(self, tmp_path: Path) -> Iterator[GuardHarness]:
+        harness = guards(tmp_path, namespaces=True, slots=2)
+        yield harness
+        harness.close()
+
+    def test_a_run_reaches_nothing_of_another(self, two: GuardHarness) -> None:
+        secret = SecretFile(file="token", file_env="TOKEN_FILE", value=b"hush")
+        two.spawn("sh", "-c", "echo mine > /tmp/file; echo ready; sleep 100", secrets=(secret,))
+        two.receive_text(b"ready")
+        [victim] = [pid for pid in descendants(supervisor(two)) if cmdline(pid).startswith(b"sh\0")]
+        two.blocks.clear()
+        guarding = two.guards.supervisor.pid
+        script = f"""
+        for pid in {victim} {guarding} {supervisor(two)} {supervisor(two, 1)}; do kill -STOP $pid && echo stopped; done
+        ls -A /tmp; ls /dev/shm; find / -name token -newer /proc/1 2>/dev/null; ps -e --no-headers | wc -l; exit 0"""
+        token = two.spawn("sh", "-c", script, slot=1)
+        end = two.receive(AttemptEnd, slot=1)
+        assert end.key.token == token and end.exit_code == 0
+        assert b"stopped" not in two.text and b"token" not in two.text and b"file" not in two.text, two.text
+        assert start_time(victim)
+
+    def test_each_slot_has_its_uid(self, two: GuardHarness, tmp_path: Path) -> None:
+        other = guards(tmp_path / "other", namespaces=True, slots=1)
+        try:
+            uids = {sh(other, "id -u")}
+            for slot in (0, 1):
+                two.blocks.clear()
+                two.spawn("id", "-u", slot=slot)
+                two.receive(AttemptEnd, slot=slot)
+                uids.add(two.text.decode())
+        finally:
+            other.close()
+        assert len(uids) == 3, "also beside the executors of the same machine"
+
+
+class TestLease:
+    def test_a_frozen_job_stands_still_and_goes_on(self, any_guard: GuardHarness) -> None:
+        guard = any_guard
+        token = guard.spawn("sh", "-c", "while :; do echo x; sleep 0.01; done", lease=0.6, on_lease_loss="freeze")
+        guard.receive(FreezeTurn)
+        sandbox = children(supervisor(guard))[0]
+        below = [sandbox, *descendants(sandbox)]
+        later = Instant(boottime() + 60, wall() + 60)
+        assert all(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TDS" for pid in below)
+        guard.blocks.clear()
+        guard.send(SetDeadline(token=token, deadline=later, thaw=True))
+        guard.receive_text(b"x\nx\nx\n")
+        guard.send(Kill(token=token, cause="cancel", reason="", grace=0.0))
+        assert guard.receive(AttemptEnd).cause == "cancel"
+        assert sh(guard, "echo again") == "again\n"
+
+    def test_everything_ends_with_the_executor(self, tmp_path: Path) -> None:
+        guard = guards(tmp_path, namespaces=True)
+        guard.spawn("sh", "-c", "setsid sleep 100 & echo ready; sleep 100")
+        guard.receive_text(b"ready")
+        below = descendants(guard.guards.supervisor.pid)
+        guard.close()
+        assert [pid for pid in below if start_time(pid)] == []
+
+    def test_everything_ends_with_killed_guards(self, tmp_path: Path) -> None:
+        guard = guards(tmp_path, namespaces=True)
+        guard.spawn("sh", "-c", "trap '' TERM; setsid env -i sleep 100 & echo ready; sleep 100")
+        guard.receive_text(b"ready")
+        below = descendants(guard.guards.supervisor.pid)
+        os.kill(guard.guards.supervisor.pid, signal.SIGKILL)
+        os.kill(below[0], signal.SIGKILL)
+        wait_for(lambda: not any(start_time(pid) for pid in below))
+        guard.close()
+
+
+class TestWarm:
+    def test_a_zygote_has_the_uid_of_its_slot_and_serves_the_next_run(self, guard: GuardHarness) -> None:
+        runner = python_step_runner.__file__
+        folder = "/usr/share"
+        call = ("own", "platform:platform", folder)
+        argv = (sys.executable, "-I", "-S")
+        step = StepOrder(
+            type="python",
+            argv=(*argv, runner, *call),
+            warm_argv=(*argv, warm_zygote.__file__, runner, folder, "--", "platform"),
+            warm_call=call,
+        )
+        zygotes = set()
+        for _ in range(2):
+            end = guard.run("-", steps=(step,), env={"PATH": "/usr/bin:/bin"})
+            assert (end.exit_code, end.cause) == (0, ""), guard.text
+            [sandbox] = children(supervisor(guard))
+            [zygote] = children(sandbox)
+            zygotes.add(zygote)
+            status = Path(f"/proc/{zygote}/status").read_text()
+            assert (
+                f"CapPrm:\t{0:016x}" in status and UIDS.first <= int(status.split("Uid:\t")[1].split()[0]) <= UIDS.last
+            )
+        assert len(zygotes) == 1 and b"without its zygote" not in guard.text
+
+
+def test_a_range_that_is_too_small_is_refused_by_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises((RuntimeError, ConnectionError)):
+        GuardHarness(tmp_path, 3, sandboxes=SandboxPlan(UidRange(61190, 61191), True))
+    assert "SCHEDULER_JOB_UIDS=61190-61191 has 2 free uids, and 3 slots need one each" in capfd.readouterr().err
+
+
+def test_a_working_directory_that_the_uid_may_not_enter(guard: GuardHarness) -> None:
+    with tempfile.TemporaryDirectory(dir="/run") as closed:
+        end = guard.run("/bin/true", working_dir=closed)
+    assert end.cause == "spawn_failed" and "Permission denied" in end.reason
+
+
+def test_memory_beyond_the_limit_ends_the_job_and_nothing_else(tmp_path: Path) -> None:
+    plan = SandboxPlan(UIDS, True, SandboxLimits(memory_mb=64, processes=100, cpus=0.5))
+    harness = GuardHarness(tmp_path, sandboxes=plan)
+    try:
+        assert harness.run(sys.executable, "-I", "-c", "x = bytearray(200 << 20)").exit_code != 0
+        groups = limit_groups.find(plan.limits, None)
+        if groups.kind == limit_groups.V1:
+            assert "toban" in sh(harness, "grep -E 'memory|pids|cpu' /proc/self/cgroup")
+            [quota] = groups.folders["cpu"].glob(f"toban-{harness.incarnation}-*/cpu.cfs_quota_us")
+            assert quota.read_text() == "50000\n"
+        assert sh(harness, "echo again") == "again\n"
+    finally:
+        harness.close()
+    assert not any(list(folder.glob(f"toban-{harness.incarnation}*")) for folder in groups.folders.values())
