@@ -27,6 +27,7 @@ import yaml
 from toban_stack.ports import free_port
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
+from toban_testing.admin_port import ask_process
 from toban_testing.monitoring import panels, rules
 from toban_testing.monitoring.catalogue import declared
 from toban_testing.run_recorder import interval_schedule, recorder_job
@@ -177,10 +178,14 @@ def _write_alertmanager(folder: Path, inbox: Inbox) -> None:
 def _write_prometheus(folder: Path, stack: Stack, alertmanager: int) -> None:
     config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    # All of this stack have one token.
+    token_file = str(stack.home.admin_token())
     config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager}"]}]}]
     for job in config["scrape_configs"]:
         [discovery] = job.pop("dns_sd_configs")
         [service] = discovery["names"]
+        assert set(job["authorization"]) == {"credentials_file"}
+        job["authorization"] = {"credentials_file": token_file}
         job["static_configs"] = [{"targets": [r.admin for r in stack.processes().values() if r.role == service]}]
         assert job["job_name"] == f"toban-{service}" and job["static_configs"][0]["targets"]
     for path in (DEPLOY / "prometheus").glob("*.rules.yml"):
@@ -189,11 +194,6 @@ def _write_prometheus(folder: Path, stack: Stack, alertmanager: int) -> None:
             rule["for"] = LASTING
         (folder / path.name).write_text(yaml.safe_dump(document))
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-
-
-def exposition(address: str) -> str:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-        return answer.read().decode()
 
 
 def check_metrics(text: str) -> None:
@@ -222,7 +222,7 @@ def test_the_alert_reaches_the_webhook_when_there_is_no_leader(
             lambda: watch.value("sum(toban_run_duration_seconds_count) > 5"), seconds=30, of="runs are measured"
         )
         admin.until(lambda: watch.value("sum(toban_watchdog_looks_total) > 1"), seconds=30, of="the watchdog looks")
-    shown = {name: exposition(item.admin) for name, item in watched.items()}
+    shown = {name: ask_process(stack, name, "/metrics") for name in watched}
     for text in shown.values():
         check_metrics(text)
     assert _told("toban_runs_pending", shown[leader])
@@ -243,7 +243,7 @@ def test_the_alert_reaches_the_webhook_when_there_is_no_leader(
         address = processes[standby].address
         admin.until(lambda: admin.cluster().leader_address == address, seconds=20, of="the other one leads")
     assert wait_until(lambda: watch.value("sum(toban_is_leader)") == [1], 20)
-    assert wait_until(lambda: _told("toban_executors", exposition(processes[standby].admin)), 20)
+    assert wait_until(lambda: _told("toban_executors", ask_process(stack, standby, "/metrics")), 20)
     assert wait_until(lambda: bool(inbox.firing("TobanTargetDown")), BOUND_SECONDS)
     assert inbox.firing("TobanTargetDown")[0]["receiver"] == "ticket"
     assert inbox.firing("TobanNoLeader") == []

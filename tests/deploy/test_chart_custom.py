@@ -34,6 +34,7 @@ EVERYTHING = {
     **LEAST,
     "tls": {"certManager": {"externalWorker": True}},
     "executor": {"autoscaling": {"kind": "keda", "query": "sum(toban_runs_live)"}},
+    "adminToken": {"existingSecret": "at"},
     "monitoring": {"scrape": "serviceMonitor", "rules": True, "labels": {"release": "prometheus"}},
 }
 

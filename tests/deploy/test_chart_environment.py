@@ -27,6 +27,8 @@ CONFIGS = {
 }
 # What fields stand for in a pod.
 FIELDS = {"status.podIP": "10.1.2.3", "metadata.name": "toban-executor-0", "spec.nodeName": "node-a"}
+# Of the files of a Secret, as the chart mounts them.
+MODE = 0o440
 SECRETS = {
     "postgresql/url": "postgresql://toban:k1DF8s@db.internal:5432/toban?sslmode=verify-full",
     "redis/url": "redis+sentinel://:k1DF8s@a:26379,b:26379/turns",
@@ -34,6 +36,7 @@ SECRETS = {
     "s3/secret_key": "k1DF8s",
     "jobs/keys": "azFERjhz",
     "oidc/client-secret": "k1DF8s",
+    "admin/token": "k1DF8s",
 }
 
 
@@ -69,7 +72,9 @@ def in_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             if name.endswith("_FILE"):
                 kept = value.removeprefix("/etc/scheduler/secrets/")
                 path = tmp_path / kept.replace("/", "-")
+                path.unlink(missing_ok=True)
                 path.write_text(SECRETS[kept] + "\n")
+                path.chmod(MODE)
                 text = str(path)
             monkeypatch.setenv(name, text)
 
@@ -85,6 +90,7 @@ def test_every_service_takes_its_environment(example: Any, in_pod: Any, name: st
             taken = read(config)
             assert taken.tls_dir == Path("/etc/scheduler/tls")
             assert (taken.admin_port, taken.log_format) == (9464, "json")
+            assert taken.admin_token_file is not None
 
 
 def test_what_the_values_say_arrives(example: Any, in_pod: Any) -> None:

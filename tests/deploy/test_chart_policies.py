@@ -68,12 +68,36 @@ def test_services_are_probed_on_the_admin_port_and_liveness_asks_nothing_of_othe
         }
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_services_have_the_token_of_the_admin_port_and_nothing_else_has_it(example: Any, name: str) -> None:
+    for component, spec in pods(example(name)):
+        held = [volume for volume in spec["volumes"] if volume["name"] == "admin-token"]
+        mounted = [mount for one in containers(spec) for mount in one["volumeMounts"] if mount["name"] == "admin-token"]
+        if component not in SERVICES:
+            assert (held, mounted) == ([], [])
+            continue
+        items = [{"key": "token", "path": "token"}]
+        assert [one["secret"] for one in held] == [
+            {"secretName": "toban-admin-token", "defaultMode": 0o440, "items": items}
+        ]
+        (container,) = spec["containers"]
+        env = {item["name"]: item.get("value") for item in container["env"]}
+        assert env["SCHEDULER_ADMIN_TOKEN_FILE"] == f"{mounted[0]['mountPath']}/token" and mounted[0]["readOnly"]
+
+
+def test_without_the_token_no_hook_waits_for_a_drain_that_it_cannot_see(least: Any, one: Any) -> None:
+    (container,) = one(least, "StatefulSet", "toban-executor")["spec"]["template"]["spec"]["containers"]
+    assert "lifecycle" not in container
+    assert "SCHEDULER_ADMIN_TOKEN_FILE" not in {item["name"] for item in container["env"]}
+
+
 def test_an_executors_grace_covers_its_jobs(chart: Any, one: Any) -> None:
     from toban_executor.app.shutdown import FLUSH_SECONDS, KILL_SECONDS
 
     values = {
         "postgresql": {"existingSecret": "pg"},
         "redis": {"existingSecret": "rd"},
+        "adminToken": {"existingSecret": "at"},
         "executor": {"drainSeconds": 7200, "maxGraceSeconds": 300},
     }
     spec = one(chart.render(values), "StatefulSet", "toban-executor")["spec"]["template"]["spec"]

@@ -94,6 +94,14 @@ def test_a_wrong_value_is_refused_by_its_name(chart: Any, values: dict[str, Any]
             {
                 "postgresql": {"existingSecret": "pg"},
                 "redis": {"existingSecret": "rd"},
+                "monitoring": {"scrape": "podMonitor"},
+            },
+            "adminToken.existingSecret: monitoring.scrape needs it",
+        ),
+        (
+            {
+                "postgresql": {"existingSecret": "pg"},
+                "redis": {"existingSecret": "rd"},
                 "tracing": {"endpoint": "http://collector:4318"},
             },
             "tracing.to: set the peers of tracing.endpoint",
@@ -214,6 +222,7 @@ def test_texts_that_look_like_something_else_stay_texts(chart: Any) -> None:
         "serviceAccount": {"name": "9999"},
         "postgresql": {"existingSecret": "9999", "key": "9999", "caSecret": given},
         "redis": {"existingSecret": "9999", "key": "9999", "caSecret": given},
+        "adminToken": {"existingSecret": "9999", "key": "9999"},
         "s3": {
             "bucket": "9999",
             "region": "9999",
@@ -317,6 +326,7 @@ def test_scraping_gives_the_names_of_jobs_that_the_alerts_use(example: Any, one:
     ):
         (endpoint,) = one(example(name), kind, "toban")["spec"][endpoints]
         assert (endpoint["port"], endpoint["path"]) == ("admin", "/metrics")
+        assert endpoint["authorization"] == {"credentials": {"name": "toban-admin-token", "key": "token"}}
         (label,) = endpoint["relabelings"]
         assert (label["targetLabel"], label["replacement"]) == ("job", "toban-$1")
     jobs = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
@@ -343,5 +353,7 @@ def test_the_notes_warn(chart: Any) -> None:
     shared = chart.notes({**LEAST, "tls": {"secretName": "one"}, "networkPolicy": {"enabled": False}})
     assert shared.count("WARNING") == 2
     assert "share a PostgreSQL role" in shared
+    assert "adminToken.existingSecret is not set" in shared
+    assert "adminToken" not in chart.notes({**LEAST, "adminToken": {"existingSecret": "at"}})
     own = {name: {"databaseSecret": {"name": name.lower()}} for name in ("coordinator", "logArchiver")}
     assert "share a PostgreSQL role" not in chart.notes({**LEAST, **own})

@@ -9,8 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +28,7 @@ from toban_runtime.clock import SystemClock
 from toban_stack import certificate_rotation, certs
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
+from toban_testing.admin_port import ask_process, metrics_of
 from toban_testing.stack_fixtures import admin_of, running_stack
 from toban_transport.channel import open_sync_channel
 from toban_transport.client_calls import stream_sync
@@ -189,9 +188,7 @@ def all_show_new(stack: Stack, admin: AdminClient) -> None:
 
 def metric(stack: Stack, name: str, process: str) -> float:
     """A number of a process's /metrics."""
-    with urllib.request.urlopen(f"http://{stack.processes()[process].admin}/metrics", timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
-    [value] = [line.split()[1] for line in lines if line.startswith(f"{name} ")]
+    [value] = [line.split()[1] for line in metrics_of(stack, process) if line.startswith(f"{name} ")]
     return float(value)
 
 
@@ -351,12 +348,6 @@ def test_files_that_cannot_be_taken(tmp_path: Path) -> None:
 
 def _problem(stack: Stack, process: str) -> str:
     """The problem with its certificate that /healthz of a process shows."""
-    try:
-        with urllib.request.urlopen(f"http://{stack.processes()[process].admin}/healthz", timeout=5) as answer:
-            document = json.load(answer)
-    except urllib.error.HTTPError as error:
-        # Another check is an error, such as a lease that is not granted yet: the document is the same.
-        document = json.load(error)
-    check = document["checks"]["certificate"]
+    check = json.loads(ask_process(stack, process, "/healthz"))["checks"]["certificate"]
     assert (check["status"] == "ok") == ("problem" not in check["value"])
     return str(check["value"].get("problem", ""))

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from toban_stack.stack import Stack
+from toban_testing.admin_port import metrics_of
 from toban_testing.stack_fixtures import toban_process
 
 pytestmark = pytest.mark.e2e
@@ -39,12 +39,14 @@ def job(script: Path) -> dict[str, Any]:
 
 def holes_passed(stack: Stack) -> list[float]:
     """Holes in the numbers that followers gave up on, of each log-archiver."""
-    ports = [record.admin for record in stack.processes().values() if record.role == "log-archiver"]
+    names = [name for name, record in stack.processes().items() if record.role == "log-archiver"]
     found = []
-    for port in ports:
-        with urllib.request.urlopen(f"http://{port}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
-        found += [float(line.split()[1]) for line in lines if line.startswith("toban_log_holes_passed_total ")]
+    for name in names:
+        found += [
+            float(line.split()[1])
+            for line in metrics_of(stack, name)
+            if line.startswith("toban_log_holes_passed_total ")
+        ]
     return found
 
 

@@ -3,7 +3,6 @@
 import itertools
 import logging
 import signal
-import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from toban_runtime.clock import SystemClock
 from toban_stack.processes import alive
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
+from toban_testing.admin_port import ask, ask_process, metrics_of
 from toban_testing.run_recorder import by_run, interval_schedule, recorder_job
 from toban_testing.stack_fixtures import executor_name, sql
 
@@ -40,10 +40,23 @@ def as_before(admin: AdminClient, toban_here: Callable[..., Any], whole_afterwar
 
 def metric(stack: Stack, name: str, metric_name: str) -> float | None:
     """A plain metric of a process of the stack."""
-    url = f"http://{stack.processes()[name].admin}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
-    return next((float(line.split()[-1]) for line in lines if line.startswith(f"{metric_name} ")), None)
+    return next(
+        (float(line.split()[-1]) for line in metrics_of(stack, name) if line.startswith(f"{metric_name} ")), None
+    )
+
+
+def test_every_process_tells_its_health_and_metrics_for_the_token_alone(stack: Stack) -> None:
+    """As a job on the same machine would ask, that has no token."""
+    assert stack.home.admin_token().stat().st_mode & 0o777 == 0o600
+    served = {name: record.admin for name, record in stack.processes().items() if record.admin}
+    assert {name.rpartition("-")[0] for name in served} >= {"coordinator", "executor", "log-archiver"}
+    for name, address in served.items():
+        for path in ("/healthz", "/metrics"):
+            status, text = ask(address, path, token="0" * 48)
+            assert (status, text.count("\n")) == (401, 1) and "SCHEDULER_ADMIN_TOKEN_FILE" in text
+        assert ask(address, "/livez", token="")[1] == ask(address, "/readyz", token="")[1] == "ok\n"
+        assert '"checks"' in ask_process(stack, name, "/healthz")
+        assert any(line.startswith("toban_build_info{") for line in metrics_of(stack, name))
 
 
 @pytest.mark.long

@@ -10,7 +10,6 @@ import random
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +25,7 @@ from toban_stack import services
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_testing.admin_client import AdminClient
+from toban_testing.admin_port import metrics_of
 from toban_testing.deterministic_log_jobs import (
     AcknowledgedFile,
     ReadAttempt,
@@ -184,13 +184,8 @@ def start_runs(admin: AdminClient, faults: Faults, ids: list[int], count: int) -
 
 def journals_empty(stack: Stack) -> bool:
     """Every executor has had everything acknowledged."""
-    for record in stack.processes().values():
-        if record.role == "executor":
-            with urllib.request.urlopen(f"http://{record.admin}/metrics", timeout=10) as answer:
-                lines = answer.read().decode().splitlines()
-            if "toban_executor_log_bytes 0.0" not in lines:
-                return False
-    return True
+    executors = [name for name, record in stack.processes().items() if record.role == "executor"]
+    return all("toban_executor_log_bytes 0.0" in metrics_of(stack, name) for name in executors)
 
 
 def chunks_in_database(stack: Stack) -> int:

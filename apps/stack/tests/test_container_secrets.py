@@ -73,6 +73,17 @@ def test_each_container_gets_its_own_share_and_no_more(folders: tuple[Path, Path
         assert holders == {service, "migrate"}
 
 
+def test_jobs_have_no_token_that_opens_another_service(folders: tuple[Path, Path]) -> None:
+    """A job can read what its executor can."""
+    container_secrets.make(*folders, now=NOW)
+    token = (folders[1] / "coordinator" / "admin_token").read_bytes()
+    assert len(token) >= 48
+    holders = {path.split("/")[0] for path, data in content(folders[1]).items() if token in data}
+    assert holders == {"coordinator", "log-archiver", "admin-web", "prometheus"}
+    given = folders[1] / "prometheus" / "executor_admin_token"
+    assert (folders[1] / "executor" / "admin_token").read_bytes() == given.read_bytes() != token
+
+
 def test_two_deployments_have_nothing_in_common(folders: tuple[Path, Path], tmp_path: Path) -> None:
     all_keys, hand_out = folders
     container_secrets.make(all_keys, hand_out, now=NOW)

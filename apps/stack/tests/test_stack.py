@@ -26,9 +26,12 @@ STAND_IN = """
     subprocess.Popen(["sleep", "300"], start_new_session=True)  # a job that outlives its executor
     class Health(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            self.send_response(200)
+            with open(os.environ["SCHEDULER_ADMIN_TOKEN_FILE"]) as token:
+                known = self.headers["Authorization"] == "Bearer " + token.read()
+            self.send_response(200 if known else 401)
             self.end_headers()
-            self.wfile.write(json.dumps({"status": "ok", "checks": {}}).encode())
+            if known:
+                self.wfile.write(json.dumps({"status": "ok", "checks": {}}).encode())
         def log_message(self, *arguments): pass
     server = http.server.HTTPServer(("127.0.0.1", int(os.environ["SCHEDULER_ADMIN_PORT"])), Health)
     folder = os.environ.get("SCHEDULER_STATE_DIR", os.path.dirname(os.environ["SCHEDULER_READY_FILE"]))

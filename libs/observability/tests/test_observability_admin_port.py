@@ -3,8 +3,8 @@
 import asyncio
 import json
 import sys
-import urllib.request
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +13,10 @@ from toban_observability import admin_port, metrics
 from toban_observability.admin_port import AdminPort
 from toban_observability.admin_thread import AdminThread
 from toban_observability.health import Check, report
+from toban_testing.admin_port import TOKEN, ask, token_file
 from toban_testing.waiting import until
 
+CREDENTIAL = f"Authorization: Bearer {TOKEN}\r\n".encode()
 FLOOD = """
 import socket, sys, time
 open_ = []
@@ -63,16 +65,16 @@ class Served:
         return answer
 
     async def get(self, path: str, method: str = "GET") -> tuple[int, str]:
-        answer = await self.raw(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        answer = await self.raw(f"{method} {path} HTTP/1.1\r\nHost: x\r\n".encode() + CREDENTIAL + b"\r\n")
         head, _, body = answer.decode().partition("\r\n\r\n")
         return int(head.split(" ")[1]), body
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
     """An admin port on a free port."""
     site = Served()
-    port = AdminPort("127.0.0.1", 0, site.health)
+    port = AdminPort("127.0.0.1", 0, site.health, token_file=token_file(tmp_path))
     site.served, site.port = port, await port.start()
     yield site
     await port.stop()
@@ -164,7 +166,7 @@ async def test_a_client_that_reads_nothing_does_not_stay(served: Served, monkeyp
     monkeypatch.setattr(admin_port, "REQUEST_SECONDS", 0.1)
     monkeypatch.setattr(metrics, "exposition", lambda: b"a" * 50_000_000)
     _, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
-    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    writer.write(b"GET /metrics HTTP/1.1\r\n" + CREDENTIAL + b"\r\n")
     before = closed("slow")
     await until(lambda: closed("slow") != before and not served.admin.connections)
     writer.transport.abort()
@@ -216,7 +218,7 @@ async def test_clients_that_read_nothing_make_room_too(served: Served, monkeypat
     monkeypatch.setattr(metrics, "exposition", lambda: b"a" * 50_000_000)
     held = [await asyncio.open_connection("127.0.0.1", served.port, limit=1) for _ in range(2)]
     for _, writer in held:
-        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        writer.write(b"GET /metrics HTTP/1.1\r\n" + CREDENTIAL + b"\r\n")
     for reader, _ in held:
         assert await reader.read(1) == b"H"
     assert await served.get("/livez") == (200, "ok\n")
@@ -244,13 +246,12 @@ def test_names_of_metrics_are_ours() -> None:
         metrics.counter("toban_things", "x")
 
 
-def test_the_same_port_beside_synchronous_code() -> None:
+def test_the_same_port_beside_synchronous_code(tmp_path: Path) -> None:
     checks = {"clock": Check("warning", 3)}
-    admin = AdminThread("127.0.0.1", 0, lambda: report(checks))
+    admin = AdminThread("127.0.0.1", 0, lambda: report(checks), token_file=token_file(tmp_path))
     admin.stop()
     port = admin.start()
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=60) as answer:
-        assert json.loads(answer.read())["status"] == "warning"
+    assert json.loads(ask(f"127.0.0.1:{port}", "/healthz")[1])["status"] == "warning"
     with pytest.raises(OSError, match="in use"):
         taken = AdminThread("127.0.0.1", port, lambda: report(checks))
         try:
@@ -259,4 +260,4 @@ def test_the_same_port_beside_synchronous_code() -> None:
             taken.stop()
     admin.stop()
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=60)
+        ask(f"127.0.0.1:{port}", "/livez")

@@ -161,3 +161,25 @@ def test_a_wrong_database_url_is_named_and_not_shown(
 def test_every_shape_of_a_database_url_is_taken(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("SCHEDULER_DATABASE_URL", url)
     assert read(ServiceConfig).database_url == url
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "problem"),
+    [
+        ("", 0o600, "is empty; write a random token into it"),
+        ("x7JqWk", 0o644, "has mode 0644, which gives rights to every account; chmod 600 it"),
+        ("changeme", 0o600, "holds a sample secret; replace it by a generated one"),
+    ],
+)
+def test_a_token_file_that_protects_nothing_stops_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str, mode: int, problem: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    file.chmod(mode)
+    monkeypatch.setenv("SCHEDULER_ADMIN_TOKEN_FILE", str(file))
+    with pytest.raises(ConfigError, match=f"^SCHEDULER_ADMIN_TOKEN_FILE: {file} {problem}"):
+        read(ServiceConfig)
+    file.write_text("x7JqWk\n")
+    file.chmod(0o600)
+    assert read(ServiceConfig).admin_token_file == file

@@ -22,6 +22,7 @@ from toban_runtime.clock import SystemClock
 from toban_stack.errors import StackError
 from toban_stack.ports import free_port
 from toban_stack.wait import wait_until
+from toban_testing.admin_port import HEADERS, token_file
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -38,6 +39,7 @@ def start(tls: Path, tmp_path: Path, cluster: Any) -> Iterator[Start]:
             "LOG_ARCHIVERS": cluster.archiver,
             "HTTP_PORT": "0",
             "READY_FILE": str(tmp_path / "ready"),
+            "ADMIN_TOKEN_FILE": str(token_file(tmp_path)),
         }
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SCHEDULER_")}
         environment |= {f"SCHEDULER_{name}": value for name, value in (values | variables).items()}
@@ -68,9 +70,9 @@ def ready(process: subprocess.Popen[str], tmp_path: Path) -> dict[str, int]:
 
 
 def signed_in(port: int, path: str) -> urllib.request.Request:
-    """A request with the session that the cluster knows."""
+    """A request with the session that the cluster knows, and with the token of the admin port."""
     return urllib.request.Request(
-        f"http://127.0.0.1:{port}{path}", headers={"Cookie": f"toban-session-{port}={'5e' * 32}"}
+        f"http://127.0.0.1:{port}{path}", headers={"Cookie": f"toban-session-{port}={'5e' * 32}"} | HEADERS
     )
 
 

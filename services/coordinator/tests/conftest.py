@@ -13,6 +13,7 @@ from toban_domain.epoch import Term
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop
+from toban_testing.admin_port import token_file
 from toban_testing.coordinator_calls import health, registration
 from toban_testing.kept_sessions import kept_pool, kept_sessions
 from toban_testing.waiting import until, until_async
@@ -54,7 +55,12 @@ async def process(pg_url, redis_url, tls, tmp_path):
     """A running coordinator that leads: its ports as in the ready file."""
     stop, ready = Stop(), tmp_path / "ready.json"
     config = CoordinatorConfig(
-        database_url=pg_url, redis_url=redis_url, tls_dir=tls / "coordinator", ready_file=ready, node_id="n1"
+        database_url=pg_url,
+        redis_url=redis_url,
+        tls_dir=tls / "coordinator",
+        ready_file=ready,
+        node_id="n1",
+        admin_token_file=token_file(tmp_path),
     )
     with kept_sessions():
         task = asyncio.create_task(run(config, stop, "test"))

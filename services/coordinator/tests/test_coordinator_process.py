@@ -18,6 +18,7 @@ from toban_proto.v1.common_pb2 import ATTEMPT_STATE_FINISHED, ATTEMPT_STATE_RUNN
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.lifecycle import Stop
+from toban_testing.admin_port import token_file
 from toban_testing.coordinator_calls import health, registration
 from toban_testing.waiting import until_async
 from toban_transport.channel import ChannelPool
@@ -307,6 +308,7 @@ async def test_it_is_alive_and_not_ready_while_postgresql_has_never_been_there(r
         redis_url=redis_url,
         tls_dir=tls / "coordinator",
         admin_port=admin_port,
+        admin_token_file=token_file(tmp_path),
         ready_file=tmp_path / "ready.json",
     )
     task = asyncio.create_task(run(config, stop, "test"))

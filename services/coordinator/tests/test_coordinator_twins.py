@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from psycopg.rows import dict_row
 
 from toban_runtime.clock import SystemClock
 from toban_stack.wait import wait_until
+from toban_testing.admin_port import ask, token_file
 
 CLOCK = SystemClock()
 PROGRAM = (sys.executable, "-m", "toban_coordinator")
@@ -33,11 +32,7 @@ class Twin:
 
     def role(self) -> str:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/healthz", timeout=2) as answer:
-                found = json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                found = json.loads(error.read())
+            found = json.loads(ask(f"127.0.0.1:{self.admin_port}", "/healthz", seconds=2)[1])
         except OSError:
             return ""
         return str(found["checks"].get("role", {}).get("value", ""))
@@ -52,6 +47,7 @@ def twins(pg_url: str, redis_url: str, tls: Path, tmp_path: Path) -> Iterator[li
     """Two that run and know who leads; the leader first."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SCHEDULER_")}
     fields = {"DATABASE_URL": pg_url, "REDIS_URL": redis_url, "TLS_DIR": tls / "coordinator", "LOG_FORMAT": "json"}
+    fields["ADMIN_TOKEN_FILE"] = token_file(tmp_path)
     made: list[Twin] = []
     started: list[subprocess.Popen[bytes]] = []
     try:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toban_proto.v1 import common_pb2, coordinator_pb2, executor_pb2
+from toban_testing.admin_port import ask
 
 OK = common_pb2.OUTCOME_KIND_SUCCEEDED
 FAILED = common_pb2.OUTCOME_KIND_FAILED
@@ -242,15 +243,11 @@ async def test_the_admin_port(world: Any) -> None:
 
     port = json.loads(world.executor.ready.read_text())["admin_port"]
 
-    async def get(path: str) -> str:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
-        text = (await reader.read()).decode()
-        writer.close()
-        return text
+    async def get(path: str) -> tuple[int, str]:
+        return await asyncio.to_thread(ask, f"127.0.0.1:{port}", path)
 
-    assert " 200 " in (await get("/readyz")).splitlines()[0]
-    found = await get("/metrics")
+    assert await get("/readyz") == (200, "ok\n")
+    _, found = await get("/metrics")
     assert "toban_executor_slots 4.0" in found
     assert "toban_executor_lease_left_seconds" in found
 

@@ -21,6 +21,7 @@ from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import LogTicket, ReadTicket
 from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.lifecycle import Stop
+from toban_testing.admin_port import token_file
 from toban_testing.clock import today
 from toban_testing.waiting import until
 from toban_transport.channel import ChannelPool
@@ -133,7 +134,9 @@ async def running(
 ) -> AsyncIterator[Archiver]:
     day, ready = today(), folder / "ready.json"
     ready.unlink(missing_ok=True)
-    config = LogArchiverConfig(database_url=url, tls_dir=tls / "log-archiver", ready_file=ready, **given)
+    config = LogArchiverConfig(
+        database_url=url, tls_dir=tls / "log-archiver", ready_file=ready, admin_token_file=token_file(folder), **given
+    )
     stop = Stop()
     factories = Factories() if clock is None else Factories(clock=lambda: clock)
     task = asyncio.create_task(serve(config, stop, factories=factories))

@@ -1,8 +1,6 @@
 """Append over real mTLS into a real PostgreSQL: what is stored, once, and what is refused."""
 
 import asyncio
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -18,6 +16,7 @@ from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_proto.v1.common_pb2 import LogTicket
 from toban_stack import certs
 from toban_stack.wait import wait_until
+from toban_testing.admin_port import ask
 from toban_transport.client_calls import duplex
 from toban_transport.log_ticket import TicketHolder
 
@@ -203,22 +202,17 @@ async def test_postgresql_away_for_a_moment_loses_nothing(archiver: Any, pg_url:
     assert await archiver.lines(1) == [(10, 1), (10, 2)]
 
 
-def get(port: int, path: str) -> tuple[int, bytes]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
+def get(port: int, path: str) -> tuple[int, str]:
+    return ask(f"127.0.0.1:{port}", path)
 
 
 async def test_the_admin_port_tells_health(archiver: Any) -> None:
     port = archiver.admin_port
     assert await asyncio.to_thread(wait_until, lambda: get(port, "/readyz")[0] == 200, 10)
     _, document = await asyncio.to_thread(get, port, "/healthz")
-    assert b'"status": "warning"' in document
-    assert b"nothing is archived: set SCHEDULER_S3_BUCKET" in document
-    assert b"toban_log_chunks_total" in (await asyncio.to_thread(get, port, "/metrics"))[1]
+    assert '"status": "warning"' in document
+    assert "nothing is archived: set SCHEDULER_S3_BUCKET" in document
+    assert "toban_log_chunks_total" in (await asyncio.to_thread(get, port, "/metrics"))[1]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from toban_log_archiver.adapters.object_store import S3Bucket
 from toban_stack.wait import wait_until
+from toban_testing.admin_port import ask, token_file
 from toban_testing.proxy import FaultProxy
 
 PROGRAM = (sys.executable, "-m", "toban_log_archiver")
@@ -42,18 +41,19 @@ def end(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
     return out, err
 
 
-def get(port: int, path: str) -> tuple[int, bytes]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read()
+def get(port: int, path: str) -> tuple[int, str]:
+    return ask(f"127.0.0.1:{port}", path)
 
 
 def test_starts_serves_and_ends_in_order(log_archiver_url: str, tls: Path, tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
-    process = start(database_url=log_archiver_url, tls_dir=tls / "log-archiver", ready_file=ready, log_format="json")
+    process = start(
+        database_url=log_archiver_url,
+        tls_dir=tls / "log-archiver",
+        ready_file=ready,
+        admin_token_file=token_file(tmp_path),
+        log_format="json",
+    )
     found = ports(ready, process)
     assert wait_until(lambda: get(found["admin_port"], "/readyz")[0] == 200, 60)
     out, err = end(process)
@@ -64,7 +64,9 @@ def test_starts_serves_and_ends_in_order(log_archiver_url: str, tls: Path, tmp_p
 def test_without_postgresql_it_lives_and_is_not_ready(tls: Path, tmp_path: Path, free_port: int) -> None:
     ready = tmp_path / "ready.json"
     absent = f"postgresql://x@127.0.0.1:{free_port}/x"
-    process = start(database_url=absent, tls_dir=tls / "log-archiver", ready_file=ready)
+    process = start(
+        database_url=absent, tls_dir=tls / "log-archiver", ready_file=ready, admin_token_file=token_file(tmp_path)
+    )
     found = ports(ready, process)
     assert get(found["admin_port"], "/livez")[0] == 200
     assert get(found["admin_port"], "/readyz")[0] == 503
@@ -73,9 +75,11 @@ def test_without_postgresql_it_lives_and_is_not_ready(tls: Path, tmp_path: Path,
 
 def test_an_unmigrated_database_is_not_ready(pg_empty_url: str, tls: Path, tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
-    process = start(database_url=pg_empty_url, tls_dir=tls / "log-archiver", ready_file=ready)
+    process = start(
+        database_url=pg_empty_url, tls_dir=tls / "log-archiver", ready_file=ready, admin_token_file=token_file(tmp_path)
+    )
     found = ports(ready, process)
-    assert wait_until(lambda: b"schema logs is missing" in get(found["admin_port"], "/healthz")[1], 60)
+    assert wait_until(lambda: "schema logs is missing" in get(found["admin_port"], "/healthz")[1], 60)
     assert get(found["admin_port"], "/readyz")[0] == 503
     end(process)
 
@@ -84,7 +88,9 @@ async def test_sessions_that_hang_are_replaced_and_hold_up_no_end(pg_url: str, t
     ready, server = tmp_path / "ready.json", conninfo_to_dict(pg_url)
     async with FaultProxy(host=str(server["host"]), port=int(server["port"] or 0)) as proxy:
         through = f"postgresql://{server['user']}:{server['password']}@{proxy.address}/{server['dbname']}"
-        process = start(database_url=through, tls_dir=tls / "log-archiver", ready_file=ready)
+        process = start(
+            database_url=through, tls_dir=tls / "log-archiver", ready_file=ready, admin_token_file=token_file(tmp_path)
+        )
         try:
             admin = (await asyncio.to_thread(ports, ready, process))["admin_port"]
 
@@ -92,7 +98,7 @@ async def test_sessions_that_hang_are_replaced_and_hold_up_no_end(pg_url: str, t
                 return get(admin, "/readyz")[0] == 200
 
             def has_closed_one() -> bool:
-                lines = get(admin, "/metrics")[1].decode().splitlines()
+                lines = get(admin, "/metrics")[1].splitlines()
                 counts = [line for line in lines if line.startswith("toban_pool_sessions_hung_total{")]
                 return any(not line.endswith(" 0.0") for line in counts)
 

@@ -54,20 +54,25 @@ def _named(*names: str) -> Mapping[str, str]:
 SHARES: Mapping[str, Share] = {
     "coordinator": Share(
         identity="coordinator",
-        secrets={"database_url": "coordinator_database_url", **_named("redis_url", "secrets_key")},
+        secrets={"database_url": "coordinator_database_url", **_named("redis_url", "secrets_key", "admin_token")},
     ),
     "log-archiver": Share(
         identity="log-archiver",
-        secrets={"database_url": "log_archiver_database_url", **_named("s3_access_key", "s3_secret_key")},
+        secrets={
+            "database_url": "log_archiver_database_url",
+            **_named("s3_access_key", "s3_secret_key", "admin_token"),
+        },
     ),
-    "executor": Share(identity="executor", secrets=_named("machine")),
-    "admin-web": Share(identity="admin-web"),
+    # Jobs can read it: a token of their own, which opens the admin ports of executors only.
+    "executor": Share(identity="executor", secrets={"admin_token": "executor_admin_token", **_named("machine")}),
+    "admin-web": Share(identity="admin-web", secrets=_named("admin_token")),
     "cli": Share(identity="admin-cli"),
     "migrate": Share(secrets=_named("database_url", *(f"{role}_password" for role in ROLES))),
     "postgres": Share(secrets=_named("postgres_password"), mode=ANY_USER),
     "valkey": Share(secrets=_named("valkey.conf", "valkey_password"), mode=ANY_USER),
     "seaweedfs": Share(secrets=_named("s3.json"), mode=ANY_USER),
     "grafana": Share(secrets=_named("grafana_password"), mode=ANY_USER),
+    "prometheus": Share(secrets=_named("admin_token", "executor_admin_token"), mode=ANY_USER),
 }
 
 
@@ -159,6 +164,8 @@ def _secrets(home: StackPaths) -> dict[str, str]:
         "s3.json": identities(access, secret),
         "secrets_key": home.secrets_key().read_text(encoding="ascii"),
         "grafana_password": home.secret("grafana-password", 12),
+        "admin_token": home.secret("admin-token"),
+        "executor_admin_token": home.secret("executor-admin-token"),
         # Identifies the machine to executors; as durable as their state directories.
         "machine": home.secret("machine", 16),
     }

@@ -34,11 +34,11 @@ class ProcessStatus:
     last_exit: Exit | None = None
 
 
-def of_service(record: ProcessRecord) -> ProcessStatus:
-    """The status of a service, from its /healthz; a warning is green."""
+def of_service(record: ProcessRecord, *, token: str) -> ProcessStatus:
+    """The status of a service, from its /healthz, which asks for `token`; a warning is green."""
     if not alive(record):
         return _status(record, green=False, health="not running", running=False)
-    document = healthz(record.admin)
+    document = healthz(record.admin, token=token)
     if document is None:
         return _status(record, green=False, health="no response on its admin port")
     status = str(document.get("status", "error"))
@@ -100,11 +100,12 @@ def last_exits(rows: Sequence[ProcessStatus], now: datetime) -> list[tuple[str, 
     return [("ENDED", "WHEN", "CAUSE", "LAST LINE OF ITS LOG"), *table] if table else []
 
 
-def healthz(admin: str) -> dict[str, Any] | None:
+def healthz(admin: str, *, token: str) -> dict[str, Any] | None:
     """The document of /healthz at host:port; None without a valid response."""
+    request = urllib.request.Request(f"http://{admin}/healthz", headers={"Authorization": f"Bearer {token}"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # never through a proxy of the environment
     try:
-        with opener.open(f"http://{admin}/healthz", timeout=TIMEOUT_SECONDS) as response:
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
             raw = response.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -95,6 +95,7 @@ def _addresses(stack: Stack) -> None:
         f"try:  {typed('scripts/toban run start hello --wait --follow')}",
         f"      {typed('scripts/toban cluster status')}",
         f"      {typed('make status')}",
+        f'      curl -s -H "Authorization: Bearer $(cat {near(stack.home.admin_token())})" http://ADDRESS/healthz, and /metrics',
     )
 
 

@@ -178,6 +178,7 @@ class Services:
             **self._listen_settings(name, role),
             "ADMIN_HOST": "127.0.0.1",
             "ADMIN_PORT": str(self._admin_ports[name]),
+            "ADMIN_TOKEN_FILE": str(self._home.admin_token()),
             "COORDINATORS": ",".join(self.addresses("coordinator")),
             "LOG_ARCHIVERS": ",".join(self.addresses("log-archiver")),
             "READY_FILE": str(self._ready_file(name)),

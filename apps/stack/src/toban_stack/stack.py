@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from toban_domain.errors import TobanError
@@ -162,8 +163,9 @@ class Stack:
             if record.name in ready
         ]
         services = [record for record in records.all() if record.role in MODULES]
+        token = self.home.secret("admin-token") if services else ""
         with ThreadPoolExecutor(max_workers=8) as pool:
-            rows += pool.map(health.of_service, services)
+            rows += pool.map(partial(health.of_service, token=token), services)
         supervisor = records.get(SUPERVISOR)
         if supervisor is None:
             return rows

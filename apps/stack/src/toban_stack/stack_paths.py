@@ -97,6 +97,11 @@ class StackPaths:
             write_private(path, secrets.token_hex(bytes_of_entropy))
         return path.read_text(encoding="utf-8").strip()
 
+    def admin_token(self) -> Path:
+        """The file with the token that services ask for at /healthz and /metrics, generated at its first use."""
+        self.secret("admin-token")
+        return self.secrets / "admin-token"
+
     def secrets_key(self) -> Path:
         """The key file of secrets of jobs, generated at its first use with one key; what an operator adds to it stays."""
         path = self.secrets / "secrets-key"

@@ -118,6 +118,9 @@ lifecycle:
 - {name: SCHEDULER_LOG_LEVEL, value: {{ .root.Values.logs.level }}}
 - {name: SCHEDULER_ADMIN_HOST, value: {{ include "toban.anyAddress" .root }}}
 - {name: SCHEDULER_ADMIN_PORT, value: {{ include "toban.adminPort" . | quote }}}
+{{- if include "toban.adminTokenSecret" .root }}
+- {name: SCHEDULER_ADMIN_TOKEN_FILE, value: /etc/scheduler/secrets/admin/token}
+{{- end }}
 {{- include "toban.tracingEnv" . }}
 {{- end }}
 
@@ -143,9 +146,17 @@ lifecycle:
 {{- end }}
 {{- end }}
 
+{{- /* The Secret with the token of the admin ports; empty = none. The whole value is missing with `--reuse-values` and the values of an earlier chart. */ -}}
+{{- define "toban.adminTokenSecret" }}{{ (.Values.adminToken | default dict).existingSecret }}{{ end }}
+{{- /* The same for a pod: the one of the CLI serves no admin port. */ -}}
+{{- define "toban.adminTokenOf" }}{{ if ne .component "admin-cli" }}{{ include "toban.adminTokenSecret" .root }}{{ end }}{{ end }}
+
 {{- define "toban.mounts" -}}
 - {name: tls, mountPath: /etc/scheduler/tls, readOnly: true}
 - {name: tmp, mountPath: /tmp}
+{{- if include "toban.adminTokenOf" . }}
+- {name: admin-token, mountPath: /etc/scheduler/secrets/admin, readOnly: true}
+{{- end }}
 {{- with .values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -177,6 +188,9 @@ lifecycle:
           optional: true
 - name: tmp
   emptyDir: {sizeLimit: {{ .values.tmpSize | default "256Mi" }}}
+{{- if include "toban.adminTokenOf" . }}
+{{ include "toban.secretFiles" (dict "volume" "admin-token" "name" (include "toban.adminTokenSecret" .root) "items" (dict .root.Values.adminToken.key "token")) }}
+{{- end }}
 {{- with .values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}

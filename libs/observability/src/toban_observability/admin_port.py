@@ -1,14 +1,19 @@
 """The plain HTTP admin port: /livez /readyz /healthz /metrics. GET and HEAD only, one request a connection, bounded in size and time.
 
+/healthz and /metrics name other processes and errors, and jobs of an executor may share the loopback with services: they need the token
+of the admin port. /livez and /readyz say only yes or no, and need none.
+
 It responds from memory: the process is live while its event loop runs, independently of PostgreSQL and Redis.
 """
 
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from toban_observability import metrics
+from toban_observability.admin_token import AdminToken
 from toban_observability.health import set_health_metrics
 from toban_observability.logs import get_logger
 
@@ -21,7 +26,14 @@ connection is read three turns of the event loop later, so it is answered howeve
 LINE_SECONDS = 1.0
 REQUEST_SECONDS = 5.0
 
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+}
 _REASONS |= {431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable"}
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
@@ -39,12 +51,16 @@ class AdminPort:
     """Serves one process's health and metrics.
 
     `health` returns the document of `toban_observability.health.report` without blocking; the process is ready when its "ready" is true.
+    `token_file` holds the token that /healthz and /metrics ask for; without it they refuse every request.
     """
 
-    def __init__(self, host: str, port: int, health: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, host: str, port: int, health: Callable[[], dict[str, Any]], *, token_file: Path | None = None
+    ) -> None:
         self._host = host
         self._port = port
         self._health = health
+        self._token = AdminToken(token_file)
         self._server: asyncio.Server | None = None
         # Both oldest first.
         self._silent: dict[asyncio.Task[None], None] = {}
@@ -109,7 +125,7 @@ class AdminPort:
 
     async def _read(self, reader: asyncio.StreamReader) -> tuple[str, Answer]:
         try:
-            line = await _read_head(reader)
+            line, authorization = await _read_head(reader)
         except (asyncio.LimitOverrunError, OverflowError):
             return "GET", (431, _TEXT, b"header too large\n")
         except TimeoutError:
@@ -122,7 +138,7 @@ class AdminPort:
             return "GET", (400, _TEXT, b"not an HTTP/1.1 request\n")
         if parts[0] not in ("GET", "HEAD"):
             return "GET", (405, _TEXT, b"only GET and HEAD\n")
-        return parts[0], self._answer(parts[1].partition("?")[0])
+        return parts[0], self._answer(parts[1].partition("?")[0], authorization)
 
     def _move(self) -> None:
         """The connection of this task has its request, or its chance was used."""
@@ -131,17 +147,19 @@ class AdminPort:
             del self._silent[task]
             self._answering[task] = None
 
-    def _answer(self, path: str) -> Answer:
+    def _answer(self, path: str, authorization: bytes) -> Answer:
         if path == "/livez":
             return 200, _TEXT, b"ok\n"
-        if path == "/metrics":
-            set_health_metrics(self._document())
-            return 200, metrics.CONTENT_TYPE, metrics.exposition()
-        if path not in ("/readyz", "/healthz"):
-            return 404, _TEXT, b"one of /livez /readyz /healthz /metrics\n"
-        document = self._document()
         if path == "/readyz":
-            return (200, _TEXT, b"ok\n") if document["ready"] else (503, _TEXT, b"not ready: see /healthz\n")
+            return (200, _TEXT, b"ok\n") if self._document()["ready"] else (503, _TEXT, b"not ready: see /healthz\n")
+        if path not in ("/healthz", "/metrics"):
+            return 404, _TEXT, b"one of /livez /readyz /healthz /metrics\n"
+        if refusal := self._token.refusal(authorization, asyncio.get_running_loop().time()):
+            return 401, _TEXT, f"{refusal}\n".encode()
+        document = self._document()
+        if path == "/metrics":
+            set_health_metrics(document)
+            return 200, metrics.CONTENT_TYPE, metrics.exposition()
         status = 503 if document["status"] == "error" else 200
         return status, _JSON, json.dumps(document, default=str).encode() + b"\n"
 
@@ -154,8 +172,12 @@ class AdminPort:
             return {"status": "error", "ready": False, "checks": {"health": failed}}
 
 
-async def _read_head(reader: asyncio.StreamReader) -> bytes:
-    """The request line, after its headers have come. Raises TimeoutError, IncompleteReadError, and OverflowError for too many headers."""
+async def _read_head(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """The request line and the value of the header Authorization, empty without one, after all headers have come.
+
+    Raises TimeoutError, IncompleteReadError, and OverflowError for too many headers.
+    """
+    authorization = b""
     async with asyncio.timeout(REQUEST_SECONDS):
         async with asyncio.timeout(LINE_SECONDS):
             line = await reader.readuntil(b"\r\n")
@@ -164,13 +186,17 @@ async def _read_head(reader: asyncio.StreamReader) -> bytes:
             size += len(header)
             if size > MAX_HEADER_BYTES:
                 raise OverflowError(size)
-    return line
+            name, _, value = header.partition(b":")
+            if name.lower() == b"authorization":
+                authorization = value.strip()
+    return line, authorization
 
 
 def _encode(answer: Answer, *, with_body: bool) -> bytes:
     status, kind, body = answer
+    challenge = "WWW-Authenticate: Bearer\r\n" if status == 401 else ""
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{challenge}"
         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     )
     return head.encode("latin-1") + (body if with_body else b"")

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from toban_observability.admin_port import AdminPort
@@ -13,8 +14,10 @@ STEP_SECONDS = 10.0
 class AdminThread:
     """As AdminPort. Live means that the process can run threads; `health` is called from that thread."""
 
-    def __init__(self, host: str, port: int, health: Callable[[], dict[str, Any]]) -> None:
-        self._port = AdminPort(host, port, health)
+    def __init__(
+        self, host: str, port: int, health: Callable[[], dict[str, Any]], *, token_file: Path | None = None
+    ) -> None:
+        self._port = AdminPort(host, port, health, token_file=token_file)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 

@@ -15,6 +15,7 @@ from toban_runtime.config_checks import (
     check_database_url,
     check_required,
     check_sample_secrets,
+    check_token_file,
     check_unknown,
     is_secret,
     one_line,
@@ -54,6 +55,9 @@ class ServiceConfig(BaseSettings):
     advertise_host: str = Field("", description="host that others reach this process by; see `advertised`")
     admin_host: str = Field("127.0.0.1", description="address that the admin port binds")
     admin_port: Port = Field(0, description="0 = any free port")
+    admin_token_file: Path | None = Field(
+        None, description="file with the token that /healthz and /metrics ask for; unset = they refuse every request"
+    )
     coordinators: Addresses = Field((), description="host:port of coordinators")
     log_archivers: Addresses = Field((), description="host:port of log-archivers")
     state_dir: Path | None = Field(None, description="folder of a process's own files")
@@ -116,6 +120,7 @@ def read(cls: type[C], **overrides: Any) -> C:
     check_required(config, cls.REQUIRED)
     check_database_url("SCHEDULER_DATABASE_URL", config.database_url)
     check_sample_secrets(config)
+    check_token_file(config.admin_token_file)
     return config
 
 

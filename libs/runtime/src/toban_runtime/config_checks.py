@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_observability import admin_token
 
 PREFIX = "SCHEDULER_"
 FILE_SUFFIX = "_FILE"
@@ -98,6 +99,18 @@ def check_sample_secrets(config: BaseSettings) -> None:
     for name, info in type(config).model_fields.items():
         if is_secret(info) and any(map(is_sample, secrets_in(getattr(config, name)))):
             raise ConfigError(f"{variable(name)}: holds a sample secret; replace it by a generated one")
+
+
+def check_token_file(path: Path | None) -> None:
+    """Refuse a token file of the admin port that cannot be used; `path` None = not set. Raises ConfigError."""
+    if path is None:
+        return
+    try:
+        token = admin_token.read_token(path)
+    except ValueError as error:
+        raise ConfigError(f"{admin_token.SETTING}: {error}") from None
+    if is_sample(token.decode(errors="replace")):
+        raise ConfigError(f"{admin_token.SETTING}: {path} holds a sample secret; replace it by a generated one")
 
 
 # As libpq cuts it: credentials to the first "@", hosts with ports, database, parameters.

@@ -14,6 +14,7 @@ import pytest
 from toban_executor.adapters import drain_command
 from toban_executor.guard.clock import boottime
 from toban_proto.v1 import common_pb2
+from toban_testing.admin_port import token_file
 
 
 def drain(world: Any, **environment: str) -> "subprocess.Popen[bytes]":
@@ -106,6 +107,20 @@ async def test_no_other_process_is_asked_to_drain(world: Any, tmp_path: Path, mo
         lines: list[str] = []
         assert drain_command.main(lines.append) != 0
         assert "no executor serves" in lines[0] and len(lines) == 1
+
+
+async def test_a_drain_needs_the_token_by_which_it_sees_how_far_the_executor_is(world: Any, tmp_path: Path) -> None:
+    """Without it the executor is not even asked; with a wrong one it drains, and the command says why it cannot wait."""
+    code, text = await said(drain(world, SCHEDULER_ADMIN_TOKEN_FILE=""))
+    assert (code, text.count("\n")) == (78, 1) and text.startswith("SCHEDULER_ADMIN_TOKEN_FILE: not set")
+    assert not world.coordinator.beats[-1].draining
+    (tmp_path / "other").mkdir()
+    other = token_file(tmp_path / "other")
+    await asyncio.to_thread(other.write_text, "another")
+    code, text = await said(drain(world, SCHEDULER_ADMIN_TOKEN_FILE=str(other)))
+    assert (code, text.count("\n")) == (77, 1)
+    assert "it drains, but its /healthz cannot be read: send Authorization: Bearer" in text
+    await world.until(lambda: world.coordinator.beats[-1].draining)
 
 
 async def test_what_a_killed_executor_said_of_itself_is_gone_before_the_next_one_serves(world: Any) -> None:

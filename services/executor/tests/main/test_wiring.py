@@ -128,7 +128,7 @@ class Bench:
 
         async def nothing() -> None: ...
 
-        def admin(_host: str, _port: int, document: Any) -> Any:
+        def admin(_host: str, _port: int, document: Any, **_more: Any) -> Any:
             self.health = document
             return SimpleNamespace(start=lambda: self.server.start("", 0), stop=nothing)
 

@@ -98,7 +98,7 @@ async def serve(config: LogArchiverConfig, stop: Stop, *, factories: Factories =
     grpc.add(ingest.add_to_server, parts.ingest)
     grpc.add(log_reader_service.add_to_server, parts.reader)
     grpc.add(archive.add_to_server, parts.archive)
-    admin = AdminPort(config.admin_host, config.admin_port, parts.health.document)
+    admin = AdminPort(config.admin_host, config.admin_port, parts.health.document, token_file=config.admin_token_file)
     try:
         async with _running([*parts.background(), *(loop.run(stop) for loop in parts.loops)], stop):
             grpc_port = await grpc.start(config.grpc_host, config.grpc_port)

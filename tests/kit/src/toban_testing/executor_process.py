@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from toban_executor.guard.process_tree import children, has_argument, with_environment
+from toban_testing.admin_port import token_file
 
 
 class ExecutorProcess:
@@ -25,6 +26,7 @@ class ExecutorProcess:
             "SCHEDULER_SLOTS": "4",
             "SCHEDULER_ISOLATION": "shared",
             "SCHEDULER_READY_FILE": str(self.ready),
+            "SCHEDULER_ADMIN_TOKEN_FILE": str(token_file(state.parent)),
             "SCHEDULER_LOG_FORMAT": "json",
             "SECRET_OF_EXECUTOR": "must not leak",
         }

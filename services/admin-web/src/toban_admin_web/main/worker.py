@@ -125,7 +125,9 @@ class SiteWorker:
             tls=tls,
             clock=clock,
         )
-        self._admin = AdminThread(config.admin_host, config.admin_port_of(number), health.document)
+        self._admin = AdminThread(
+            config.admin_host, config.admin_port_of(number), health.document, token_file=config.admin_token_file
+        )
 
     def start(self, parent_pid: int) -> None:
         """Opens the admin port and reports the ports to the launcher; called when the worker serves."""

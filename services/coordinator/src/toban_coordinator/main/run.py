@@ -29,7 +29,7 @@ async def run(config: CoordinatorConfig, stop: Stop, release: str, factories: Fa
     made = factories or Factories()
     connections = await made.connect(config, made.clock)
     document = HealthDocument()
-    admin = AdminPort(config.admin_host, config.admin_port, document)
+    admin = AdminPort(config.admin_host, config.admin_port, document, token_file=config.admin_token_file)
     try:
         # Before PostgreSQL is asked: an orchestrator must not restart a coordinator because PostgreSQL is away.
         admin_port = await admin.start()

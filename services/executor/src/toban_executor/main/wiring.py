@@ -278,7 +278,7 @@ def _connections(
     server.add(add_to_server, WorkerService(attempts=attempts, complete=complete))
     return Connections(
         server=server,
-        admin=make.admin(config.admin_host, config.admin_port, health.document),
+        admin=make.admin(config.admin_host, config.admin_port, health.document, token_file=config.admin_token_file),
         channels=outside.channels,
         journal=outside.journal,
         guards=outside.guards,

@@ -1,0 +1,97 @@
+"""What docker-compose.yml gives to each executor, and the name that its container takes: no engine is needed."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "docker-compose.yml"
+GUIDE = ROOT / "docs" / "docker.md"
+START = ROOT / "deploy" / "docker" / "start"
+SHOW = "#!/bin/sh\necho $SCHEDULER_NODE_ID $SCHEDULER_MACHINE $2\n"
+
+
+@pytest.fixture(scope="module")
+def file() -> dict[str, Any]:
+    return dict(yaml.safe_load(FILE.read_text(encoding="utf-8")))
+
+
+def volumes(service: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Targets of its volumes without a name, and what else it mounts."""
+    mounts: list[str] = service.get("volumes", [])
+    return [one for one in mounts if ":" not in one], [one for one in mounts if ":" in one]
+
+
+def test_no_executor_can_read_the_files_of_another_one(file: dict[str, Any]) -> None:
+    """A volume with a name is one for all replicas of a service."""
+    own, others = volumes(file["services"]["executor"])
+    assert own == ["/var/lib/toban/executor", "/var/lib/toban/home"]
+    assert all(mount.endswith(":ro") for mount in others)
+    assert file["services"]["executor"]["environment"]["SCHEDULER_STATE_DIR"] == own[0]
+    assert not any(mount.startswith("executors") for one in file["services"].values() for mount in volumes(one)[1])
+    assert "executors" not in file["volumes"]
+    # `up` passes on what the container before had at the same path, also a volume with a name: the one of earlier releases.
+    assert "/var/lib/toban" not in own
+
+
+def test_volumes_without_a_name_begin_as_folders_of_our_account(file: dict[str, Any]) -> None:
+    """They are copies of the folders of the image; one that the image does not have would belong to root."""
+    dockerfile = (ROOT / "deploy" / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
+    made = re.search(r"install -d -o 10001 -g 10001 -m 0700 ([^\\]+)", dockerfile)
+    assert made and set(volumes(file["services"]["executor"])[0]) <= set(made[1].split())
+
+
+def test_a_group_of_executors_has_volumes_of_its_own_too(file: dict[str, Any]) -> None:
+    guide = (ROOT / "docs" / "executor-groups.md").read_text(encoding="utf-8")
+    (given,) = re.findall(r"volumes: !override \[(.*)\]", guide)
+    assert [one for one in given.split(", ") if ":" not in one] == volumes(file["services"]["executor"])[0]
+
+
+def test_an_executor_is_bounded_in_memory_and_processes(file: dict[str, Any]) -> None:
+    executor = file["services"]["executor"]
+    assert executor["mem_limit"] == "${EXECUTOR_MEMORY:-2g}"
+    assert executor["pids_limit"] == "${EXECUTOR_PIDS:-2048}"
+    # Both forms of a limit in one service are an error of Compose.
+    assert executor["deploy"].keys() == {"replicas"}
+
+
+def test_the_guide_names_each_variable_of_an_executor() -> None:
+    of_executors = set(re.findall(r"\$\{(EXECUTOR\w+)", FILE.read_text(encoding="utf-8")))
+    assert of_executors
+    assert {name for name in of_executors if f"`{name}`" not in GUIDE.read_text(encoding="utf-8")} == set()
+
+
+def test_an_executor_keeps_its_name_with_its_volume(tmp_path: Path) -> None:
+    """As containers of three replicas start, and one of them again in another container."""
+    python = tmp_path / "python"
+    python.write_text(SHOW)
+    python.chmod(0o755)
+    script = tmp_path / "start"
+    script.write_text(START.read_text(encoding="utf-8").replace("/opt/toban/bin/python", str(python)))
+    (tmp_path / "machine").write_text("m1")
+
+    def started(volume: str, **more: str) -> list[str]:
+        state = tmp_path / volume
+        state.mkdir(exist_ok=True)
+        given = {"TOBAN_SERVICE": "executor", "SCHEDULER_STATE_DIR": str(state), **more}
+        environment = {"PATH": os.environ["PATH"], "TOBAN_MACHINE_FILE": str(tmp_path / "machine"), **given}
+        done = subprocess.run(
+            ["bash", str(script)], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout.split()
+
+    name, machine, module = started("first")
+    assert re.fullmatch(r"executor-[0-9a-f]{6}", name)
+    assert (machine, module) == (f"m1/{name}", "toban_executor")
+    assert started("first") == [name, machine, module]
+    assert (tmp_path / "first" / "name").stat().st_mode & 0o777 == 0o600
+    assert len({name, started("second")[0], started("third")[0]}) == 3
+    # A name that is given is only what people see: the machine stays.
+    assert started("first", SCHEDULER_NODE_ID="batch") == ["batch", machine, module]
+    assert started("none", TOBAN_MACHINE_FILE="") == ["toban_executor"]
+    assert not (tmp_path / "none" / "name").exists()
