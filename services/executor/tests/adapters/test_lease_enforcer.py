@@ -14,6 +14,7 @@ from toban_executor.adapters import lease_enforcer
 from toban_executor.adapters.lease_enforcer import ABANDONED_SECONDS, LeaseEnforcer
 from toban_executor.guard import cgroup
 from toban_executor.guard.process_tree import children, has_argument, slot_of, start_time
+from toban_executor.guard.uid_claims import Claims
 
 # A slot supervisor with one job below it, which lasts until it is killed.
 SLOT = "from toban_executor.guard.process_tree import set_slot_name; import subprocess; set_slot_name(0); subprocess.run(['sleep', '1000'])"
@@ -142,7 +143,9 @@ def test_the_search_for_abandoned_jobs_has_one_time_for_all_slots(monkeypatch: p
         looks[0] += 1
         return [os.getpid()]
 
-    guards: Any = SimpleNamespace(supervisor=SimpleNamespace(poll=lambda: 0), incarnation="i", slots=[])
+    guards: Any = SimpleNamespace(
+        supervisor=SimpleNamespace(poll=lambda: 0), incarnation="i", slots=[], claims=Claims()
+    )
     monkeypatch.setattr(lease_enforcer, "with_environment", look)
     monkeypatch.setattr(lease_enforcer, "with_argument", lambda _argument: [])
     monkeypatch.setattr(lease_enforcer, "descendants", lambda _pid: [])
@@ -172,7 +175,9 @@ def test_an_abandoned_job_that_dies_after_its_parent_is_waited_for(monkeypatch: 
             if parent.poll() is not None:
                 child.kill()
 
-        guards: Any = SimpleNamespace(supervisor=SimpleNamespace(poll=lambda: 0), incarnation="i", slots=[])
+        guards: Any = SimpleNamespace(
+            supervisor=SimpleNamespace(poll=lambda: 0), incarnation="i", slots=[], claims=Claims()
+        )
         monkeypatch.setattr(lease_enforcer, "ABANDONED_SECONDS", 60.0)
         monkeypatch.setattr(lease_enforcer, "with_environment", lambda _marker: [parent.pid])
         monkeypatch.setattr(lease_enforcer, "with_argument", lambda _argument: [])

@@ -13,6 +13,7 @@ from toban_executor.guard.process_tree import (
     descendants,
     has_argument,
     kill_all,
+    real_uids,
     signal_tree,
     slot_of,
     start_time,
@@ -129,11 +130,12 @@ class LeaseEnforcer:
         killed: dict[int, int] = {}
         while True:
             supervisors = self._supervisors()
-            for slot in set(range(len(self._guards.slots))) - set(supervisors):
+            unguarded = set(range(len(self._guards.slots))) - set(supervisors)
+            for slot in unguarded:
                 # Also what has another environment by now.
                 self._kill_group(slot)
             kept = {pid for supervisor in supervisors.values() for pid in descendants(supervisor)}
-            left = {pid for pid in with_environment(marker) if start_time(pid)} - kept
+            left = {pid for pid in with_environment(marker) if start_time(pid)} - kept | self._of_uids(unguarded)
             found = left.union(*map(descendants, left))
             killed |= {pid: start_time(pid) for pid in found - killed.keys()}
             kill_all(found)
@@ -142,6 +144,11 @@ class LeaseEnforcer:
             if not (left or dying) or boottime() >= self._abandoned_end:
                 return
             pause(KILL_AGAIN_SECONDS)
+
+    def _of_uids(self, slots: set[int]) -> set[int]:
+        """Living processes with the uids of these slots."""
+        uids = {uid for slot, uid in enumerate(self._guards.claims.uids) if slot in slots}
+        return {pid for pid, uid in real_uids() if uid in uids and start_time(pid)} if uids else set()
 
     def _supervisors(self) -> dict[int, int]:
         guards = self._guards

@@ -1,4 +1,5 @@
-"""Entry of the guard: ``python -m toban_executor.guard INCARNATION STATE_DIR JOB_FILES WARM SANDBOXES CONTROL_FD,CREDENTIALS_FD,SLOT_FD,…``."""
+"""Entry of the guard: ``python -m toban_executor.guard INCARNATION STATE_DIR JOB_FILES WARM SANDBOXES UIDS FDS``, where FDS
+are those of the control socket, of the credentials, of each slot, and of the claim of each uid."""
 
 import os
 import socket
@@ -12,9 +13,11 @@ from toban_executor.guard.guard_supervisor import GuardSupervisor
 
 def main() -> None:
     """Run the guard supervisor with the descriptors that `launch` has passed."""
-    incarnation, state_dir, job_files, warm, sandboxes, fds = sys.argv[1:7]
-    control, credentials, *slots = map(int, fds.split(","))
-    for fd in (control, credentials, *slots):
+    incarnation, state_dir, job_files, warm, sandboxes, uids, fds = sys.argv[1:8]
+    claimed = tuple(map(int, filter(None, uids.split(","))))
+    control, credentials, *others = passed = [int(fd) for fd in fds.split(",")]
+    slots = others[: len(others) - len(claimed)]
+    for fd in passed:
         # They came through an exec; no job may have them.
         os.set_inheritable(fd, False)
     GuardSupervisor(
@@ -26,6 +29,7 @@ def main() -> None:
         job_files=int(job_files),
         warm=WarmLimits.decode(warm),
         sandboxes=SandboxPlan.decode(sandboxes),
+        uids=claimed,
     ).run()
 
 

@@ -51,7 +51,6 @@ from toban_executor.guard.process_tree import (
 from toban_executor.guard.protocol import encode_report
 from toban_executor.guard.sandbox_init import Rooms
 from toban_executor.guard.slot_supervisor import serve
-from toban_executor.guard.uid_claims import claim
 from toban_executor.guard.work_dir import Places, WorkDir, make_payload_home, payload_home
 from toban_runtime.open_files import set_open_files
 
@@ -76,11 +75,12 @@ class GuardSupervisor:
         job_files: int,
         warm: WarmLimits,
         sandboxes: SandboxPlan | None = None,
+        uids: tuple[int, ...] = (),
     ) -> None:
         self._incarnation = incarnation
         self._sandboxes = sandboxes
-        # One for each slot.
-        self._uids = claim(sandboxes.uids, len(slots)) if sandboxes is not None else []
+        # One for each slot in class `isolated`.
+        self._uids = uids
         self._job_files = job_files
         # Without a namespace a zygote would be in reach of every job of its slot.
         self._warm = warm if sandboxes is None or sandboxes.namespaces else warm._replace(zygotes=0)
@@ -114,7 +114,7 @@ class GuardSupervisor:
             cgroup=str(self._cgroup or ""),
             cgroup_id=cgroup.identity(self._cgroup) if self._cgroup else "",
             cgroup_root=cgroup.identity(root) if (root := cgroup.mount_root()) else "",
-            uids=tuple(self._uids),
+            uids=uids,
         )
 
     def run(self) -> None:

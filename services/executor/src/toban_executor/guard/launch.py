@@ -5,13 +5,14 @@ import os
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from toban_executor.decide.isolation import SandboxPlan
 from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import witness
 from toban_executor.guard.protocol import socket_pair
+from toban_executor.guard.uid_claims import Claims, claim
 from toban_runtime.open_files import open_files
 
 START_SECONDS = 20.0
@@ -21,7 +22,8 @@ START_SECONDS = 20.0
 class GuardSet:
     """The executor's ends: one socket a slot, the control socket, the process of the guard supervisor.
 
-    `credentials` is the descriptor for a witness (guard/witness.py), empty until the executor fills it.
+    `credentials` is the descriptor for a witness (guard/witness.py), empty until the executor fills it. `claims` are the uids of the slots in class
+    `isolated`: the executor holds them, too, so that they are its own when it has to end what dead guards have left.
     """
 
     incarnation: str
@@ -29,6 +31,7 @@ class GuardSet:
     control: socket.socket
     slots: list[socket.socket]
     credentials: int
+    claims: Claims = field(default_factory=Claims)
 
     def close(self) -> None:
         """Close the sockets in order: the guards kill what runs, record that nothing is left, and end without a witness."""
@@ -36,6 +39,7 @@ class GuardSet:
             self.control.send(witness.STOPPED_IN_ORDER)
         for sock in [*self.slots, self.control]:
             sock.close()
+        self.claims.close()
 
 
 def start_guards(
@@ -51,7 +55,7 @@ def start_guards(
 
     `warm` are the limits of zygotes. With `sandboxes` jobs are of class `isolated`.
     Jobs may have `job_files` files open (0 = as many as this process).
-    Raises RuntimeError when the guard does not come up (its error is on stderr),
+    Raises RuntimeError when the guard does not come up (its error is on stderr) or the range of uids is too small,
     OSError when this machine has not enough for it. Nothing of it is left then.
     """
     with contextlib.ExitStack() as undo:
@@ -61,12 +65,15 @@ def start_guards(
             ends = socket_pair()
             near.append(undo.enter_context(ends[0]))
             far.append(undo.enter_context(ends[1]))
+        claims = claim(sandboxes.uids, slots) if sandboxes is not None else Claims()
+        undo.callback(claims.close)
         credentials = witness.make_descriptor()
         undo.callback(os.close, credentials)
-        fds = [control_far.fileno(), credentials, *(end.fileno() for end in far)]
+        fds = [control_far.fileno(), credentials, *(end.fileno() for end in far), *claims.locks]
         files = str(job_files or open_files())
         kept = [(warm or WarmLimits()).encode(), sandboxes.encode() if sandboxes is not None else ""]
-        arguments = [incarnation, str(state_dir), files, *kept, ",".join(map(str, fds))]
+        kept += [",".join(map(str, numbers)) for numbers in (claims.uids, fds)]
+        arguments = [incarnation, str(state_dir), files, *kept]
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "toban_executor.guard", *arguments],
             pass_fds=fds,
@@ -83,7 +90,12 @@ def start_guards(
         control.setblocking(False)
         undo.pop_all()
     return GuardSet(
-        incarnation=incarnation, supervisor=supervisor, control=control, slots=near, credentials=credentials
+        incarnation=incarnation,
+        supervisor=supervisor,
+        control=control,
+        slots=near,
+        credentials=credentials,
+        claims=claims,
     )
 
 

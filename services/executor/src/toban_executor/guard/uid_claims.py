@@ -2,35 +2,46 @@
 
 import fcntl
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from toban_executor.decide.isolation import UidRange
-from toban_executor.guard.process_tree import kill_all
+from toban_executor.guard.process_tree import kill_all, real_uids
 
 FOLDERS = (Path("/run/toban-uids"), Path("/dev/shm/toban-uids"))
 """The first that can be made; a container may have a /run that it cannot write."""
 
 
-def claim(uids: UidRange, count: int, folders: tuple[Path, ...] = FOLDERS) -> list[int]:
-    """So many uids that no other executor has and no process runs as; they are held until this process and those it forks have ended.
+class Claims(NamedTuple):
+    """A uid for each slot, and the descriptors that hold them: the last process that has these open gives the uids back."""
 
-    Raises RuntimeError when the range has not so many.
-    """
+    uids: tuple[int, ...] = ()
+    locks: tuple[int, ...] = ()
+
+    def close(self) -> None:
+        """In this process."""
+        for lock in self.locks:
+            os.close(lock)
+
+
+def claim(uids: UidRange, count: int, folders: tuple[Path, ...] = FOLDERS) -> Claims:
+    """So many uids that no other executor has and no process runs as. Raises RuntimeError when the range has not so many."""
     folder = _folder(folders)
-    busy = set(_uids_of_processes())
-    claimed: list[int] = []
+    busy = {uid for _, uid in real_uids()}
+    claimed: dict[int, int] = {}
     for uid in range(uids.first, uids.last + 1):
         if len(claimed) == count:
             break
-        # The descriptor stays open: it is the claim.
-        if uid not in busy and _lock(folder / str(uid)) is not None:
-            claimed.append(uid)
+        if uid not in busy and (lock := _lock(folder / str(uid))) is not None:
+            claimed[uid] = lock
+    claims = Claims(tuple(claimed), tuple(claimed.values()))
     if len(claimed) < count:
+        claims.close()
         raise RuntimeError(
             f"SCHEDULER_JOB_UIDS={uids} has {len(claimed)} free uids, and {count} slots need one each; name a larger range that nothing else uses"
         )
-    return claimed
+    return claims
 
 
 def kill_left(uids: Collection[int], folders: tuple[Path, ...] = FOLDERS) -> bool:
@@ -41,7 +52,7 @@ def kill_left(uids: Collection[int], folders: tuple[Path, ...] = FOLDERS) -> boo
         assert folder is not None
         if (claimed := _lock(folder / str(uid))) is None:
             continue
-        left = [pid for pid, owner in _owners() if owner == uid]
+        left = [pid for pid, owner in real_uids() if owner == uid]
         kill_all(left)
         found |= bool(left)
         os.close(claimed)
@@ -70,19 +81,3 @@ def _lock(file: Path) -> int | None:
         os.close(fd)
         return None
     return fd
-
-
-def _uids_of_processes() -> Iterator[int]:
-    return (uid for _, uid in _owners())
-
-
-def _owners() -> Iterator[tuple[int, int]]:
-    for entry in os.listdir("/proc"):  # noqa: PTH208 (names only)
-        if entry.isdigit():
-            try:
-                # A process that is not dumpable has the owner root there, but its real uid in its status.
-                status = Path(f"/proc/{entry}/status").read_text()
-            except OSError:
-                continue
-            line = next(line for line in status.splitlines() if line.startswith("Uid:"))
-            yield int(entry), int(line.split()[1])

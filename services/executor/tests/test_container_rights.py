@@ -1,0 +1,151 @@
+"""An executor with the rights that Compose and Kubernetes give it: root with seven capabilities and no others.
+
+So there is a uid a slot, without namespaces and without control groups.
+"""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toban_executor.adapters.isolation import abilities_here
+from toban_executor.adapters.state_dir import CONTROL_FILE
+from toban_executor.decide.isolation import CAPABILITIES, missing
+from toban_executor.guard.process_tree import descendants, real_uids, start_time
+from toban_executor.guard.work_dir import payload_home
+from toban_proto.v1 import common_pb2
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing(abilities_here(Path("/tmp")).effective)), reason="needs root"),
+    pytest.mark.skipif(not shutil.which("setpriv"), reason="needs setpriv"),
+]
+RIGHTS = (
+    *("unshare", "--mount", "sh", "-c", 'umount --recursive --lazy /sys/fs/cgroup; exec "$@"', "sh"),
+    "setpriv",
+    f"--bounding-set=-all,{','.join(f'+{name.lower()}' for name in CAPABILITIES)}",
+    "--inh-caps=-all",
+    "--clear-groups",
+    "--no-new-privs",
+)
+UIDS = range(61000, 61184)
+# Neither the tree of its slot nor a variable shows such a process.
+DAEMON = "setsid env -i sleep 1000 </dev/null >/dev/null 2>&1 & setsid env -i sh -c 'sleep 1000 & kill -STOP $$' & echo ready as $(id -u)"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Jobs pass through it; what is in it is not for them."""
+    made = Path(tempfile.mkdtemp(prefix="toban-container-"))
+    made.chmod(0o711)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+async def world(world_maker: Any, folder: Path) -> AsyncIterator[Any]:
+    made = world_maker()
+    made.tmp = folder
+    try:
+        await made.open(prefix=RIGHTS, SCHEDULER_ISOLATION="isolated", SCHEDULER_SLOTS="2")
+        yield made
+    finally:
+        await made.close()
+
+
+def of_uid(uid: int) -> list[int]:
+    """Living processes with this real uid."""
+    return [pid for pid, its in real_uids() if its == uid and start_time(pid)]
+
+
+async def with_daemon(world: Any, number: int = 1) -> int:
+    """A job that leaves processes behind and goes on; returns its uid."""
+    order = world.order(number, "sh", "-c", f"{DAEMON}; exec sleep 1000")
+    assert (await world.start(order))[0].accepted
+    key = world.key(number)
+    said = await world.until(lambda: b"".join(world.archiver.text(key)).partition(b"ready as ")[2])
+    uid = int(said)
+    # The shells have executed their programs.
+    await world.until(lambda: len(of_uid(uid)) >= 4)
+    return uid
+
+
+async def test_the_class_is_isolated_without_namespaces(world: Any) -> None:
+    [registered] = world.coordinator.registered
+    assert registered.isolation == "isolated"
+    assert list(registered.isolation_details) == [
+        "a uid for each slot",
+        "no namespaces of its own",
+        "4096 processes by rlimits",
+    ]
+
+
+async def test_a_job_reaches_its_run_and_not_its_executor(world: Any) -> None:
+    key, state = world.tls / "executor" / "tls.key", world.tmp / "state"
+    # The control file has a pid and a port, which each process of a machine sees.
+    kept = [file for file in (world.tmp / "state").rglob("*") if file.is_file() and file.name != CONTROL_FILE]
+    assert kept
+    watching = [world.executor.pid, *descendants(world.executor.pid)]
+    script = f"""
+    cat $TOBAN_PAYLOAD_FILE; echo; id -u; grep CapEff /proc/self/status; echo x > mine; cat mine; echo $HOME
+    cat {key} {" ".join(map(str, kept))} 2>/dev/null
+    ls {state} {state}/guards {state}/work {payload_home(world.coordinator.registered[0].incarnation)} 2>/dev/null
+    for pid in {" ".join(map(str, watching))}; do kill -STOP $pid 2>/dev/null && echo stopped $pid; cat /proc/$pid/environ 2>/dev/null; done
+    true"""
+    assert (await world.start(world.order(1, "sh", "-c", script, payload_json='{"n": 1}')))[0].accepted
+    outcome, text = await world.ended(1)
+    assert outcome.kind == common_pb2.OUTCOME_KIND_SUCCEEDED, text
+    payload, uid, capabilities, mine, home, *reached = text.splitlines()
+    assert reached == []
+    assert (json.loads(payload), mine, home) == ({"n": 1}, "x", "/")
+    assert int(uid) in UIDS and int(capabilities.split()[1], 16) == 0
+
+
+async def test_a_cancelled_job_leaves_no_process(world: Any) -> None:
+    uid = await with_daemon(world)
+    await world.cancel(1, grace=0)
+    assert (await world.outcome(1)).kind == common_pb2.OUTCOME_KIND_CANCELED
+    # That of the next run of the slot is there only with a run.
+    await world.until(lambda: of_uid(uid) == [])
+
+
+async def test_a_job_that_ends_leaves_no_process(world: Any) -> None:
+    assert (await world.start(world.order(1, "sh", "-c", DAEMON)))[0].accepted
+    outcome, text = await world.ended(1)
+    assert outcome.kind == common_pb2.OUTCOME_KIND_SUCCEEDED
+    assert of_uid(int(text.rpartition(" ")[2])) == []
+
+
+async def test_what_killed_guards_leave_is_ended_by_their_executor(world: Any) -> None:
+    uid = await with_daemon(world)
+    kill(descendants_of_root(world.executor.pid))
+    await world.granted(incarnations=2)
+    assert of_uid(uid) == []
+
+
+async def test_what_a_killed_executor_leaves_is_ended_by_the_next_one(world: Any) -> None:
+    uid = await with_daemon(world)
+    kill([world.executor.pid, *descendants_of_root(world.executor.pid)])
+    world.executor.process.wait()
+    assert of_uid(uid), "nothing that has ended them is left"
+    world.executor.start()
+    await world.granted(incarnations=2)
+    assert of_uid(uid) == []
+
+
+def descendants_of_root(pid: int) -> list[int]:
+    """Guards, and not what they guard."""
+    below, of_root = descendants(pid), of_uid(0)
+    return [one for one in below if one in of_root]
+
+
+def kill(pids: list[int]) -> None:
+    """All at once: none acts on the end of another."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, number)
