@@ -44,7 +44,8 @@ RUN (command -v tini >/dev/null || { apt-get update -qq && apt-get install -y -q
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --gid 10001 toban \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/toban/home --shell /usr/sbin/nologin toban \
-    && install -d -o 10001 -g 10001 -m 0700 /var/lib/toban /var/lib/toban/executor /var/lib/toban/home /run/keys /keys \
+    && install -d -o 10001 -g 10001 -m 0711 /var/lib/toban /var/lib/toban/executor \
+    && install -d -o 10001 -g 10001 -m 0700 /var/lib/toban/home /run/keys /keys \
        /hand-out/admin-web /hand-out/cli /hand-out/coordinator /hand-out/executor /hand-out/log-archiver /hand-out/migrate \
     && install -d -o 10001 -g 10001 -m 0755 /hand-out/grafana /hand-out/postgres /hand-out/prometheus /hand-out/seaweedfs /hand-out/valkey \
     && ln -s /opt/toban/bin/toban /usr/local/bin/toban

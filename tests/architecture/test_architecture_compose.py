@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from toban_executor.decide.isolation import CAPABILITIES
+from toban_executor.guard.uid_claims import FOLDERS
+
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker-compose.yml"
 GUIDE = ROOT / "docs" / "docker.md"
@@ -42,8 +45,27 @@ def test_no_executor_can_read_the_files_of_another_one(file: dict[str, Any]) -> 
 def test_volumes_without_a_name_begin_as_folders_of_our_account(file: dict[str, Any]) -> None:
     """They are copies of the folders of the image; one that the image does not have would belong to root."""
     dockerfile = (ROOT / "deploy" / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
-    made = re.search(r"install -d -o 10001 -g 10001 -m 0700 ([^\\]+)", dockerfile)
-    assert made and set(volumes(file["services"]["executor"])[0]) <= set(made[1].split())
+    found = re.findall(r"install -d -o 10001 -g 10001 -m (\d+) ([^\\]+)", dockerfile)
+    made = {folder: mode for mode, folders in found for folder in folders.split()}
+    assert set(volumes(file["services"]["executor"])[0]) <= made.keys()
+    # Jobs of class isolated pass through the first two, and reach nothing in the others.
+    passed = {folder for folder, mode in made.items() if mode == "0711"}
+    assert passed == {"/var/lib/toban", "/var/lib/toban/executor"} and made["/run/keys"] == "0700"
+
+
+def test_an_executor_is_root_with_what_class_isolated_needs_and_nothing_else_is(file: dict[str, Any]) -> None:
+    """The tests of such an executor have the same list (services/executor/tests/test_container_rights.py)."""
+    for name, service in file["services"].items():
+        if "cap_drop" not in service:
+            assert not str(service["image"]).startswith("${TOBAN_IMAGES"), name
+            continue
+        assert (service["cap_drop"], service["read_only"]) == (["ALL"], True)
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        rights = (service.get("user"), set(service.get("cap_add", [])))
+        assert rights == (("0:0", set(CAPABILITIES)) if name == "executor" else (None, set())), name
+    executor = file["services"]["executor"]
+    assert executor["environment"]["SCHEDULER_ISOLATION"] == "${EXECUTOR_ISOLATION:-isolated}"
+    assert f"{FOLDERS[0]}:size=64k,mode=700" in executor["tmpfs"]
 
 
 def test_a_group_of_executors_has_volumes_of_its_own_too(file: dict[str, Any]) -> None:
@@ -64,6 +86,34 @@ def test_the_guide_names_each_variable_of_an_executor() -> None:
     of_executors = set(re.findall(r"\$\{(EXECUTOR\w+)", FILE.read_text(encoding="utf-8")))
     assert of_executors
     assert {name for name in of_executors if f"`{name}`" not in GUIDE.read_text(encoding="utf-8")} == set()
+
+
+@pytest.mark.parametrize(
+    ("isolation", "uid", "by"), [("isolated", 0, ""), ("shared", 10001, ""), ("shared", 0, "setpriv")]
+)
+def test_an_executor_of_class_shared_is_not_root(tmp_path: Path, isolation: str, uid: int, by: str) -> None:
+    """Its jobs would be root, too."""
+    for name, script in {
+        "id": f"echo {uid}",
+        "chown": 'echo "chown $*"',
+        "setpriv": 'while [ "$1" != python ]; do echo "$1"; shift; done; echo setpriv "$@"',
+        "python": "echo $HOME",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    start = START.read_text(encoding="utf-8").replace("/opt/toban/bin/python", "python")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "/root", "TOBAN_SERVICE": "executor"}
+    environment |= {"SCHEDULER_STATE_DIR": "/state", "SCHEDULER_ISOLATION": isolation}
+    done = subprocess.run(
+        ["bash", "-c", start], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    lines = done.stdout.splitlines()
+    if not by:
+        assert lines == ["/root"]
+        return
+    assert lines[0] == "chown -hR 10001:10001 /state"
+    assert {"--reuid", "--regid", "--clear-groups", "--bounding-set=-all"} <= set(lines)
+    assert lines[-1] == "setpriv python -m toban_executor"
 
 
 def test_an_executor_keeps_its_name_with_its_volume(tmp_path: Path) -> None:

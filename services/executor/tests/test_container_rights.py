@@ -106,6 +106,19 @@ async def test_a_job_reaches_its_run_and_not_its_executor(world: Any) -> None:
     assert int(uid) in UIDS and int(capabilities.split()[1], 16) == 0
 
 
+async def test_it_takes_the_files_of_an_earlier_release(world: Any) -> None:
+    """That ran as another user, whose folders were closed."""
+    state = world.tmp / "state"
+    world.executor.stop()
+    for one in (state, *state.rglob("*")):
+        os.chown(one, 10001, 10001)
+    state.chmod(0o700)
+    world.executor.start()
+    await world.granted(incarnations=2)
+    assert (await world.start(world.order(1, "cat", "/proc/self/status")))[0].accepted
+    assert (await world.outcome(1)).kind == common_pb2.OUTCOME_KIND_SUCCEEDED
+
+
 async def test_a_cancelled_job_leaves_no_process(world: Any) -> None:
     uid = await with_daemon(world)
     await world.cancel(1, grace=0)

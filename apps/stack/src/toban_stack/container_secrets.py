@@ -63,7 +63,7 @@ SHARES: Mapping[str, Share] = {
             **_named("s3_access_key", "s3_secret_key", "admin_token"),
         },
     ),
-    # Jobs can read it: a token of their own, which opens the admin ports of executors only.
+    # Jobs of class `shared` can read it: a token of their own, which opens the admin ports of executors only.
     "executor": Share(identity="executor", secrets={"admin_token": "executor_admin_token", **_named("machine")}),
     "admin-web": Share(identity="admin-web", secrets=_named("admin_token")),
     "cli": Share(identity="admin-cli"),
