@@ -17,7 +17,7 @@ from toban_executor.decide.isolation import (
     why_not_isolated,
 )
 from toban_executor.guard import cgroup, kernel, limit_groups
-from toban_executor.guard.sandbox_init import closed_above
+from toban_executor.guard.sandbox_init import changeable_above, closed_above
 from toban_observability.logs import get_logger
 
 _log = get_logger(__name__)
@@ -51,7 +51,9 @@ def abilities_here(state_dir: Path) -> Abilities:
     """Of this process."""
     status = Path("/proc/self/status").read_text()
     effective = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
-    return Abilities(effective, _why_no_namespaces(), closed_above(str(state_dir.parent)))
+    state_dir = state_dir.resolve()
+    closed, changeable = closed_above(str(state_dir.parent)), changeable_above(str(state_dir))
+    return Abilities(effective, _why_no_namespaces(), closed, changeable)
 
 
 def _why_no_namespaces() -> str:

@@ -86,12 +86,13 @@ class SandboxPlan(NamedTuple):
 
 
 class Abilities(NamedTuple):
-    """What this process may do: its effective capabilities (CapEff of /proc), why it gets no namespaces (empty = it does), and the folder above its
-    state that other uids may not enter (empty = none)."""
+    """What this process may do: its effective capabilities (CapEff of /proc), why it gets no namespaces (empty = it does), the folder above its
+    state that other uids may not enter, and the one on the way to its state that they may change (empty = none)."""
 
     effective: int
     no_namespaces: str
     closed: str = ""
+    changeable: str = ""
 
 
 def missing(effective: int) -> list[str]:
@@ -103,6 +104,8 @@ def why_not_isolated(abilities: Abilities) -> str:
     """Empty where the class is possible."""
     if lacking := missing(abilities.effective):
         return f"it needs root or the capabilities {', '.join(CAPABILITIES)}, and has not {', '.join(lacking)}"
+    if abilities.changeable:
+        return f"every user may rename what is in {abilities.changeable}, also the state of the executor; do chmod o-w {abilities.changeable}"
     if abilities.no_namespaces and abilities.closed:
         return (
             f"without namespaces ({abilities.no_namespaces}) jobs reach their work folder by its path, "

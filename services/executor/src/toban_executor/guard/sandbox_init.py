@@ -141,6 +141,18 @@ def closed_above(folder: str) -> str:
     return ""
 
 
+def changeable_above(folder: str) -> str:
+    """The topmost folder on the way to `folder`, itself included, in which others may rename what is not theirs; "" when there is none."""
+    path = Path(folder)
+    for above in [*reversed(path.parents), path]:
+        try:
+            if above.stat().st_mode & 0o1002 == 0o0002:
+                return str(above)
+        except OSError:
+            return ""
+    return ""
+
+
 # ---- rights
 
 
