@@ -98,20 +98,25 @@ def test_an_executor_of_class_shared_is_not_root(tmp_path: Path, isolation: str,
         "chown": 'echo "chown $*"',
         "setpriv": 'while [ "$1" != python ]; do echo "$1"; shift; done; echo setpriv "$@"',
         "python": "echo $HOME",
+        "stat": "echo 2777",
+        "chmod": 'echo "chmod $*"',
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
     start = START.read_text(encoding="utf-8").replace("/opt/toban/bin/python", "python")
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "/root", "TOBAN_SERVICE": "executor"}
-    environment |= {"SCHEDULER_STATE_DIR": "/state", "SCHEDULER_ISOLATION": isolation}
+    environment |= {"SCHEDULER_STATE_DIR": "/toban/state", "SCHEDULER_ISOLATION": isolation}
     done = subprocess.run(
         ["bash", "-c", start], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     lines = done.stdout.splitlines()
+    if isolation == "isolated":
+        # A volume of Kubernetes: the set-group-id bit goes, so that the kubelet prepares it again for an executor of the other class.
+        assert lines.pop(0) == "chmod 00711 /toban"
     if not by:
         assert lines == ["/root"]
         return
-    assert lines[0] == "chown -hR 10001:10001 /state"
+    assert lines[0] == "chown -hR 10001:10001 /toban/state"
     assert {"--reuid", "--regid", "--clear-groups", "--bounding-set=-all"} <= set(lines)
     assert lines[-1] == "setpriv python -m toban_executor"
 

@@ -148,6 +148,10 @@ LEFT_OUT = {
         "HTTP_STEP_CA_FILE",
         "KUBERNETES_TOKEN_FILE",
         "KUBERNETES_CA_FILE",
+        # Of slots: CPUs and memory need control groups, which a pod cannot make.
+        "JOB_CPUS",
+        "JOB_MEMORY_MB",
+        "JOB_UIDS",
     },
     "log-archiver": {"LOG_ARCHIVERS"},
     # A pod has one worker, so that its metrics have one port: replicas do what workers do on one machine.

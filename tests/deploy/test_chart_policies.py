@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from toban_domain.deny_list import parse_denied
+from toban_executor.decide.isolation import CAPABILITIES
 from toban_store import roles
 from toban_testing.k8s_objects import Object, containers, pods
 from toban_transport.authz import SHARED_BY
@@ -25,12 +26,15 @@ LEAST = {"postgresql": {"existingSecret": "pg"}, "redis": {"existingSecret": "rd
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_no_pod_has_rights_that_it_does_not_need(example: Any, name: str) -> None:
-    for _, spec in pods(example(name)):
+    for component, spec in pods(example(name)):
         assert spec["automountServiceAccountToken"] is False
         # Otherwise a Service called `scheduler` would set SCHEDULER_PORT in every pod, an unknown variable that stops the start.
         assert spec["enableServiceLinks"] is False
         security = spec["securityContext"]
-        assert (security["runAsNonRoot"], security["runAsUser"], security["fsGroup"]) == (True, 10001, 10001)
+        user = (security["runAsNonRoot"], security["runAsUser"], security["runAsGroup"], security.get("fsGroup"))
+        isolated = component == "executor" and name == "isolated-jobs"
+        # With fsGroup the kubelet would give what the executor keeps to a group.
+        assert user == ((False, 0, 0, None) if isolated else (True, 10001, 10001, 10001))
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not spec.keys() & {"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"}
         assert all("hostPath" not in volume for volume in spec["volumes"])
@@ -38,8 +42,25 @@ def test_no_pod_has_rights_that_it_does_not_need(example: Any, name: str) -> Non
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
+                "capabilities": {"drop": ["ALL"], **({"add": sorted(CAPABILITIES)} if isolated else {})},
             }
+
+
+@pytest.mark.parametrize(("value", "is_root"), [(None, False), ("auto", False), ("shared", False), ("isolated", True)])
+def test_only_isolated_executors_are_root(chart: Any, one: Any, value: str | None, is_root: bool) -> None:
+    """`None`: the values of a release before, with `--reuse-values`."""
+    values = {**LEAST, "executor": {"isolation": value} if value else {}}
+    spec = one(chart.render(values), "StatefulSet", "toban-executor")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert (spec["securityContext"]["runAsUser"] == 0) is is_root
+    env = {item["name"]: item.get("value") for item in container["env"]}
+    assert env["SCHEDULER_ISOLATION"] == (value or "auto")
+    assert ('"restricted"' in chart.notes(values)) is is_root
+
+
+def test_an_unknown_class_is_refused(chart: Any) -> None:
+    with pytest.raises(Exception, match="isolation"):
+        chart.render({**LEAST, "executor": {"isolation": "namespaces"}})
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

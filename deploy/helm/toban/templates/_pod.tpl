@@ -12,17 +12,20 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{- /* Numbers of values are floats: a large one would be written as 1e+09. No token, no service links (a Service called scheduler would set SCHEDULER_PORT, which stops a start), no root. */ -}}
+{{- /* Numbers of values are floats: a large one would be written as 1e+09. No token, no service links (a Service called scheduler would set SCHEDULER_PORT, which stops a start), no root but for isolated jobs. */ -}}
 {{- define "toban.podSecurity" -}}
+{{- $root := ne (include "toban.runsAsRoot" .) "" }}
 serviceAccountName: {{ .serviceAccountName | default .values.serviceAccountName | default (include "toban.serviceAccount" .root) | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
-  runAsNonRoot: true
-  runAsUser: {{ .root.Values.security.uid | int64 }}
-  runAsGroup: {{ .root.Values.security.gid | int64 }}
+  runAsNonRoot: {{ not $root }}
+  runAsUser: {{ $root | ternary 0 .root.Values.security.uid | int64 }}
+  runAsGroup: {{ $root | ternary 0 .root.Values.security.gid | int64 }}
+  {{- if not $root }}
   fsGroup: {{ .root.Values.security.gid | int64 }}
   fsGroupChangePolicy: OnRootMismatch
+  {{- end }}
   seccompProfile: {type: RuntimeDefault}
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:
@@ -31,6 +34,9 @@ imagePullSecrets:
   {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* Not empty for executors that give each slot a uid of its own (docs/isolation.md). */ -}}
+{{- define "toban.runsAsRoot" }}{{ if and (eq .component "executor") (eq (.values.isolation | default "auto") "isolated") }}yes{{ end }}{{ end }}
 
 {{- define "toban.placement" -}}
 {{- with .values.priorityClassName }}
@@ -70,7 +76,11 @@ topologySpreadConstraints:
 securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
+  {{- if include "toban.runsAsRoot" . }}
+  capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETPCAP, SETUID]}
+  {{- else }}
   capabilities: {drop: [ALL]}
+  {{- end }}
 {{- end }}
 
 {{- define "toban.container" -}}
