@@ -64,8 +64,8 @@ VALUES (gen_random_uuid(), {id}, 'n', 'a:{id}', 1, '{version}', {skew})
 """
 EXECUTOR = """
 INSERT INTO scheduler.executors (incarnation, worker_id, instance, node_id, boot_id, pid, grpc_host, grpc_port, key_hash, state, lease_ms, slots,
-                                 version, clock_skew_seconds, disk_free_bytes, certificate_not_after)
-VALUES (gen_random_uuid(), 9, 'i', 'n', 'b', 1, 'a', 9, '', 'on', 10000, 1, '{version}', 0.01, 99999999999, now() + interval '1 year')
+                                 version, clock_skew_seconds, disk_free_bytes, certificate_not_after, isolation)
+VALUES (gen_random_uuid(), 9, 'i', 'n', 'b', 1, 'a', 9, '', 'on', 10000, 1, '{version}', 0.01, 99999999999, now() + interval '1 year', 'isolated')
 """
 
 
@@ -161,6 +161,7 @@ async def test_an_empty_cluster(doctor: Diagnose) -> None:
         ("UPDATE scheduler.executors SET last_heartbeat_at = now() - interval '1 minute'", "executor", "error"),
         ("UPDATE scheduler.executors SET state = 'off', off_at = now(), off_reason = 'x'", "executor", "error"),
         ("UPDATE scheduler.executors SET state = 'draining'", "executor", "error"),
+        ("UPDATE scheduler.executors SET isolation = 'shared'", "isolation", "warning"),
         ("UPDATE scheduler.executors SET certificate_not_after = now() + interval '3 days'", "certificate", "warning"),
         ("UPDATE scheduler.coordinators SET certificate_not_after = now() - interval '3 days'", "certificate", "error"),
         (
@@ -175,6 +176,18 @@ async def test_a_fault_is_found(
 ) -> None:
     sql(statement)
     assert await unwell(doctor) == {"durability": "error", name: status}
+
+
+async def test_jobs_that_demand_a_class_that_no_executor_has(doctor: Diagnose, whole: None, sql: Any) -> None:
+    sql(
+        "INSERT INTO scheduler.job_definitions (name, enabled, spec, spec_hash) VALUES"
+        """ ('asks', true, '{"isolation": "isolated"}', ''), ('off', false, '{"isolation": "isolated"}', ''), ('any', true, '{}', '')"""
+    )
+    assert await unwell(doctor) == {"durability": "error"}
+    sql("UPDATE scheduler.executors SET isolation = 'shared'")
+    assert await unwell(doctor) == {"durability": "error", "isolation": "error"}
+    [found] = [one for one in (await doctor.run()).findings if one.subject == "jobs"]
+    assert found.message.endswith(": asks")
 
 
 async def test_a_coordinator_that_came_back_is_not_missed(doctor: Diagnose, whole: None, sql: Any) -> None:

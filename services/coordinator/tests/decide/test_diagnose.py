@@ -57,6 +57,9 @@ EXECUTOR = d.ExecutorFacts(
     quarantined_outcomes=0,
     quarantined_chunks=0,
     unreachable=False,
+    isolation="isolated",
+    isolation_details=["a uid for each slot", "no namespaces of its own", "4096 processes by rlimits"],
+    labels={},
 )
 OTHER = replace(COORDINATOR, worker_id=2, address="a:2", role="standby")
 WORK = d.WorkFacts(events=3, oldest_event_age=0.5, failed_schedules=0, failed_names="")
@@ -202,12 +205,29 @@ def test_one_coordinator_is_too_few() -> None:
         ({"certificate_not_after": NOW}, [("certificate", "error")]),
         ({"quarantined_outcomes": 1}, [("quarantine", "warning")]),
         ({"quarantined_chunks": 7}, [("quarantine", "warning")]),
+        ({"isolation": "shared", "isolation_details": []}, [("isolation", "warning")]),
+        ({"isolation": "shared", "isolation_details": [], "labels": {"toban.dev/steps": "container"}}, []),
+        ({"isolation_details": ["512 MiB of memory, 2 CPUs by cgroup v2"]}, []),
+        ({"isolation_details": ["512 MiB of memory, 9 processes by rlimits"]}, [("isolation", "warning")]),
+        ({"isolation_details": ["9 processes, 2 CPUs by rlimits"]}, [("isolation", "warning")]),
         ({"unreachable": True, "state": "draining"}, [("executor", "warning"), ("processes", "error")]),
     ],
 )
 def test_executors(change: dict[str, Any], expected: list[tuple[str, str]]) -> None:
     items = [EXECUTOR, replace(EXECUTOR, worker_id=6, **change)]
     assert unwell(d.executors(items, now=NOW, version="1.0")) == expected
+
+
+def test_limits_that_are_not_held_are_named() -> None:
+    item = replace(EXECUTOR, isolation_details=["512 MiB of memory, 9 processes, 1.5 CPUs by rlimits"])
+    [found] = [one for one in d.executors([item], now=NOW, version="1.0") if one.name == "isolation"]
+    assert found.message.endswith("512 MiB of memory is for each process; 1.5 CPUs has no effect")
+
+
+def test_jobs_that_no_executor_may_run_are_named() -> None:
+    assert unwell([d.isolated_jobs(d.IsolatedJobs(jobs=0, names=""))]) == []
+    found = d.isolated_jobs(d.IsolatedJobs(jobs=2, names="a, b"))
+    assert unwell([found]) == [("isolation", "error")] and found.message.endswith("a, b")
 
 
 @pytest.mark.parametrize("items", [[], [replace(EXECUTOR, state="draining")], [replace(EXECUTOR, age=9.0)]])

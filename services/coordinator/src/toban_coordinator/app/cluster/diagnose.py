@@ -71,6 +71,7 @@ class Diagnose:
         workers = [_facts(checks.ExecutorFacts, row) for row in read.executors]
         found += checks.executors(workers, now=now, version=self.release)
         found += checks.executor_groups([_facts(checks.GroupFacts, row) for row in read.executor_groups])
+        found.append(checks.isolated_jobs(_facts(checks.IsolatedJobs, read.isolated_jobs)))
         found += checks.secret_keys(self.secret_keys.status(), sealed)
         found += checks.work(_facts(checks.WorkFacts, read.work))
         return found, now

@@ -28,6 +28,7 @@ class Read:
     coordinators: Sequence[Row]
     executors: Sequence[Row]
     executor_groups: Sequence[Row]
+    isolated_jobs: Row
     work: Row
     role: RoleFacts
 
@@ -49,6 +50,7 @@ async def read(t: Tx) -> Read:
         coordinators=await t.fetch_all(_sql.coordinators),
         executors=await t.fetch_all(_sql.executors),
         executor_groups=await t.fetch_all(_sql.executor_groups),
+        isolated_jobs=_one(await t.fetch_one(_sql.isolated_jobs)),
         work=_one(await t.fetch_one(_sql.work)),
         role=await role_check.read(t, schema="scheduler"),
     )

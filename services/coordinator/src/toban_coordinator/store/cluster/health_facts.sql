@@ -47,6 +47,7 @@ SELECT c.worker_id, c.node_id, c.address, c.version, c.role, c.status, c.clock_s
 SELECT e.worker_id, e.node_id, e.grpc_host || ':' || e.grpc_port AS address, e.state, e.version, e.off_reason, e.lease_ms / 1000.0::double precision
            AS lease_seconds,
        e.clock_skew_seconds, e.disk_free_bytes, e.certificate_not_after, e.quarantined_outcomes, e.quarantined_chunks, e.unreachable,
+       e.isolation, e.isolation_details, e.labels,
        coalesce(d.reason, '') AS drain_reason,
        extract(epoch FROM now() - e.last_heartbeat_at)::double precision AS age
   FROM scheduler.executors e
@@ -64,6 +65,16 @@ SELECT g.name, g.labels, g.claims,
   FROM scheduler.executor_groups g
  ORDER BY g.name
  LIMIT 1000;
+
+-- name: isolated_jobs
+-- Jobs that demand isolated executors while none takes work. Definitions are read only then.
+SELECT count(*)::integer AS jobs, coalesce(string_agg(name, ', ' ORDER BY name) FILTER (WHERE place <= 5), '') AS names
+  FROM (SELECT d.name, row_number() OVER (ORDER BY d.name) AS place
+          FROM scheduler.job_definitions d
+         WHERE d.enabled
+           AND d.deleted_at IS NULL
+           AND d.spec ->> 'isolation' = 'isolated'
+           AND NOT EXISTS (SELECT 1 FROM scheduler.executors WHERE state = 'on' AND isolation = 'isolated')) AS waiting;
 
 -- name: work
 -- Events that wait and schedules that failed.

@@ -23,6 +23,7 @@ from toban_coordinator.decide.cluster.diagnose.fleet import (
     executors,
     leader,
 )
+from toban_coordinator.decide.cluster.diagnose.isolation import IsolatedJobs, isolated_jobs
 from toban_coordinator.decide.cluster.diagnose.secret_keys import secret_keys
 from toban_coordinator.decide.cluster.diagnose.work import WorkFacts, work
 from toban_domain.finding import Finding
@@ -32,6 +33,7 @@ __all__ = [
     "ExecutorFacts",
     "Finding",
     "GroupFacts",
+    "IsolatedJobs",
     "LeaderFacts",
     "MigrationFacts",
     "RedisFacts",
@@ -43,6 +45,7 @@ __all__ = [
     "epochs",
     "executor_groups",
     "executors",
+    "isolated_jobs",
     "leader",
     "migrations",
     "partitions",

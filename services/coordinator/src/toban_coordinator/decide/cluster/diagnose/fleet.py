@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from toban_coordinator.decide.cluster.diagnose.certificate import certificate
+from toban_coordinator.decide.cluster.diagnose.isolation import isolation
 from toban_coordinator.decide.cluster.leader_health import MAX_SKEW_SECONDS
 from toban_domain.finding import Finding
+from toban_domain.job import STEPS_LABEL
 
 # Clocks, seconds off PostgreSQL's. A coordinator beyond the second fires nothing; an executor's clock stands in logs and reports only.
 COORDINATOR_SKEW = (1.0, MAX_SKEW_SECONDS)
@@ -73,6 +75,9 @@ class ExecutorFacts:
     quarantined_outcomes: int
     quarantined_chunks: int
     unreachable: bool
+    isolation: str
+    isolation_details: Sequence[str]
+    labels: Mapping[str, str]
 
     @property
     def subject(self) -> str:
@@ -176,7 +181,7 @@ def coordinators(items: Sequence[CoordinatorFacts], *, now: datetime, version: s
 
 
 def executors(items: Sequence[ExecutorFacts], *, now: datetime, version: str) -> list[Finding]:
-    """Each one: here, working, its clock, disk, quarantine, processes, version, certificate; and that there is one that takes work."""
+    """Each one: here, working, its clock, disk, quarantine, processes, isolation, version, certificate; and that there is one that takes work."""
     found: list[Finding] = []
     for item in items:
         state = _state(item)
@@ -186,6 +191,8 @@ def executors(items: Sequence[ExecutorFacts], *, now: datetime, version: str) ->
         found += _clock(item.subject, item.clock_skew_seconds, EXECUTOR_SKEW, _EXECUTOR_CLOCK)
         found += _disk(item)
         found += [_quarantine(item), _processes(item)]
+        steps = item.labels.get(STEPS_LABEL, "")
+        found.append(isolation(item.subject, item.isolation, item.isolation_details, guarded_steps=steps))
         found += _version(item.subject, item.version, version)
         found += certificate(item.subject, item.certificate_not_after, now)
     if not any(item.state == "on" and item.age <= EXECUTOR_LATE for item in items):
