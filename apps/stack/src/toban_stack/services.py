@@ -188,6 +188,8 @@ class Services:
         if role == "executor":
             settings["SHUTDOWN_TIMEOUT_SECONDS"] = str(JOB_GRACE_SECONDS)
             settings["SHUTDOWN_GRACE_SECONDS"] = str(JOB_GRACE_SECONDS)
+            # It has the keys of all services.
+            settings["HIDDEN_FOLDERS"] = str(self._home.root)
         passed_on = (
             *PASSED_ON,
             *{"executor": FOR_EXECUTORS, SITE: FOR_SITE, "coordinator": FOR_COORDINATORS}.get(role, ()),

@@ -35,7 +35,7 @@ from toban_executor.decide.guard_set import (
 from toban_executor.decide.guard_types import SlotLost
 from toban_executor.decide.isolation import PRIVATE_HOME, PRIVATE_MEMORY, SandboxLimits, SandboxPlan
 from toban_executor.decide.warm import WarmLimits
-from toban_executor.guard import cgroup, guard_state, limit_groups, message_spool, witness
+from toban_executor.guard import cgroup, guard_state, kernel, limit_groups, message_spool, witness
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
@@ -80,7 +80,7 @@ class GuardSupervisor:
         self._incarnation = incarnation
         self._sandboxes = sandboxes
         # One for each slot.
-        self._uids = claim(sandboxes.uids, len(slots)) if sandboxes is not None else []
+        self._uids = claim(sandboxes.uids, len(slots)) if sandboxes is not None and sandboxes.uids else []
         self._job_files = job_files
         # Without a namespace a zygote would be in reach of every job of its slot.
         self._warm = warm if sandboxes is None or sandboxes.namespaces else warm._replace(zygotes=0)
@@ -123,6 +123,8 @@ class GuardSupervisor:
             signal.signal(number, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         become_subreaper()
+        # Else jobs of this user could trace these processes and read their memory.
+        kernel.keep_untraced()
         guard_state.write(self._folder, self._guard_state)
         self._work.mkdir(mode=0o700, exist_ok=True)
         self._payloads = make_payload_home(self._incarnation, fallback=self._work)
@@ -207,15 +209,17 @@ class GuardSupervisor:
             payload, socket = self._payloads / f"payload-{slot}.json", self._payloads / f"job-{slot}.sock"
             return WorkDir(directory=directory, payload=payload, socket=socket)
         memory = self._payloads / f"memory-{slot}"
-        memory.mkdir(exist_ok=True)
+        memory.mkdir(mode=0o700, exist_ok=True)
         there = Path(PRIVATE_MEMORY) if self._sandboxes.namespaces else memory
-        seen = PRIVATE_HOME if self._sandboxes.namespaces else str(directory)
+        # With the executor's uid jobs see the folders of the machine.
+        seen = PRIVATE_HOME if self._uids and self._sandboxes.namespaces else str(directory)
         names = ("payload.json", "job.sock", "payload.secrets")
         return WorkDir(
             directory=directory,
             payload=memory / names[0],
             socket=memory / names[1],
-            gid=self._uids[slot],
+            kept=True,
+            gid=self._uids[slot] if self._uids else 0,
             inside=Places(seen, *(str(there / name) for name in names)),
         )
 
@@ -229,10 +233,11 @@ class GuardSupervisor:
         return Rooms(
             groups=limit_groups.apply(self._limit_groups, self._limits, slot_group=group, name=self._group_name(slot)),
             memory_mb=self._limits.memory_mb if by_rlimits else 0,
-            uid=self._uids[slot],
+            uid=self._uids[slot] if self._uids else None,
+            hidden=self._sandboxes.hidden,
             namespaces=self._sandboxes.namespaces,
-            home=str(self._work / f"slot-{slot}"),
-            memory=str(self._payloads / f"memory-{slot}"),
+            home=os.path.realpath(self._work / f"slot-{slot}"),
+            memory=os.path.realpath(self._payloads / f"memory-{slot}"),
             readable=own_folders(),
             # Also with a group: it is counted by uid, which only this slot has.
             processes=self._limits.processes,

@@ -51,12 +51,21 @@ class Places(NamedTuple):
 class WorkDir:
     """One slot's directory (0700) and payload file (0600), and the place of its socket.
 
-    With the `gid` of a sandbox these are its own, and jobs may write to the folder of the payload, too; `inside` is how they see the places.
+    A sandbox has both folders mounted, so they are `kept` when they are emptied, and jobs may write to the folder of the payload, too. The `gid` is
+    that of the sandbox (0 = the sandbox has the executor's uid); `inside` is how it sees the places.
     """
 
     def __init__(
-        self, *, directory: Path, payload: Path, socket: Path, gid: int = 0, inside: Places | None = None
+        self,
+        *,
+        directory: Path,
+        payload: Path,
+        socket: Path,
+        kept: bool = False,
+        gid: int = 0,
+        inside: Places | None = None,
     ) -> None:
+        self._kept = kept
         self.directory = str(directory)
         self.payload = str(payload)
         self.socket = socket
@@ -65,17 +74,16 @@ class WorkDir:
         self._places = Places(self.directory, self.payload, str(socket), str(secrets))
         self._inside = inside or self._places
         self._secrets = SecretFiles(secrets, gid=gid)
-        self._memory = str(payload.parent) if gid else ""
+        self._memory = str(payload.parent) if kept else ""
         self._own_names = {payload.name, socket.name, secrets.name}
         # Device, inode and time of the last change of the directory when it was empty. Each change sets that time, and no call sets it back.
         self._empty: tuple[int, int, int] | None = None
         # The clock had gone on when the directory was looked at: a change after that look has a later time.
         self._settled = False
-        if gid:
-            self._make_shared(self.directory)
-            self._make_shared(self._memory)
-            self._remove_content(self.directory)
-            self._remove_content(self._memory)
+        if kept:
+            for folder in (self.directory, self._memory):
+                self._make_kept(folder)
+                self._remove_content(folder)
         else:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -101,12 +109,11 @@ class WorkDir:
         self._secrets.clear()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.payload)  # noqa: PTH108 (hot path)
-        if self.gid:
+        if self._kept:
             self._remove_content(self._memory)
         if self._is_used():
             self._empty = None
-            if self.gid:
-                # Sandboxes have it mounted.
+            if self._kept:
                 self._remove_content(self.directory)
                 return
             remove_tree(self.directory)
@@ -114,11 +121,12 @@ class WorkDir:
             with contextlib.suppress(OSError):
                 os.unlink(self.directory)  # noqa: PTH108 (hot path)
 
-    def _make_shared(self, directory: str) -> None:
+    def _make_kept(self, directory: str) -> None:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(directory)  # noqa: PTH102 (str, as elsewhere here)
-        os.chown(directory, -1, self.gid)
-        os.chmod(directory, 0o1770)  # noqa: PTH101 (str, as elsewhere here)
+            os.mkdir(directory, 0o700)  # noqa: PTH102 (str, as elsewhere here)
+        if self.gid:
+            os.chown(directory, -1, self.gid)
+        os.chmod(directory, 0o1770 if self.gid else 0o700)  # noqa: PTH101 (str, as elsewhere here)
 
     def _remove_content(self, directory: str) -> None:
         """What jobs have left there."""
@@ -133,7 +141,7 @@ class WorkDir:
     def _make_directory(self) -> None:
         if self._empty is not None and self._empty == _identity(self.directory):
             return
-        if not self.gid:
+        if not self._kept:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.directory, 0o700)  # noqa: PTH102 (hot path)
         self._empty, self._settled = _identity(self.directory), False
