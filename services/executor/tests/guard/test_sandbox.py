@@ -179,6 +179,30 @@ def cmdline(pid: int) -> bytes:
         return b""
 
 
+class TestShownFolders:
+    @pytest.mark.parametrize("above", ["/tmp", "/var/tmp", "/root"])
+    def test_a_folder_below_a_closed_one_is_seen_in_every_run(self, tmp_path: Path, above: str) -> None:
+        """And nothing beside it."""
+        with tempfile.TemporaryDirectory(dir=above) as outer:
+            shown = Path(outer) / "shown"
+            shown.mkdir()
+            Path(outer).chmod(0o755)
+            (shown / "file").write_text("seen")
+            (Path(outer) / "beside").touch()
+            plan = SandboxPlan(UIDS, True, SandboxLimits(), shown=(str(shown),))
+            harness = GuardHarness(tmp_path, sandboxes=plan)
+            try:
+                for _ in range(2):
+                    assert (
+                        sh(harness, f"cat {shown}/file; ls {outer}; touch /tmp/left; ls -A /tmp | grep left")
+                        == "seenshown\nleft\n"
+                    )
+                    assert harness.run("touch", f"{shown}/made").exit_code != 0
+            finally:
+                harness.close()
+            assert (shown / "file").exists()
+
+
 class TestNeighbours:
     """Two slots at once."""
 

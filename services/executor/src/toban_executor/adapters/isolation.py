@@ -30,10 +30,9 @@ def chosen(config: ExecutorConfig, state_dir: Path) -> tuple[SandboxPlan | None,
     """
     limits = SandboxLimits(config.job_memory_mb, config.job_processes, config.job_cpus)
     abilities = abilities_here(state_dir)
-    own = (str(state_dir), str(config.tls_dir.absolute()))
-    hidden = (*own, *(str(Path(folder).absolute()) for folder in config.hidden_folders.split(",") if folder))
+    hidden = (str(state_dir), str(config.tls_dir.absolute()), *_folders(config.hidden_folders))
     try:
-        whole = SandboxPlan(UidRange.parse(config.job_uids), True, limits, hidden)
+        whole = SandboxPlan(UidRange.parse(config.job_uids), True, limits, hidden, _folders(config.shown_folders))
         plan = choose(config.isolation, whole, abilities)
     except ValueError as error:
         name = "SCHEDULER_JOB_UIDS" if "range of uids" in str(error) else "SCHEDULER_ISOLATION"
@@ -51,6 +50,10 @@ def chosen(config: ExecutorConfig, state_dir: Path) -> tuple[SandboxPlan | None,
     if plan.uids is not None:
         _log.info("class isolated", uids=str(plan.uids), namespaces=plan.namespaces, limits=groups.kind)
     return plan, describe(plan, limited_by=groups.kind)
+
+
+def _folders(setting: str) -> tuple[str, ...]:
+    return tuple(str(Path(folder).resolve()) for folder in setting.split(",") if folder)
 
 
 def abilities_here(state_dir: Path) -> Abilities:

@@ -69,13 +69,15 @@ class SandboxLimits(NamedTuple):
 class SandboxPlan(NamedTuple):
     """What guards need for sandboxes. `namespaces`: mounts, processes and System V IPC of its own for each slot.
 
-    Without `uids` jobs have the executor's, in a user namespace: class `shared`. Such jobs do not see the folders `hidden`.
+    Without `uids` jobs have the executor's, in a user namespace: class `shared`. Such jobs do not see the folders `hidden`; others see the folders
+    `shown` although they are below a closed one.
     """
 
     uids: UidRange | None
     namespaces: bool
     limits: SandboxLimits = SandboxLimits()
     hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
 
     def encode(self) -> str:
         """For a command line."""
@@ -86,8 +88,8 @@ class SandboxPlan(NamedTuple):
         """The inverse of encode; None for jobs without a sandbox, which have an empty text."""
         if not text:
             return None
-        uids, namespaces, limits, hidden = json.loads(text)
-        return cls(UidRange(*uids) if uids else None, namespaces, SandboxLimits(*limits), tuple(hidden))
+        uids, namespaces, limits, *folders = json.loads(text)
+        return cls(UidRange(*uids) if uids else None, namespaces, SandboxLimits(*limits), *map(tuple, folders))
 
 
 class Abilities(NamedTuple):

@@ -49,7 +49,7 @@ from toban_executor.guard.process_tree import (
     start_time,
 )
 from toban_executor.guard.protocol import encode_report
-from toban_executor.guard.sandbox_init import Rooms
+from toban_executor.guard.sandbox_init import Rooms, outermost, place_in_home
 from toban_executor.guard.slot_supervisor import serve
 from toban_executor.guard.uid_claims import claim
 from toban_executor.guard.work_dir import Places, WorkDir, make_payload_home, payload_home
@@ -220,6 +220,7 @@ class GuardSupervisor:
             socket=memory / names[1],
             kept=True,
             gid=self._uids[slot] if self._uids else 0,
+            shown=[place for folder in self._readable() if (place := place_in_home(folder))] if self._uids else (),
             inside=Places(seen, *(str(there / name) for name in names)),
         )
 
@@ -238,10 +239,15 @@ class GuardSupervisor:
             namespaces=self._sandboxes.namespaces,
             home=os.path.realpath(self._work / f"slot-{slot}"),
             memory=os.path.realpath(self._payloads / f"memory-{slot}"),
-            readable=own_folders(),
+            readable=self._readable(),
             # Also with a group: it is counted by uid, which only this slot has.
             processes=self._limits.processes,
         )
+
+    def _readable(self) -> list[str]:
+        """What jobs need to see: the interpreter, Toban, and what the setting names."""
+        shown = self._sandboxes.shown if self._sandboxes is not None else ()
+        return outermost([*own_folders(), *shown])
 
     def _group_name(self, slot: int) -> str:
         return limit_groups.group_name(self._incarnation, slot)
@@ -322,8 +328,7 @@ class GuardSupervisor:
 def own_folders() -> list[str]:
     """The folders of this interpreter and of Toban, which steps of type python, django and http run."""
     given = {sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)}
-    found = sorted({os.path.realpath(folder) for folder in given})
-    return [one for one in found if not any(one.startswith(f"{other}/") for other in found)]
+    return outermost(list(given))
 
 
 def _has_no_child() -> bool:

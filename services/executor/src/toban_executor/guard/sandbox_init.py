@@ -111,22 +111,27 @@ def _mount(rooms: Rooms) -> None:
     # Mounts of the machine go on to appear here, and none of these appears there.
     kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_SLAVE)
     home, memory = (os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in (rooms.home, rooms.memory))
+    below_tmp = {
+        folder: os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in rooms.readable if place_in_home(folder)
+    }
     if rooms.uid is None:
         shown = (rooms.home, *rooms.readable)
         _cover({one: [folder for folder in shown if is_within(folder, one)] for one in outermost(rooms.hidden)})
     else:
         closed: dict[str, list[str]] = {}
         for folder in rooms.readable:
-            if above := closed_above(folder):
+            if (above := closed_above(folder)) and not place_in_home(folder):
                 # As /root is.
                 closed.setdefault(above, []).append(folder)
         _cover(closed)
         _bind(home, PRIVATE_HOME, kernel.MS_NOSUID | kernel.MS_NODEV)
         if Path(_SAME_AS_TMP).is_dir():
             _bind(home, _SAME_AS_TMP, kernel.MS_NOSUID | kernel.MS_NODEV)
+        for folder, fd in below_tmp.items():
+            kernel.mount(f"/proc/self/fd/{fd}", folder, "", kernel.MS_BIND | kernel.MS_REC)
     _bind(memory, PRIVATE_MEMORY, kernel.MS_NOSUID | kernel.MS_NODEV)
-    os.close(home)
-    os.close(memory)
+    for fd in (home, memory, *below_tmp.values()):
+        os.close(fd)
     kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
 
 
@@ -145,6 +150,14 @@ def _cover(folders: Mapping[str, Sequence[str]]) -> None:
             kernel.mount(f"/proc/self/fd/{fd}", folder, "", kernel.MS_BIND | kernel.MS_REC)
             os.close(fd)
         kernel.mount("", above, "", kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV)
+
+
+def place_in_home(folder: str) -> str:
+    """Where a folder below /tmp appears in the folder that a sandbox has in its place, relative to that; "" for any other folder."""
+    for above in (PRIVATE_HOME, _SAME_AS_TMP):
+        if folder.startswith(f"{above}/"):
+            return folder.removeprefix(f"{above}/")
+    return ""
 
 
 def outermost(folders: Sequence[str]) -> list[str]:

@@ -52,7 +52,8 @@ class WorkDir:
     """One slot's directory (0700) and payload file (0600), and the place of its socket.
 
     A sandbox has both folders mounted, so they are `kept` when they are emptied, and jobs may write to the folder of the payload, too. The `gid` is
-    that of the sandbox (0 = the sandbox has the executor's uid); `inside` is how it sees the places.
+    that of the sandbox (0 = the sandbox has the executor's uid); `inside` is how it sees the places, and `shown` are folders in
+    its directory at which other folders are mounted.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class WorkDir:
         kept: bool = False,
         gid: int = 0,
         inside: Places | None = None,
+        shown: Sequence[str] = (),
     ) -> None:
         self._kept = kept
         self.directory = str(directory)
@@ -76,6 +78,7 @@ class WorkDir:
         self._secrets = SecretFiles(secrets, gid=gid)
         self._memory = str(payload.parent) if kept else ""
         self._own_names = {payload.name, socket.name, secrets.name}
+        self._shown_names = {place.partition("/")[0] for place in shown}
         # Device, inode and time of the last change of the directory when it was empty. Each change sets that time, and no call sets it back.
         self._empty: tuple[int, int, int] | None = None
         # The clock had gone on when the directory was looked at: a change after that look has a later time.
@@ -84,6 +87,10 @@ class WorkDir:
             for folder in (self.directory, self._memory):
                 self._make_kept(folder)
                 self._remove_content(folder)
+            for place in map(directory.joinpath, shown):
+                place.mkdir(parents=True, exist_ok=True)
+                for above in (place, *place.parents[: len(place.relative_to(directory).parts) - 1]):
+                    above.chmod(0o755)
         else:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -130,7 +137,7 @@ class WorkDir:
 
     def _remove_content(self, directory: str) -> None:
         """What jobs have left there."""
-        own = self._own_names if directory == self._memory else set()
+        own = self._own_names if directory == self._memory else self._shown_names
         for name in set(os.listdir(directory)) - own:  # noqa: PTH208 (hot path)
             path = f"{directory}/{name}"
             try:
@@ -154,7 +161,7 @@ class WorkDir:
             return False
         settled = wall() - self._empty[2] / 1e9 > _SETTLED_SECONDS
         try:
-            used = bool(os.listdir(self.directory))  # noqa: PTH208 (hot path)
+            used = bool(set(os.listdir(self.directory)) - self._shown_names)  # noqa: PTH208 (hot path)
         except OSError:
             return True
         self._settled = settled and not used
