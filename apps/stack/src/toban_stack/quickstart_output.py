@@ -71,7 +71,7 @@ def classes(executors: list[Executor]) -> list[str]:
             meaning = (
                 "class shared: jobs of this executor are one trust level, and can do what the user who started it can"
             )
-        lines.setdefault(meaning, []).append(f"executor {one['id']}")
+        lines.setdefault(meaning, []).append(str(one["node_id"]))
     return [f"{', '.join(names)}: {meaning}" for meaning, names in lines.items()]
 
 
