@@ -26,7 +26,12 @@ def not_after(pem: str) -> datetime:
 
 place = Path(os.environ.get("TOBAN_PARAM_PATH", "../.toban/tls"))
 days = int(os.environ.get("TOBAN_PARAM_DAYS", "21"))
-files = sorted([*place.rglob("*.crt"), *place.rglob("*.pem")]) if place.is_dir() else [place]
+try:
+    files = sorted([*place.rglob("*.crt"), *place.rglob("*.pem")]) if place.is_dir() else [place]
+except PermissionError:
+    sys.exit(
+        f"{place.resolve()} is closed to uid {os.getuid()}, which this job has: give another -p path=FILE or FOLDER"
+    )
 if not files or not all(file.is_file() for file in files):
     sys.exit(f"no certificate at {place.resolve()}: give another -p path=FILE or FOLDER")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toban_stack.console import columns
-from toban_stack.quickstart_output import HEADER, near, row
+from toban_stack.quickstart_output import HEADER, classes, near, row
 
 
 def test_the_table_of_the_first_run() -> None:
@@ -28,3 +28,13 @@ def test_a_path_below_the_working_folder_is_relative(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert near(tmp_path / ".toban" / "log") == Path(".toban/log")
     assert near(Path("/elsewhere/log")) == Path("/elsewhere/log")
+
+
+def test_the_class_of_executors_is_said_with_its_meaning() -> None:
+    isolated = {"isolation": "isolated", "isolation_details": ["a uid for each slot", "own processes"]}
+    assert classes(
+        [{"node_id": "a", **isolated}, {"node_id": "b", **isolated}, {"node_id": "c", "isolation": "shared"}]
+    ) == [
+        "a, b: class isolated: each job reaches its own run only (a uid for each slot; own processes)",
+        "c: class shared: jobs of this executor are one trust level (no sandbox)",
+    ]

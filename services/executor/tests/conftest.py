@@ -54,7 +54,7 @@ class World:
         self._pool = ChannelPool(tls=TlsFiles(tls / "coordinator"), trust_domain=TRUST_DOMAIN)
         self.executor: ExecutorProcess
 
-    async def open(self, *, prefix: tuple[str, ...] = (), **more: str) -> None:
+    async def open(self, *, prefix: tuple[str, ...] = (), arguments: tuple[str, ...] = (), **more: str) -> None:
         """Start everything and wait for the first grant."""
         await self._serve("coordinator", add_ExecutorGatewayServicer_to_server, self.coordinator)
         self.archiver_address = await self._serve("log-archiver", add_LogIngestServicer_to_server, self.archiver)
@@ -66,7 +66,7 @@ class World:
             **more,
         )
         self.executor.env = {name: value for name, value in self.executor.env.items() if value != UNSET}
-        self.executor.prefix, self.executor.module = prefix, self.module
+        self.executor.prefix, self.executor.module, self.executor.arguments = prefix, self.module, arguments
         self.executor.start()
         await self.granted()
 

@@ -63,16 +63,12 @@ def classes(executors: list[Executor]) -> list[str]:
     """A line for each class of executors, and what it means for jobs."""
     lines: dict[str, list[str]] = {}
     for one in executors:
-        if one.get("isolation") == "isolated":
-            meaning = (
-                f"class isolated: each job reaches its own run only ({'; '.join(one.get('isolation_details', ()))})"
-            )
-        else:
-            meaning = (
-                "class shared: jobs of this executor are one trust level, and can do what the user who started it can"
-            )
-        lines.setdefault(meaning, []).append(f"executor {one['id']}")
-    return [f"{', '.join(names)}: {meaning}" for meaning, names in lines.items()]
+        isolated = one.get("isolation") == "isolated"
+        meaning = "each job reaches its own run only" if isolated else "jobs of this executor are one trust level"
+        details = "; ".join(one.get("isolation_details", ())) or "no sandbox"
+        line = f"class {'isolated' if isolated else 'shared'}: {meaning} ({details})"
+        lines.setdefault(line, []).append(str(one["node_id"]))
+    return [f"{', '.join(names)}: {line}" for line, names in lines.items()]
 
 
 def _seconds(run: Run) -> str:

@@ -16,6 +16,7 @@ from toban_stack.processes import ProcessRecord, Program, alive, python_program
 from toban_stack.servers.endpoints import Endpoints
 from toban_stack.stack_paths import StackPaths
 from toban_stack.state_file import StateFile
+from toban_stack.toban_command import clone_of
 from toban_stack.wait import wait_until
 
 READY_SECONDS = 60.0
@@ -33,7 +34,7 @@ PASSED_ON = ("LOG_LEVEL", "LOG_FORMAT", "SLOTS", "LABELS", "ALLOW_LIST")
 # The same for executors, which alone have them.
 FOR_EXECUTORS = (
     *("HTTP_STEP_ALLOW", "HTTP_STEP_CA_FILE", "CONTAINER_ENGINE", "CONTAINER_MOUNTS"),
-    *("ISOLATION", "JOB_UIDS", "JOB_MEMORY_MB", "JOB_PROCESSES", "JOB_CPUS"),
+    *("ISOLATION", "SHOWN_FOLDERS", "HIDDEN_FOLDERS", "JOB_UIDS", "JOB_MEMORY_MB", "JOB_PROCESSES", "JOB_CPUS"),
 )
 # And for the site, which alone serves HTTP and sends webhooks.
 FOR_SITE = (
@@ -188,6 +189,11 @@ class Services:
         if role == "executor":
             settings["SHUTDOWN_TIMEOUT_SECONDS"] = str(JOB_GRACE_SECONDS)
             settings["SHUTDOWN_GRACE_SECONDS"] = str(JOB_GRACE_SECONDS)
+            # It has the keys of all services.
+            settings["HIDDEN_FOLDERS"] = str(self._home.root)
+            if (clone := clone_of(__file__)) is not None:
+                # Examples and what people write beside them, wherever the clone is.
+                settings["SHOWN_FOLDERS"] = str(clone)
         passed_on = (
             *PASSED_ON,
             *{"executor": FOR_EXECUTORS, SITE: FOR_SITE, "coordinator": FOR_COORDINATORS}.get(role, ()),

@@ -12,15 +12,17 @@ from toban_domain.errors import TobanError
 from toban_executor.adapters.initial_slots import start_slots
 from toban_executor.adapters.state_dir import StateDir
 from toban_executor.decide.warm import WarmLimits
+from toban_executor.guard.kernel import keep_untraced
 from toban_executor.guard.launch import GuardSet, start_guards
 from toban_executor.guard.reap_previous import end_previous
 from toban_observability.logs import setup_logging
 from toban_runtime.ids import IdSource
 from toban_runtime.open_files import raise_open_files, set_open_files
 
-HELP = """usage: python -m toban_executor [drain]
+HELP = """usage: python -m toban_executor [drain | watch]
 
 Without an argument: start an executor, whose settings are the variables SCHEDULER_... (docs/operations.md).
+watch: start an executor as a child, as the first process of its container, and let it go on when a job stops it.
 drain: the running executor of SCHEDULER_STATE_DIR takes no new work; wait for its jobs.
 """
 
@@ -33,6 +35,7 @@ def main() -> int:
     from toban_executor.config import ExecutorConfig
     from toban_runtime.config import load
 
+    keep_untraced()
     config = load(ExecutorConfig)
     setup_logging("executor", config.log_format, config.log_level)
     assert config.state_dir is not None
@@ -87,15 +90,20 @@ def _entry(arguments: Sequence[str]) -> int:
         from toban_executor.adapters.drain_command import main as drain
 
         return drain()
+    if list(arguments) == ["watch"]:
+        from toban_executor.guard.watcher import watch
+
+        return watch([sys.executable, "-m", "toban_executor"])
     if arguments[0] == "witness":
         os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
         from toban_executor.main.witness import main as witness
 
+        keep_untraced()
         return witness(arguments[1:])
     if arguments[0] in ("-h", "--help"):
         sys.stdout.write(HELP)
         return 0
-    sys.stderr.write(f"toban_executor takes no arguments, or `drain`; not {' '.join(arguments)!r}\n")
+    sys.stderr.write(f"toban_executor takes no arguments, or `drain` or `watch`; not {' '.join(arguments)!r}\n")
     return os.EX_USAGE
 
 

@@ -53,6 +53,14 @@ class ExecutorConfig(ServiceConfig):
         "61000-61183",
         description="uids of isolated jobs, FIRST-LAST, which no account of the machine has; each slot takes a free one",
     )
+    shown_folders: str = Field(
+        "",
+        description="folders, with commas, that isolated jobs see although they are below /tmp or a folder that is closed to them",
+    )
+    hidden_folders: str = Field(
+        "",
+        description="folders, with commas, that jobs of class `shared` do not see where user namespaces are possible, beside those of the executor",
+    )
     job_memory_mb: int = Field(0, ge=0, description="MiB of memory that an isolated slot may have; 0 = no limit")
     job_processes: int = Field(
         4096, ge=0, description="processes and threads that an isolated slot may have; 0 = no limit"

@@ -141,7 +141,7 @@ async def test_what_a_killed_executor_said_of_itself_is_gone_before_the_next_one
 async def test_other_words_are_refused() -> None:
     assert await said(executor("drian", os.environ)) == (
         64,
-        "toban_executor takes no arguments, or `drain`; not 'drian'\n",
+        "toban_executor takes no arguments, or `drain` or `watch`; not 'drian'\n",
     )
     code, text = await said(executor("--help", os.environ))
     assert code == 0 and text.startswith("usage: python -m toban_executor [drain]\n")

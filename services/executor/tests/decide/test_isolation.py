@@ -22,9 +22,11 @@ PLAN = SandboxPlan(UidRange(1, 2), True)
 def test_what_the_class_needs(abilities: Abilities, why: str) -> None:
     assert why in why_not_isolated(abilities) and bool(why) == bool(why_not_isolated(abilities))
     plan = choose("auto", PLAN, abilities)
-    assert (plan is None) == bool(why) and choose("shared", PLAN, abilities) is None
-    if plan is not None:
+    assert plan is not None and (plan.uids is None) == bool(why)
+    assert choose("shared", PLAN, abilities) is None
+    if not why:
         assert plan.namespaces == (not abilities.no_namespaces)
         return
+    assert choose("auto", PLAN, abilities._replace(no_user_namespace="not permitted")) is None
     with pytest.raises(ValueError, match="isolated is not possible here"):
         choose("isolated", PLAN, abilities)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -76,8 +77,8 @@ def python(guard: GuardHarness, text: str, *, python: str = sys.executable) -> s
 
 
 def supervisor(guard: GuardHarness, slot: int = 0) -> int:
-    [pid] = [pid for pid in children(guard.guards.supervisor.pid) if slot_of(pid) == slot]
-    return pid
+    """It has its name a moment after it was forked."""
+    return int(wait_for(lambda: next(iter(p for p in children(guard.guards.supervisor.pid) if slot_of(p) == slot), 0)))
 
 
 class TestRights:
@@ -179,6 +180,30 @@ def cmdline(pid: int) -> bytes:
         return b""
 
 
+class TestShownFolders:
+    @pytest.mark.parametrize("above", ["/tmp", "/var/tmp", "/root"])
+    def test_a_folder_below_a_closed_one_is_seen_in_every_run(self, tmp_path: Path, above: str) -> None:
+        """And nothing beside it."""
+        with tempfile.TemporaryDirectory(dir=above) as outer:
+            shown = Path(outer) / "shown"
+            shown.mkdir()
+            Path(outer).chmod(0o755)
+            (shown / "file").write_text("seen")
+            (Path(outer) / "beside").touch()
+            plan = SandboxPlan(UIDS, True, SandboxLimits(), shown=(str(shown),))
+            harness = GuardHarness(tmp_path, sandboxes=plan)
+            try:
+                for _ in range(2):
+                    assert (
+                        sh(harness, f"cat {shown}/file; ls {outer}; touch /tmp/left; ls -A /tmp | grep left")
+                        == "seenshown\nleft\n"
+                    )
+                    assert harness.run("touch", f"{shown}/made").exit_code != 0
+            finally:
+                harness.close()
+            assert (shown / "file").exists()
+
+
 class TestNeighbours:
     """Two slots at once."""
 
@@ -192,7 +217,8 @@ class TestNeighbours:
         secret = SecretFile(file="token", file_env="TOKEN_FILE", value=b"hush")
         two.spawn("sh", "-c", "echo mine > /tmp/file; echo ready; sleep 100", secrets=(secret,))
         two.receive_text(b"ready")
-        [victim] = [pid for pid in descendants(supervisor(two)) if cmdline(pid).startswith(b"sh\0")]
+        # A child that has not executed its program yet has the same words.
+        victim = next(pid for pid in descendants(supervisor(two)) if cmdline(pid).startswith(b"sh\0"))
         two.blocks.clear()
         guarding = two.guards.supervisor.pid
         script = f"""
@@ -270,6 +296,70 @@ class TestLease:
         monkeypatch.setattr(cgroup, "find_base", lambda _name, *, make: None)
         LeaseEnforcer(guards).kill_abandoned()
         assert [pid for pid, its in real_uids() if its == uid and start_time(pid)] == []
+
+
+class TestUserNamespace:
+    """Class `shared` where user namespaces are possible: the uid of the executor, and neither its processes nor its files."""
+
+    @pytest.fixture
+    def shared(self) -> Iterator[GuardHarness]:
+        folder = Path(f"/var/tmp/toban-test-{os.urandom(6).hex()}")
+        (folder / "state").mkdir(parents=True)
+        (folder / "state" / "instance-secret").write_text("hush")
+        plan = SandboxPlan(None, True, SandboxLimits(processes=200), hidden=(str(folder / "state"), "/no/such"))
+        harness = GuardHarness(folder / "state", sandboxes=plan)
+        yield harness
+        harness.close()
+        shutil.rmtree(folder)
+
+    def test_a_job_has_the_uid_of_the_executor_and_no_capability(self, shared: GuardHarness) -> None:
+        status = sh(shared, "cat /proc/self/status")
+        assert f"Uid:\t{os.geteuid()}\t" in status
+        assert {line.split()[1] for line in status.splitlines() if line.startswith("Cap")} == {"0" * 16}
+        assert "NoNewPrivs:\t1" in status
+
+    def test_it_sees_its_folders_and_no_file_of_the_executor(self, shared: GuardHarness) -> None:
+        text = sh(
+            shared,
+            f"touch left; ls -A {shared.state} {shared.state}/work; cat $TOBAN_PAYLOAD_FILE; touch {shared.state.parent}/kept",
+        )
+        assert "instance-secret" not in text and "guards" not in text and text.endswith("{}")
+        assert (shared.state.parent / "kept").exists(), "other files of the user are there"
+        assert sh(shared, "ls -A") == ""
+
+    def test_it_reaches_no_process_outside(self, shared: GuardHarness) -> None:
+        script = f"kill -STOP {shared.guards.supervisor.pid} {supervisor(shared)} 2>&1; kill -KILL 1; ps -e --no-headers | wc -l"
+        lines = sh(shared, script).splitlines()
+        assert [line for line in lines if "No such process" in line] != [] and int(lines[-1]) <= 5
+        assert not shared.guards.supervisor.poll()
+
+    def test_a_covered_folder_is_not_uncovered_in_a_namespace_below(self, shared: GuardHarness) -> None:
+        shared.blocks.clear()
+        shared.run(
+            "unshare", "--user", "--mount", "sh", "-c", f"umount {shared.state}; cat {shared.state}/instance-secret"
+        )
+        assert b"hush" not in shared.text
+
+    def test_shared_memory_and_processes_are_gone_for_the_next_run(self, shared: GuardHarness) -> None:
+        sh(shared, "ipcmk -M 100; setsid sleep 100 >/dev/null 2>&1 &")
+        assert "0x" not in sh(shared, "ipcs -m; ps -e --no-headers | grep -c sleep || true")
+
+    def test_guards_are_not_dumpable(self, shared: GuardHarness) -> None:
+        assert sh(shared, "echo there") == "there\n"
+        for pid in (shared.guards.supervisor.pid, supervisor(shared), *children(supervisor(shared))):
+            assert not is_dumpable(pid)
+
+
+def is_dumpable(pid: int) -> bool:
+    """Asked as the kernel decides it for a process of the same user without rights: by the owner of its files."""
+    if os.geteuid():
+        return os.access(f"/proc/{pid}/environ", os.R_OK)
+    done = subprocess.run(
+        ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "cat", f"/proc/{pid}/environ"],
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0
 
 
 class TestWarm:

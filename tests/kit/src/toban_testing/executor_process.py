@@ -36,12 +36,13 @@ class ExecutorProcess:
         # What starts it, such as `prlimit`.
         self.prefix: tuple[str, ...] = ()
         self.module = "toban_executor"
+        self.arguments: tuple[str, ...] = ()
 
     def start(self) -> None:
         """Start, without waiting."""
         self.ready.unlink(missing_ok=True)
         log = self.log_file.open("ab")
-        command = [*self.prefix, sys.executable, "-m", self.module]
+        command = [*self.prefix, sys.executable, "-m", self.module, *self.arguments]
         self.process = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
         log.close()
 

@@ -2,11 +2,11 @@
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 from toban_domain.errors import ErrorCode, TobanError
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.isolation import (
-    SHARED,
     Abilities,
     Isolation,
     SandboxLimits,
@@ -24,27 +24,36 @@ _log = get_logger(__name__)
 
 
 def chosen(config: ExecutorConfig, state_dir: Path) -> tuple[SandboxPlan | None, Isolation]:
-    """What guards are to make, and what people are shown; None = class `shared`. It forks: call it before there are threads.
+    """What guards are to make, and what people are shown; None = no sandbox. It forks: call it before there are threads.
 
     Raises TobanError CONFIG_INVALID for settings that are not possible here.
     """
     limits = SandboxLimits(config.job_memory_mb, config.job_processes, config.job_cpus)
     abilities = abilities_here(state_dir)
+    hidden = (str(state_dir), str(config.tls_dir.absolute()), *_folders(config.hidden_folders))
     try:
-        plan = choose(config.isolation, SandboxPlan(UidRange.parse(config.job_uids), True, limits), abilities)
+        whole = SandboxPlan(UidRange.parse(config.job_uids), True, limits, hidden, _folders(config.shown_folders))
+        plan = choose(config.isolation, whole, abilities)
     except ValueError as error:
         name = "SCHEDULER_JOB_UIDS" if "range of uids" in str(error) else "SCHEDULER_ISOLATION"
         raise TobanError(ErrorCode.CONFIG_INVALID, f"{name}: {error}") from None
+    if plan is None or plan.uids is None:
+        reason = "SCHEDULER_ISOLATION=shared" if config.isolation == "shared" else why_not_isolated(abilities)
+        more = {} if plan is not None else {"no_user_namespace": abilities.no_user_namespace}
+        _log.info("class shared: jobs of this executor are one trust level", reason=reason, **more)
     if plan is None:
-        reason = why_not_isolated(abilities) or "SCHEDULER_ISOLATION=shared"
-        _log.info("class shared: jobs of this executor are one trust level", reason=reason)
-        return None, SHARED
+        return None, describe(None, limited_by="")
     probe = cgroup.find_base(f"toban-limits-{os.getpid()}")
     groups = limit_groups.find(plan.limits, probe)
     if probe is not None:
         cgroup.remove(probe)
-    _log.info("class isolated", uids=str(plan.uids), namespaces=plan.namespaces, limits=groups.kind)
+    if plan.uids is not None:
+        _log.info("class isolated", uids=str(plan.uids), namespaces=plan.namespaces, limits=groups.kind)
     return plan, describe(plan, limited_by=groups.kind)
+
+
+def _folders(setting: str) -> tuple[str, ...]:
+    return tuple(str(Path(folder).resolve()) for folder in setting.split(",") if folder)
 
 
 def abilities_here(state_dir: Path) -> Abilities:
@@ -52,19 +61,30 @@ def abilities_here(state_dir: Path) -> Abilities:
     status = Path("/proc/self/status").read_text()
     effective = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
     state_dir = state_dir.resolve()
-    closed, changeable = closed_above(str(state_dir.parent)), changeable_above(str(state_dir))
-    return Abilities(effective, _why_no_namespaces(), closed, changeable)
+    return Abilities(
+        effective,
+        _why_no_namespaces(as_user=False),
+        _why_no_namespaces(as_user=True),
+        closed_above(str(state_dir.parent)),
+        changeable_above(str(state_dir)),
+    )
 
 
-def _why_no_namespaces() -> str:
+def _why_no_namespaces(*, as_user: bool) -> str:
     """Tried in a child: containers refuse one or the other by rules that no file shows."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
+            if as_user:
+                kernel.enter_user_namespace()
             kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC | kernel.CLONE_NEWPID)
-            kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_SLAVE)
-            kernel.mount("tmpfs", "/proc", "tmpfs", kernel.MS_NOSUID)
+            # The first process of a pid namespace mounts its own list of processes.
+            if (init := os.fork()) == 0:
+                _mount()
+            status = os.waitpid(init, 0)[1]
+            if status:
+                os.write(write, os.strerror(os.waitstatus_to_exitcode(status)).encode())
         except OSError as error:
             os.write(write, str(error.strerror).encode())
         finally:
@@ -74,3 +94,15 @@ def _why_no_namespaces() -> str:
         reason = said.read()
     os.waitpid(pid, 0)
     return reason
+
+
+def _mount() -> NoReturn:
+    number = 0
+    try:
+        kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_SLAVE)
+        kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+        kernel.mount("tmpfs", "/dev/shm", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV)
+    except OSError as error:
+        number = error.errno or 1
+    finally:
+        os._exit(number)

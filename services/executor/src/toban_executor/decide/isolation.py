@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,31 +67,38 @@ class SandboxLimits(NamedTuple):
 
 
 class SandboxPlan(NamedTuple):
-    """What guards need for class `isolated`. `namespaces`: mounts, processes and System V IPC of its own for each slot."""
+    """What guards need for sandboxes. `namespaces`: mounts, processes and System V IPC of its own for each slot.
 
-    uids: UidRange
+    Without `uids` jobs have the executor's, in a user namespace: class `shared`. Such jobs do not see the folders `hidden`; others see the folders
+    `shown` although they are below a closed one.
+    """
+
+    uids: UidRange | None
     namespaces: bool
     limits: SandboxLimits = SandboxLimits()
+    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
 
     def encode(self) -> str:
         """For a command line."""
-        return ",".join(map(str, (self.uids, int(self.namespaces), *self.limits)))
+        return json.dumps(self)
 
     @classmethod
     def decode(cls, text: str) -> SandboxPlan | None:
-        """The inverse of encode; None for class `shared`, which has an empty text."""
+        """The inverse of encode; None for jobs without a sandbox, which have an empty text."""
         if not text:
             return None
-        uids, namespaces, memory, processes, cpus = text.split(",")
-        return cls(UidRange.parse(uids), namespaces == "1", SandboxLimits(int(memory), int(processes), float(cpus)))
+        uids, namespaces, limits, *folders = json.loads(text)
+        return cls(UidRange(*uids) if uids else None, namespaces, SandboxLimits(*limits), *map(tuple, folders))
 
 
 class Abilities(NamedTuple):
-    """What this process may do: its effective capabilities (CapEff of /proc), why it gets no namespaces (empty = it does), the folder above its
-    state that other uids may not enter, and the one on the way to its state that they may change (empty = none)."""
+    """What this process may do: its effective capabilities (CapEff of /proc), why it gets no namespaces (empty = it does) and no user namespace with
+    them, the folder above its state that other uids may not enter, and the one on the way to its state that they may change (empty = none)."""
 
     effective: int
     no_namespaces: str
+    no_user_namespace: str = ""
     closed: str = ""
     changeable: str = ""
 
@@ -115,25 +123,31 @@ def why_not_isolated(abilities: Abilities) -> str:
 
 
 def choose(setting: str, plan: SandboxPlan, abilities: Abilities) -> SandboxPlan | None:
-    """The plan as it is possible here, None for class `shared`. Raises ValueError where the setting asks for what is not possible."""
+    """The plan as it is possible here, None without a sandbox. Raises ValueError where the setting asks for what is not possible."""
     if setting == SHARED_KIND:
         return None
     reason = why_not_isolated(abilities)
     if reason and setting == ISOLATED:
         raise ValueError(f"isolated is not possible here: {reason}")
-    return None if reason else plan._replace(namespaces=not abilities.no_namespaces)
+    if not reason:
+        return plan._replace(namespaces=not abilities.no_namespaces, hidden=())
+    return None if abilities.no_user_namespace else plan._replace(uids=None, namespaces=True)
 
 
-def describe(plan: SandboxPlan, *, limited_by: str) -> Isolation:
+def describe(plan: SandboxPlan | None, *, limited_by: str) -> Isolation:
     """What people are shown of the class."""
-    details = [
-        "a uid for each slot",
-        "own processes, mounts and IPC" if plan.namespaces else "no namespaces of its own",
-    ]
+    if plan is None:
+        return SHARED
+    details = ["a uid for each slot"] if plan.uids else ["the uid of the executor"]
+    details.append("own processes, mounts and IPC" if plan.namespaces else "no namespaces of its own")
+    if plan.hidden:
+        details.append("files of Toban are hidden")
     limits = plan.limits
     parts = [f"{limits.memory_mb} MiB of memory"] if limits.memory_mb else []
     parts += [f"{limits.processes} processes"] if limits.processes else []
     parts += [f"{limits.cpus:g} CPUs"] if limits.cpus else []
     if parts:
         details.append(f"{', '.join(parts)} by {limited_by}")
+    if plan.uids is None:
+        return Isolation(SHARED_KIND, tuple(details))
     return Isolation(ISOLATED, tuple(details), home=PRIVATE_HOME if plan.namespaces else "/")

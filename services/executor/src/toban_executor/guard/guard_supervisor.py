@@ -35,7 +35,7 @@ from toban_executor.decide.guard_set import (
 from toban_executor.decide.guard_types import SlotLost
 from toban_executor.decide.isolation import PRIVATE_HOME, PRIVATE_MEMORY, SandboxLimits, SandboxPlan
 from toban_executor.decide.warm import WarmLimits
-from toban_executor.guard import cgroup, guard_state, limit_groups, message_spool, witness
+from toban_executor.guard import cgroup, guard_state, kernel, limit_groups, message_spool, witness
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.channel import Channel
 from toban_executor.guard.clock import pause
@@ -49,7 +49,7 @@ from toban_executor.guard.process_tree import (
     start_time,
 )
 from toban_executor.guard.protocol import encode_report
-from toban_executor.guard.sandbox_init import Rooms
+from toban_executor.guard.sandbox_init import Rooms, outermost, place_in_home
 from toban_executor.guard.slot_supervisor import serve
 from toban_executor.guard.work_dir import Places, WorkDir, make_payload_home, payload_home
 from toban_runtime.open_files import set_open_files
@@ -123,6 +123,8 @@ class GuardSupervisor:
             signal.signal(number, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         become_subreaper()
+        # Else jobs of this user could trace these processes and read their memory.
+        kernel.keep_untraced()
         guard_state.write(self._folder, self._guard_state)
         self._work.mkdir(mode=0o700, exist_ok=True)
         self._payloads = make_payload_home(self._incarnation, fallback=self._work)
@@ -207,15 +209,18 @@ class GuardSupervisor:
             payload, socket = self._payloads / f"payload-{slot}.json", self._payloads / f"job-{slot}.sock"
             return WorkDir(directory=directory, payload=payload, socket=socket)
         memory = self._payloads / f"memory-{slot}"
-        memory.mkdir(exist_ok=True)
+        memory.mkdir(mode=0o700, exist_ok=True)
         there = Path(PRIVATE_MEMORY) if self._sandboxes.namespaces else memory
-        seen = PRIVATE_HOME if self._sandboxes.namespaces else str(directory)
+        # With the executor's uid jobs see the folders of the machine.
+        seen = PRIVATE_HOME if self._uids and self._sandboxes.namespaces else str(directory)
         names = ("payload.json", "job.sock", "payload.secrets")
         return WorkDir(
             directory=directory,
             payload=memory / names[0],
             socket=memory / names[1],
-            gid=self._uids[slot],
+            kept=True,
+            gid=self._uids[slot] if self._uids else 0,
+            shown=[place for folder in self._readable() if (place := place_in_home(folder))] if self._uids else (),
             inside=Places(seen, *(str(there / name) for name in names)),
         )
 
@@ -229,14 +234,20 @@ class GuardSupervisor:
         return Rooms(
             groups=limit_groups.apply(self._limit_groups, self._limits, slot_group=group, name=self._group_name(slot)),
             memory_mb=self._limits.memory_mb if by_rlimits else 0,
-            uid=self._uids[slot],
+            uid=self._uids[slot] if self._uids else None,
+            hidden=self._sandboxes.hidden,
             namespaces=self._sandboxes.namespaces,
-            home=str(self._work / f"slot-{slot}"),
-            memory=str(self._payloads / f"memory-{slot}"),
-            readable=own_folders(),
+            home=os.path.realpath(self._work / f"slot-{slot}"),
+            memory=os.path.realpath(self._payloads / f"memory-{slot}"),
+            readable=self._readable(),
             # Also with a group: it is counted by uid, which only this slot has.
             processes=self._limits.processes,
         )
+
+    def _readable(self) -> list[str]:
+        """What jobs need to see: the interpreter, Toban, and what the setting names."""
+        shown = self._sandboxes.shown if self._sandboxes is not None else ()
+        return outermost([*own_folders(), *shown])
 
     def _group_name(self, slot: int) -> str:
         return limit_groups.group_name(self._incarnation, slot)
@@ -317,8 +328,7 @@ class GuardSupervisor:
 def own_folders() -> list[str]:
     """The folders of this interpreter and of Toban, which steps of type python, django and http run."""
     given = {sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)}
-    found = sorted({os.path.realpath(folder) for folder in given})
-    return [one for one in found if not any(one.startswith(f"{other}/") for other in found)]
+    return outermost(list(given))
 
 
 def _has_no_child() -> bool:

@@ -258,7 +258,7 @@ class JobTree:
         return ended, empty
 
     def _left_by_sandbox(self, reaped: set[int]) -> list[tuple[int, int]]:
-        """What the kernel has killed with the sandbox: nobody reaps it here. Without a namespace it lives on, as a child of this process."""
+        """What the kernel has killed with the sandbox: no process reaps it here. Without a namespace it lives on, as a child of this process."""
         below = set(children(os.getpid()))
         gone = {*self._zygotes.pids, self._main_pid} - {0} - below - reaped
         return [(pid, signal.SIGKILL) for pid in gone]

@@ -8,9 +8,10 @@ from pathlib import Path
 CLONE_NEWNS = 0x00020000
 CLONE_NEWIPC = 0x08000000
 CLONE_NEWPID = 0x20000000
+CLONE_NEWUSER = 0x10000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_CAPBSET_DROP = 1, 4, 15, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
@@ -24,6 +25,19 @@ def prctl(option: int, *values: int, name: str) -> None:
     _check(_LIBC.prctl(option, *map(ctypes.c_ulong, four)), f"prctl({name})")
 
 
+def set_name(name: str) -> None:
+    """The name of this process in lists, 15 characters at most. Raises OSError."""
+    _check(_LIBC.prctl(PR_SET_NAME, name.encode(), 0, 0, 0), "prctl(PR_SET_NAME)")
+
+
+def keep_untraced() -> None:
+    """From now on other processes of this user can neither trace this one nor read its memory. Raises OSError when one does already."""
+    prctl(PR_SET_DUMPABLE, 0, name="PR_SET_DUMPABLE")
+    status = Path("/proc/self/status").read_text()
+    if "\nTracerPid:\t0\n" not in status:
+        raise OSError(0, "another process traces this one")
+
+
 def unshare(flags: int) -> None:
     """Raises OSError."""
     _check(_LIBC.unshare(flags), "unshare")
@@ -32,6 +46,17 @@ def unshare(flags: int) -> None:
 def setns(fd: int, flags: int) -> None:
     """Raises OSError."""
     _check(_LIBC.setns(fd, flags), "setns")
+
+
+def enter_user_namespace() -> None:
+    """This process, which has one thread, gets every capability over what it makes from now on, and keeps its uid. Raises OSError."""
+    uid, gid = os.geteuid(), os.getegid()
+    # Else its files in /proc belong to root.
+    prctl(PR_SET_DUMPABLE, 1, name="PR_SET_DUMPABLE")
+    unshare(CLONE_NEWUSER)
+    for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        Path(f"/proc/self/{file}").write_text(text)
+    prctl(PR_SET_DUMPABLE, 0, name="PR_SET_DUMPABLE")
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:

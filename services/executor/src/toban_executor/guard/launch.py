@@ -65,7 +65,7 @@ def start_guards(
             ends = socket_pair()
             near.append(undo.enter_context(ends[0]))
             far.append(undo.enter_context(ends[1]))
-        claims = claim(sandboxes.uids, slots) if sandboxes is not None else Claims()
+        claims = claim(sandboxes.uids, slots) if sandboxes is not None and sandboxes.uids else Claims()
         undo.callback(claims.close)
         credentials = witness.make_descriptor()
         undo.callback(os.close, credentials)

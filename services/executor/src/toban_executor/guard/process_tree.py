@@ -1,14 +1,13 @@
 """Process trees by /proc: who descends from a process, and signals to all of them."""
 
 import contextlib
-import ctypes
 import os
 import signal
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-_PR_SET_CHILD_SUBREAPER = 36
-_PR_SET_NO_NEW_PRIVS = 38
+from toban_executor.guard import kernel
+
 _CAP_KILL = 5
 # With a slot's number it fits into the 15 characters that the kernel keeps.
 _SLOT_NAME = "toban-slot-"
@@ -16,15 +15,13 @@ _SLOT_NAME = "toban-slot-"
 
 def become_subreaper() -> None:
     """From now on orphans below this process become its children. Raises OSError when the kernel refuses."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, name="PR_SET_CHILD_SUBREAPER")
 
 
 def set_slot_name(slot: int) -> None:
     """Name this process after its slot, for `slot_of` and for people who look at the list of processes."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/comm").write_text(f"{_SLOT_NAME}{slot}")
+        kernel.set_name(f"{_SLOT_NAME}{slot}")
 
 
 def slot_of(pid: int) -> int | None:
@@ -125,9 +122,7 @@ def keep_within_reach() -> None:
     """
     if _may_signal_everything():
         return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, name="PR_SET_NO_NEW_PRIVS")
 
 
 def _may_signal_everything(status: Path = Path("/proc/self/status")) -> bool:

@@ -18,7 +18,7 @@ from toban_executor.guard import kernel
 from toban_executor.guard.clock import boottime
 from toban_executor.guard.process_tree import children
 from toban_executor.guard.protocol import socket_pair
-from toban_executor.guard.sandbox_init import Rooms, main
+from toban_executor.guard.sandbox_init import GO, Rooms, main
 from toban_executor.guard.sandbox_messages import (
     LARGEST_ANSWER,
     LARGEST_REQUEST,
@@ -40,6 +40,8 @@ class Sandbox:
 
     def __init__(self, *, rooms: Rooms, poll: select.poll) -> None:
         self._rooms = rooms
+        if rooms.uid is None:
+            kernel.enter_user_namespace()
         if rooms.namespaces:
             kernel.unshare(kernel.CLONE_NEWIPC)
         self._poll = poll
@@ -105,7 +107,8 @@ class Sandbox:
             raise SpawnError("the sandbox of the attempt before is still ending")
         near, far = socket_pair()
         try:
-            self.pid = self._fork(far)
+            self.pid = self._fork(far) if self._rooms.uid is not None else self._fork_twice(far)
+            near.send(GO)
         except OSError as error:
             near.close()
             raise SpawnError(f"the sandbox of this slot does not start: {error.strerror}") from None
@@ -145,6 +148,32 @@ class Sandbox:
         finally:
             os.close(own)
         return pid
+
+    def _fork_twice(self, sock: socket.socket) -> int:
+        """The process between ends at once: in a user namespace this process could not take back which namespace its children get."""
+        read, write = os.pipe()
+        between = os.fork()
+        if not between:
+            try:
+                kernel.unshare(kernel.CLONE_NEWPID)
+                if not (pid := os.fork()):
+                    main(sock, self._rooms)
+                os.write(write, b"%d" % pid)
+            except OSError as error:
+                os.write(write, f"-{error.errno}".encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        # To its end: the process below this one has closed it, too.
+        said = b""
+        while more := os.read(read, 100):
+            said += more
+        os.close(read)
+        os.waitpid(between, 0)
+        number = int(said or b"-1")
+        if number < 0:
+            raise OSError(-number, os.strerror(-number))
+        return number
 
     def _heritage(self) -> tuple[object, ...]:
         """What the process hands on to each that it starts, and a job of the same uid can change."""

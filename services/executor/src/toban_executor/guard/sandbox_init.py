@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -25,6 +25,8 @@ from toban_executor.guard.sandbox_messages import LARGEST_REQUEST, MOST_ENDED, E
 from toban_executor.guard.spawn import SpawnError, enter, find_program, start_process
 
 _DESCRIPTORS = struct.Struct("@4i")
+GO = b"go"
+"""The first message to the process of a sandbox."""
 OOM_SCORE = 500
 """The kernel ends jobs before guards when memory runs out."""
 _RLIMIT_MSGQUEUE = 12
@@ -42,9 +44,12 @@ _IGNORED = (
 
 class Rooms(NamedTuple):
     """Where a sandbox finds what is its own. `home` and `memory` are folders of the machine, `readable` those that its jobs need although a
-    folder above them is closed to other users; `groups` are files that the process writes its pid to."""
+    folder above them is closed to other users; `groups` are files that the process writes its pid to.
 
-    uid: int
+    `uid` None is that of this process, in a user namespace: then its jobs see the folders of the machine, but for those that are `hidden`.
+    """
+
+    uid: int | None
     namespaces: bool
     home: str
     memory: str
@@ -53,17 +58,25 @@ class Rooms(NamedTuple):
     processes: int = 0
     # By the kernel's limit for each process, where no group can hold it.
     memory_mb: int = 0
+    hidden: Sequence[str] = ()
 
 
 def main(sock: socket.socket, rooms: Rooms) -> NoReturn:
     """In the forked process: enter, drop, verify, say `ready`, serve."""
     try:
         sock = _only_descriptor(sock)
+        # By then it is a child of the supervisor, whose end ends it.
+        if sock.recv(len(GO)) != GO:
+            os._exit(1)
         for number in _IGNORED:
             signal.signal(number, signal.SIG_IGN)
+        # Else it had that of the slot supervisor.
+        kernel.set_name("toban-sandbox")
         for file in rooms.groups:
             Path(file).write_text("0")
-        Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
+        with contextlib.suppress(PermissionError):
+            # Without root it belongs to root, since this process is not dumpable.
+            Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
         if rooms.namespaces:
             kernel.unshare(kernel.CLONE_NEWNS)
             _mount(rooms)
@@ -98,14 +111,28 @@ def _mount(rooms: Rooms) -> None:
     # Mounts of the machine go on to appear here, and none of these appears there.
     kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_SLAVE)
     home, memory = (os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in (rooms.home, rooms.memory))
-    _open_closed(rooms.readable)
-    _bind(home, PRIVATE_HOME, kernel.MS_NOSUID | kernel.MS_NODEV)
+    below_tmp = {
+        folder: os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in rooms.readable if place_in_home(folder)
+    }
+    if rooms.uid is None:
+        shown = (rooms.home, *rooms.readable)
+        _cover({one: [folder for folder in shown if is_within(folder, one)] for one in outermost(rooms.hidden)})
+    else:
+        closed: dict[str, list[str]] = {}
+        for folder in rooms.readable:
+            if (above := closed_above(folder)) and not place_in_home(folder):
+                # As /root is.
+                closed.setdefault(above, []).append(folder)
+        _cover(closed)
+        _bind(home, PRIVATE_HOME, kernel.MS_NOSUID | kernel.MS_NODEV)
+        if Path(_SAME_AS_TMP).is_dir():
+            _bind(home, _SAME_AS_TMP, kernel.MS_NOSUID | kernel.MS_NODEV)
+        for folder, fd in below_tmp.items():
+            kernel.mount(f"/proc/self/fd/{fd}", folder, "", kernel.MS_BIND | kernel.MS_REC)
     _bind(memory, PRIVATE_MEMORY, kernel.MS_NOSUID | kernel.MS_NODEV)
-    if Path(_SAME_AS_TMP).is_dir():
-        _bind(home, _SAME_AS_TMP, kernel.MS_NOSUID | kernel.MS_NODEV)
+    for fd in (home, memory, *below_tmp.values()):
+        os.close(fd)
     kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-    os.close(home)
-    os.close(memory)
 
 
 def _bind(folder: int, target: str, flags: int) -> None:
@@ -113,13 +140,9 @@ def _bind(folder: int, target: str, flags: int) -> None:
     kernel.mount("", target, "", kernel.MS_BIND | kernel.MS_REMOUNT | flags)
 
 
-def _open_closed(folders: Sequence[str]) -> None:
-    """Where a folder above one of `folders` is closed to others, as /root is: show these in its place, and nothing else of it."""
-    closed: dict[str, list[str]] = {}
-    for folder in folders:
-        if above := closed_above(folder):
-            closed.setdefault(above, []).append(folder)
-    for above, shown in closed.items():
+def _cover(folders: Mapping[str, Sequence[str]]) -> None:
+    """Show of each folder what is named with it, and nothing else."""
+    for above, shown in folders.items():
         opened = {folder: os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in shown}
         kernel.mount("tmpfs", above, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=0755,size=64k")
         for folder, fd in opened.items():
@@ -127,6 +150,25 @@ def _open_closed(folders: Sequence[str]) -> None:
             kernel.mount(f"/proc/self/fd/{fd}", folder, "", kernel.MS_BIND | kernel.MS_REC)
             os.close(fd)
         kernel.mount("", above, "", kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV)
+
+
+def place_in_home(folder: str) -> str:
+    """Where a folder below /tmp appears in the folder that a sandbox has in its place, relative to that; "" for any other folder."""
+    for above in (PRIVATE_HOME, _SAME_AS_TMP):
+        if folder.startswith(f"{above}/"):
+            return folder.removeprefix(f"{above}/")
+    return ""
+
+
+def outermost(folders: Sequence[str]) -> list[str]:
+    """Those of these folders that are there and are in none of the others, by their real paths."""
+    found = sorted({os.path.realpath(folder) for folder in folders if Path(folder).is_dir()})
+    return [one for one in found if not any(one != other and is_within(one, other) for other in found)]
+
+
+def is_within(folder: str, other: str) -> bool:
+    """Whether it is `other`, or in it."""
+    return folder == other or folder.startswith(f"{other}/")
 
 
 def closed_above(folder: str) -> str:
@@ -165,9 +207,10 @@ def _drop(rooms: Rooms) -> None:
     if rooms.memory_mb:
         resource.setrlimit(resource.RLIMIT_AS, (rooms.memory_mb << 20, rooms.memory_mb << 20))
     kernel.drop_bounding_set()
-    os.setgroups([])
-    os.setresgid(rooms.uid, rooms.uid, rooms.uid)
-    os.setresuid(rooms.uid, rooms.uid, rooms.uid)
+    if rooms.uid is not None:
+        os.setgroups([])
+        os.setresgid(rooms.uid, rooms.uid, rooms.uid)
+        os.setresuid(rooms.uid, rooms.uid, rooms.uid)
     kernel.clear_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, name="PR_SET_NO_NEW_PRIVS")
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0, name="PR_SET_DUMPABLE")
@@ -176,13 +219,13 @@ def _drop(rooms: Rooms) -> None:
     kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, name="PR_SET_CHILD_SUBREAPER")
 
 
-def _not_dropped(uid: int) -> str:
+def _not_dropped(uid: int | None) -> str:
     """What the kernel says of this process that it should not; empty = every right is gone."""
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
-    for name in ("Uid", "Gid"):
+    for name in ("Uid", "Gid") if uid is not None else ():
         if fields[name].split() != [str(uid)] * 4:
             return f"{name} is {fields[name].split()} after the change to {uid}"
-    if fields["Groups"].split():
+    if uid is not None and fields["Groups"].split():
         return f"supplementary groups are left: {fields['Groups'].strip()}"
     for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         if int(fields[name], 16):

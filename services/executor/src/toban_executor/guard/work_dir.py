@@ -51,12 +51,23 @@ class Places(NamedTuple):
 class WorkDir:
     """One slot's directory (0700) and payload file (0600), and the place of its socket.
 
-    With the `gid` of a sandbox these are its own, and jobs may write to the folder of the payload, too; `inside` is how they see the places.
+    A sandbox has both folders mounted, so they are `kept` when they are emptied, and jobs may write to the folder of the payload, too. The `gid` is
+    that of the sandbox (0 = the sandbox has the executor's uid); `inside` is how it sees the places, and `shown` are folders in
+    its directory at which other folders are mounted.
     """
 
     def __init__(
-        self, *, directory: Path, payload: Path, socket: Path, gid: int = 0, inside: Places | None = None
+        self,
+        *,
+        directory: Path,
+        payload: Path,
+        socket: Path,
+        kept: bool = False,
+        gid: int = 0,
+        inside: Places | None = None,
+        shown: Sequence[str] = (),
     ) -> None:
+        self._kept = kept
         self.directory = str(directory)
         self.payload = str(payload)
         self.socket = socket
@@ -65,17 +76,21 @@ class WorkDir:
         self._places = Places(self.directory, self.payload, str(socket), str(secrets))
         self._inside = inside or self._places
         self._secrets = SecretFiles(secrets, gid=gid)
-        self._memory = str(payload.parent) if gid else ""
+        self._memory = str(payload.parent) if kept else ""
         self._own_names = {payload.name, socket.name, secrets.name}
+        self._shown_names = {place.partition("/")[0] for place in shown}
         # Device, inode and time of the last change of the directory when it was empty. Each change sets that time, and no call sets it back.
         self._empty: tuple[int, int, int] | None = None
         # The clock had gone on when the directory was looked at: a change after that look has a later time.
         self._settled = False
-        if gid:
-            self._make_shared(self.directory)
-            self._make_shared(self._memory)
-            self._remove_content(self.directory)
-            self._remove_content(self._memory)
+        if kept:
+            for folder in (self.directory, self._memory):
+                self._make_kept(folder)
+                self._remove_content(folder)
+            for place in map(directory.joinpath, shown):
+                place.mkdir(parents=True, exist_ok=True)
+                for above in (place, *place.parents[: len(place.relative_to(directory).parts) - 1]):
+                    above.chmod(0o755)
         else:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -101,12 +116,11 @@ class WorkDir:
         self._secrets.clear()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.payload)  # noqa: PTH108 (hot path)
-        if self.gid:
+        if self._kept:
             self._remove_content(self._memory)
         if self._is_used():
             self._empty = None
-            if self.gid:
-                # Sandboxes have it mounted.
+            if self._kept:
                 self._remove_content(self.directory)
                 return
             remove_tree(self.directory)
@@ -114,15 +128,16 @@ class WorkDir:
             with contextlib.suppress(OSError):
                 os.unlink(self.directory)  # noqa: PTH108 (hot path)
 
-    def _make_shared(self, directory: str) -> None:
+    def _make_kept(self, directory: str) -> None:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(directory)  # noqa: PTH102 (str, as elsewhere here)
-        os.chown(directory, -1, self.gid)
-        os.chmod(directory, 0o1770)  # noqa: PTH101 (str, as elsewhere here)
+            os.mkdir(directory, 0o700)  # noqa: PTH102 (str, as elsewhere here)
+        if self.gid:
+            os.chown(directory, -1, self.gid)
+        os.chmod(directory, 0o1770 if self.gid else 0o700)  # noqa: PTH101 (str, as elsewhere here)
 
     def _remove_content(self, directory: str) -> None:
         """What jobs have left there."""
-        own = self._own_names if directory == self._memory else set()
+        own = self._own_names if directory == self._memory else self._shown_names
         for name in set(os.listdir(directory)) - own:  # noqa: PTH208 (hot path)
             path = f"{directory}/{name}"
             try:
@@ -133,7 +148,7 @@ class WorkDir:
     def _make_directory(self) -> None:
         if self._empty is not None and self._empty == _identity(self.directory):
             return
-        if not self.gid:
+        if not self._kept:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.directory, 0o700)  # noqa: PTH102 (hot path)
         self._empty, self._settled = _identity(self.directory), False
@@ -146,7 +161,7 @@ class WorkDir:
             return False
         settled = wall() - self._empty[2] / 1e9 > _SETTLED_SECONDS
         try:
-            used = bool(os.listdir(self.directory))  # noqa: PTH208 (hot path)
+            used = bool(set(os.listdir(self.directory)) - self._shown_names)  # noqa: PTH208 (hot path)
         except OSError:
             return True
         self._settled = settled and not used
