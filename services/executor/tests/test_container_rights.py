@@ -3,10 +3,12 @@
 So there is a uid a slot, without namespaces and without control groups.
 """
 
+import asyncio
 import json
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -104,6 +106,15 @@ async def test_a_job_reaches_its_run_and_not_its_executor(world: Any) -> None:
     assert reached == []
     assert (json.loads(payload), mine, home) == ({"n": 1}, "x", "/")
     assert int(uid) in UIDS and int(capabilities.split()[1], 16) == 0
+
+
+async def test_it_drains_by_the_command(world: Any) -> None:
+    """Of a process that may not look at the descriptors of the executor, which is not dumpable."""
+    command = [*RIGHTS, sys.executable, "-m", "toban_executor", "drain"]
+    done = await asyncio.create_subprocess_exec(*command, env=world.executor.env, stderr=asyncio.subprocess.PIPE)
+    text = (await done.communicate())[1].decode()
+    assert (done.returncode, text.splitlines()[-1]) == (0, "drained: nothing runs here any more")
+    await world.until(lambda: world.coordinator.beats[-1].draining)
 
 
 async def test_it_takes_the_files_of_an_earlier_release(world: Any) -> None:

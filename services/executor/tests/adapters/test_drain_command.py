@@ -144,4 +144,4 @@ async def test_other_words_are_refused() -> None:
         "toban_executor takes no arguments, or `drain` or `watch`; not 'drian'\n",
     )
     code, text = await said(executor("--help", os.environ))
-    assert code == 0 and text.startswith("usage: python -m toban_executor [drain]\n")
+    assert code == 0 and text.startswith("usage: python -m toban_executor [drain | watch]\n")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_executor.adapters.state_dir import CONTROL_FILE, LOCK
+from toban_executor.adapters.state_dir import CONTROL_FILE, executor_pid
 from toban_observability.logs import get_logger
 from toban_runtime.lifecycle import write_ready_file
 
@@ -42,7 +42,7 @@ def request_drain(state_dir: Path) -> int:
     """
     try:
         serving = json.loads((state_dir / CONTROL_FILE).read_text())
-        _signal(serving["pid"], state_dir / LOCK)
+        _signal(serving["pid"], state_dir)
     except PermissionError as error:
         raise TobanError(
             ErrorCode.PERMISSION_DENIED, f"{state_dir}: {error.strerror}; ask as the user of the executor"
@@ -55,23 +55,15 @@ def request_drain(state_dir: Path) -> int:
     return int(serving["admin_port"])
 
 
-def _signal(pid: int, lock: Path) -> None:
-    """A pid from before a crash may belong to another process by now, but only the executor has the directory's lock open.
+def _signal(pid: int, state_dir: Path) -> None:
+    """A pid from before a crash may belong to another process by now, but only the executor has the directory's lock.
 
     Raises OSError when this process has not.
     """
     process = os.pidfd_open(pid)
     try:
-        if not _has_open(pid, lock.stat()):
+        if executor_pid(state_dir) != pid:
             raise ProcessLookupError
         signal.pidfd_send_signal(process, DRAIN_SIGNAL)
     finally:
         os.close(process)
-
-
-def _has_open(pid: int, wanted: os.stat_result) -> bool:
-    for file in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(file.stat(), wanted):
-                return True
-    return False

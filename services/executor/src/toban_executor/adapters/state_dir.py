@@ -16,8 +16,8 @@ CONTROL_FILE = "serving.json"
 SECRET = "instance-secret"
 _SLOTS = "max-jobs"
 _SECRET_BYTES = 32
-_WITNESS_BYTE = 1
-"""A witness has a record lock on this byte of the lock file: an executor that waits finds the process by it."""
+_EXECUTOR_BYTE, _WITNESS_BYTE = 0, 1
+"""Each has a record lock on its byte of the lock file: an executor that waits finds a witness by it, and `drain` the executor."""
 _RECORD = struct.Struct("hhqqi4x")
 """struct flock: type, whence, start, length, pid."""
 _LOCK_SECONDS = 0.2
@@ -42,6 +42,7 @@ class StateDir:
             raise _invalid(f"cannot use {self.path} ({error.strerror}); name a writable folder") from None
         if not self._acquire():
             raise _invalid(f"{self.path} belongs to a running executor; give each its own folder")
+        fcntl.lockf(self._lock, fcntl.LOCK_EX, 1, _EXECUTOR_BYTE)
         # Of a process that was killed; in a container this one often has its pid.
         (self.path / CONTROL_FILE).unlink(missing_ok=True)
 
@@ -63,7 +64,7 @@ class StateDir:
         until = boottime() + _LOCK_SECONDS
         told = 0
         while not _flock(self._lock):
-            pid = _witness_pid(self._lock)
+            pid = _holder(self._lock, _WITNESS_BYTE)
             if pid not in (0, told):
                 _terminate_witness(pid, self._lock)
                 told, until = pid, boottime() + _WITNESS_SECONDS
@@ -81,9 +82,18 @@ def _flock(fd: int) -> bool:
     return True
 
 
-def _witness_pid(fd: int) -> int:
-    """The process that has locked the witness's byte; 0 for none, or one of another pid namespace."""
-    asked = _RECORD.pack(fcntl.F_WRLCK, os.SEEK_SET, _WITNESS_BYTE, 1, 0)
+def executor_pid(path: Path) -> int:
+    """The executor that has this directory; 0 for none, or one of another pid namespace. Raises OSError."""
+    fd = os.open(path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return _holder(fd, _EXECUTOR_BYTE)
+    finally:
+        os.close(fd)
+
+
+def _holder(fd: int, byte: int) -> int:
+    """The process that has locked this byte; 0 for none, or one of another pid namespace."""
+    asked = _RECORD.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = _RECORD.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     return 0 if kind == fcntl.F_UNLCK else max(0, pid)
 
@@ -93,7 +103,7 @@ def _terminate_witness(pid: int, fd: int) -> None:
         process = os.pidfd_open(pid)
         try:
             # The number may belong to another process by now.
-            if _witness_pid(fd) == pid:
+            if _holder(fd, _WITNESS_BYTE) == pid:
                 signal.pidfd_send_signal(process, signal.SIGTERM)
         finally:
             os.close(process)
