@@ -26,7 +26,7 @@ from toban_fencing.executor_lease import Instant
 from toban_testing.guard_harness import GuardHarness
 from toban_testing.waiting import wait_for
 
-UIDS = UidRange(61000, 61183)
+UIDS = UidRange(60706, 61183)
 pytestmark = pytest.mark.skipif(bool(missing(abilities_here(Path("/tmp")).effective)), reason="needs root")
 
 
