@@ -35,7 +35,7 @@ def main() -> None:
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
     window = int(sys.argv[2]) if len(sys.argv) > 2 else 8
     kind = sys.argv[3] if len(sys.argv) > 3 else "shared"
-    sandboxes = SandboxPlan(UidRange.parse("61000-61183"), namespaces=True) if kind == "isolated" else None
+    sandboxes = SandboxPlan(UidRange.parse("60706-61183"), namespaces=True) if kind == "isolated" else None
     with tempfile.TemporaryDirectory() as state:
         guards = start_guards(incarnation="bench", state_dir=Path(state), slots=window, sandboxes=sandboxes)
         by_fd = {sock.fileno(): sock for sock in guards.slots}

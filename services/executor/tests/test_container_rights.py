@@ -35,7 +35,7 @@ RIGHTS = (
     "--clear-groups",
     "--no-new-privs",
 )
-UIDS = range(61000, 61184)
+UIDS = range(60706, 61184)
 # Neither the tree of its slot nor a variable shows such a process.
 DAEMON = "setsid env -i sleep 1000 </dev/null >/dev/null 2>&1 & setsid env -i sh -c 'sleep 1000 & kill -STOP $$' & echo ready as $(id -u)"
 

@@ -50,7 +50,7 @@ class ExecutorConfig(ServiceConfig):
         description="class of jobs: `isolated` = a uid for each slot, `shared` = the executor's; auto = isolated where it may change uids",
     )
     job_uids: str = Field(
-        "61000-61183",
+        "60706-61183",
         description="uids of isolated jobs, FIRST-LAST, which no account of the machine has; each slot takes a free one",
     )
     shown_folders: str = Field(

@@ -1,32 +1,75 @@
-"""Which class an executor has, and why not the better one."""
+"""Which class of jobs is possible, and what people are shown of it."""
 
 import pytest
 
-from toban_executor.decide.isolation import CAPABILITIES, Abilities, SandboxPlan, UidRange, choose, why_not_isolated
+from toban_executor.decide.isolation import (
+    CAPABILITIES,
+    Abilities,
+    Isolation,
+    SandboxLimits,
+    SandboxPlan,
+    UidRange,
+    choose,
+    describe,
+)
 
 ALL = sum(1 << number for number in CAPABILITIES.values())
-PLAN = SandboxPlan(UidRange(1, 2), True)
+PLAN = SandboxPlan(UidRange(60706, 61183), True, SandboxLimits(512, 100, 1.5), hidden=("/keys",), shown=("/clone",))
+ROOT = Abilities(ALL, "")
+
+
+@pytest.mark.parametrize("plan", [PLAN, PLAN._replace(uids=None), SandboxPlan(UidRange(1, 1), False)])
+def test_a_plan_reaches_the_guards_whole(plan: SandboxPlan) -> None:
+    assert SandboxPlan.decode(plan.encode()) == plan
+    assert SandboxPlan.decode("") is None
+
+
+def test_root_isolates_with_namespaces_where_it_may() -> None:
+    assert choose("auto", PLAN, ROOT) == PLAN._replace(hidden=())
+    assert choose("auto", PLAN, ROOT._replace(no_namespaces="refused")) == PLAN._replace(hidden=(), namespaces=False)
+
+
+def test_another_user_gets_a_sandbox_of_its_own_uid_or_none() -> None:
+    assert choose("auto", PLAN, Abilities(0, "refused")) == PLAN._replace(uids=None)
+    assert choose("auto", PLAN, Abilities(0, "refused", "refused")) is None
+
+
+def test_shared_is_what_it_was() -> None:
+    assert choose("shared", PLAN, ROOT) is None
 
 
 @pytest.mark.parametrize(
-    ("abilities", "why"),
+    ("abilities", "words"),
     [
-        (Abilities(ALL, ""), ""),
-        (Abilities(ALL, "not permitted"), ""),
-        (Abilities(ALL, "", closed="/root"), ""),
-        (Abilities(ALL, "not permitted", closed="/root"), "/root is closed to other users"),
-        (Abilities(ALL, "", changeable="/srv"), "do chmod o-w /srv"),
-        (Abilities(ALL & ~(1 << 5), ""), "and has not KILL"),
+        (Abilities(ALL & ~(1 << CAPABILITIES["SETUID"]), ""), "and has not SETUID"),
+        (ROOT._replace(no_namespaces="refused", closed="/root"), "/root is closed to other users"),
+        (ROOT._replace(changeable="/srv"), "do chmod o-w /srv"),
+        (ROOT._replace(uid_map="0 100000 60710"), "has not all of the uids 60706-61183"),
     ],
 )
-def test_what_the_class_needs(abilities: Abilities, why: str) -> None:
-    assert why in why_not_isolated(abilities) and bool(why) == bool(why_not_isolated(abilities))
-    plan = choose("auto", PLAN, abilities)
-    assert plan is not None and (plan.uids is None) == bool(why)
-    assert choose("shared", PLAN, abilities) is None
-    if not why:
-        assert plan.namespaces == (not abilities.no_namespaces)
-        return
-    assert choose("auto", PLAN, abilities._replace(no_user_namespace="not permitted")) is None
-    with pytest.raises(ValueError, match="isolated is not possible here"):
+def test_what_is_missing_is_named(abilities: Abilities, words: str) -> None:
+    with pytest.raises(ValueError, match="isolated is not possible here: .*" + words):
         choose("isolated", PLAN, abilities)
+
+
+@pytest.mark.parametrize("text", ["61000", "a-b", "9-8", "0-5", "1-99999999999", "-", "１-２"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no range of uids"):
+        UidRange.parse(text)
+
+
+def test_people_are_shown_what_it_consists_of() -> None:
+    assert describe(choose("auto", PLAN, ROOT), limited_by="cgroup v2") == Isolation(
+        "isolated",
+        (
+            "a uid for each slot",
+            "own processes, mounts and IPC",
+            "512 MiB of memory, 100 processes, 1.5 CPUs by cgroup v2",
+        ),
+        home="/tmp",
+    )
+    assert describe(None, limited_by="") == Isolation("shared")
+    shown = describe(PLAN._replace(uids=None, limits=SandboxLimits()), limited_by="")
+    assert shown == Isolation(
+        "shared", ("the uid of the executor", "own processes, mounts and IPC", "files of Toban are hidden")
+    )

@@ -22,12 +22,13 @@ from toban_executor.decide.isolation import SandboxLimits, SandboxPlan, UidRange
 from toban_executor.decide.models import AttemptEnd, StepOrder
 from toban_executor.guard import cgroup, limit_groups
 from toban_executor.guard.clock import boottime, wall
+from toban_executor.guard.guard_supervisor import own_folders
 from toban_executor.guard.process_tree import children, descendants, real_uids, slot_of, start_time
 from toban_fencing.executor_lease import Instant
 from toban_testing.guard_harness import GuardHarness
 from toban_testing.waiting import wait_for
 
-UIDS = UidRange(61000, 61183)
+UIDS = UidRange(60706, 61183)
 pytestmark = pytest.mark.skipif(bool(missing(abilities_here(Path("/tmp")).effective)), reason="needs root")
 
 
@@ -202,6 +203,11 @@ class TestShownFolders:
             finally:
                 harness.close()
             assert (shown / "file").exists()
+
+
+def test_the_folder_in_which_the_executor_was_started_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend("/root")
+    assert "/root" not in own_folders() and os.path.realpath(sys.prefix) in own_folders()
 
 
 class TestNeighbours:

@@ -38,7 +38,8 @@ def chosen(config: ExecutorConfig, state_dir: Path) -> tuple[SandboxPlan | None,
         name = "SCHEDULER_JOB_UIDS" if "range of uids" in str(error) else "SCHEDULER_ISOLATION"
         raise TobanError(ErrorCode.CONFIG_INVALID, f"{name}: {error}") from None
     if plan is None or plan.uids is None:
-        reason = "SCHEDULER_ISOLATION=shared" if config.isolation == "shared" else why_not_isolated(abilities)
+        given = "SCHEDULER_ISOLATION=shared"
+        reason = given if config.isolation == "shared" else why_not_isolated(abilities, UidRange.parse(config.job_uids))
         more = {} if plan is not None else {"no_user_namespace": abilities.no_user_namespace}
         _log.info("class shared: jobs of this executor are one trust level", reason=reason, **more)
     if plan is None:
@@ -66,6 +67,7 @@ def abilities_here(state_dir: Path) -> Abilities:
         _why_no_namespaces(as_user=False),
         _why_no_namespaces(as_user=True),
         closed_above(str(state_dir.parent)),
+        Path("/proc/self/uid_map").read_text(),
         changeable_above(str(state_dir)),
     )
 

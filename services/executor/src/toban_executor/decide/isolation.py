@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -46,10 +47,10 @@ class UidRange(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> UidRange:
-        """From `61000-61183`. Raises ValueError with a text for people."""
+        """From `60706-61183`. Raises ValueError with a text for people."""
         first, dash, last = text.partition("-")
         if not (dash and first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal()):
-            raise ValueError(f"{text!r} is no range of uids; write FIRST-LAST, as 61000-61183")
+            raise ValueError(f"{text!r} is no range of uids; write FIRST-LAST, as 60706-61183")
         if not 0 < int(first) <= int(last) <= _HIGHEST_UID:
             raise ValueError(f"{text!r} is no range of uids: 1 to {_HIGHEST_UID}, the lower one first")
         return cls(int(first), int(last))
@@ -94,12 +95,14 @@ class SandboxPlan(NamedTuple):
 
 class Abilities(NamedTuple):
     """What this process may do: its effective capabilities (CapEff of /proc), why it gets no namespaces (empty = it does) and no user namespace with
-    them, the folder above its state that other uids may not enter, and the one on the way to its state that they may change (empty = none)."""
+    them, the folder above its state that other uids may not enter (empty = none), the uids that exist here (uid_map of /proc), and the folder on the
+    way to its state, itself included, that other uids may change (empty = none)."""
 
     effective: int
     no_namespaces: str
     no_user_namespace: str = ""
     closed: str = ""
+    uid_map: str = "0 0 4294967295"
     changeable: str = ""
 
 
@@ -108,8 +111,10 @@ def missing(effective: int) -> list[str]:
     return [name for name, number in CAPABILITIES.items() if not effective >> number & 1]
 
 
-def why_not_isolated(abilities: Abilities) -> str:
+def why_not_isolated(abilities: Abilities, uids: UidRange) -> str:
     """Empty where the class is possible."""
+    if not any(first <= uids.first and uids.last < first + count for first, count in _mapped(abilities.uid_map)):
+        return f"this container has not all of the uids {uids}; SCHEDULER_JOB_UIDS names others"
     if lacking := missing(abilities.effective):
         return f"it needs root or the capabilities {', '.join(CAPABILITIES)}, and has not {', '.join(lacking)}"
     if abilities.changeable:
@@ -122,11 +127,17 @@ def why_not_isolated(abilities: Abilities) -> str:
     return ""
 
 
+def _mapped(uid_map: str) -> Iterator[tuple[int, int]]:
+    for line in uid_map.splitlines():
+        first, _, count = line.split()
+        yield int(first), int(count)
+
+
 def choose(setting: str, plan: SandboxPlan, abilities: Abilities) -> SandboxPlan | None:
     """The plan as it is possible here, None without a sandbox. Raises ValueError where the setting asks for what is not possible."""
     if setting == SHARED_KIND:
         return None
-    reason = why_not_isolated(abilities)
+    reason = why_not_isolated(abilities, plan.uids) if plan.uids else ""
     if reason and setting == ISOLATED:
         raise ValueError(f"isolated is not possible here: {reason}")
     if not reason:

@@ -327,8 +327,10 @@ class GuardSupervisor:
 
 def own_folders() -> list[str]:
     """The folders of this interpreter and of Toban, which steps of type python, django and http run."""
-    given = {sys.prefix, sys.base_prefix, *filter(os.path.isdir, sys.path)}
-    return outermost(list(given))
+    # Not all of sys.path: the folder in which the executor was started is often there, and has files of its user.
+    packages = {name.partition(".")[0] for name in sys.modules if name.startswith("toban_")}
+    sources = [str(Path(file).parents[1]) for name in packages if (file := sys.modules[name].__file__)]
+    return outermost([sys.prefix, sys.base_prefix, *sources])
 
 
 def _has_no_child() -> bool:

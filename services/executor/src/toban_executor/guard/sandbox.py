@@ -68,9 +68,9 @@ class Sandbox:
 
     def begin(self) -> None:
         """An attempt comes into the slot. Raises SpawnError when no sandbox comes up."""
-        if self.is_there and self._heritage() != self._handed_on:
+        if self.pid and (self.killed or self._has_ended() or self._heritage() != self._handed_on):
             self.close()
-        if not self.is_there:
+        if not self.pid:
             self._start()
 
     def start(
@@ -78,7 +78,7 @@ class Sandbox:
     ) -> int:
         """Start a program in it with these four descriptors; returns its pid. Raises SpawnError."""
         if not self.is_there:
-            self._start()
+            self.begin()
         assert self._sock is not None
         request = marshal.dumps((program, tuple(argv), dict(env), directory))
         if len(request) > LARGEST_REQUEST:
@@ -103,8 +103,6 @@ class Sandbox:
             os.close(null)
 
     def _start(self) -> None:
-        if self.pid:
-            raise SpawnError("the sandbox of the attempt before is still ending")
         near, far = socket_pair()
         try:
             self.pid = self._fork(far) if self._rooms.uid is not None else self._fork_twice(far)
@@ -174,6 +172,12 @@ class Sandbox:
         if number < 0:
             raise OSError(-number, os.strerror(-number))
         return number
+
+    def _has_ended(self) -> bool:
+        try:
+            return os.waitpid(self.pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return True
 
     def _heritage(self) -> tuple[object, ...]:
         """What the process hands on to each that it starts, and a job of the same uid can change."""
