@@ -67,5 +67,4 @@ WORKDIR /
 USER 10001:10001
 EXPOSE 50051 9464
 HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=6 CMD ["/opt/toban/bin/ready"]
-# -s: tini also reaps processes when another init is PID 1.
-ENTRYPOINT ["tini", "-s", "--", "/opt/toban/bin/start"]
+ENTRYPOINT ["/opt/toban/bin/start"]

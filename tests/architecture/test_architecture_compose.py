@@ -118,7 +118,30 @@ def test_an_executor_of_class_shared_is_not_root(tmp_path: Path, isolation: str,
         return
     assert lines[0] == "chown -hR 10001:10001 /toban/state"
     assert {"--reuid", "--regid", "--clear-groups", "--bounding-set=-all"} <= set(lines)
-    assert lines[-1] == "setpriv python -m toban_executor"
+    assert lines[-1] == "setpriv python -m toban_executor watch"
+
+
+@pytest.mark.parametrize(
+    ("service", "arguments", "runs"),
+    [
+        ("executor", [], "python -m toban_executor watch"),
+        ("executor", ["id", "-u"], "tini -s -- id -u"),
+        ("admin-web", [], "tini -s -- python -m toban_admin_web"),
+        ("tools", [], "tini -s -- sleep infinity"),
+    ],
+)
+def test_a_container_has_an_init(tmp_path: Path, service: str, arguments: list[str], runs: str) -> None:
+    """The first process of an executor also watches it: no other process of the container could stop that one."""
+    for name in ("tini", "python", "id"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        (tmp_path / name).chmod(0o755)
+    start = START.read_text(encoding="utf-8").replace("/opt/toban/bin/python", "python")
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TOBAN_SERVICE": service}
+    command = ["bash", "-c", start, "start", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == runs
+    dockerfile = (ROOT / "deploy" / "docker" / "service.Dockerfile").read_text(encoding="utf-8")
+    assert dockerfile.endswith('ENTRYPOINT ["/opt/toban/bin/start"]\n')
 
 
 def test_an_executor_keeps_its_name_with_its_volume(tmp_path: Path) -> None:
