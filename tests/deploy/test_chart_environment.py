@@ -148,10 +148,12 @@ LEFT_OUT = {
         "HTTP_STEP_CA_FILE",
         "KUBERNETES_TOKEN_FILE",
         "KUBERNETES_CA_FILE",
-        # Of slots: CPUs and memory need control groups, which a pod cannot make.
+        # Of slots: CPUs and memory need control groups, and folders need mounts, which a pod cannot make.
         "JOB_CPUS",
         "JOB_MEMORY_MB",
         "JOB_UIDS",
+        "HIDDEN_FOLDERS",
+        "SHOWN_FOLDERS",
     },
     "log-archiver": {"LOG_ARCHIVERS"},
     # A pod has one worker, so that its metrics have one port: replicas do what workers do on one machine.

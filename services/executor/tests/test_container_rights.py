@@ -19,7 +19,7 @@ import pytest
 from toban_executor.adapters.isolation import abilities_here
 from toban_executor.adapters.state_dir import CONTROL_FILE
 from toban_executor.decide.isolation import CAPABILITIES, missing
-from toban_executor.guard.process_tree import descendants, real_uids, start_time
+from toban_executor.guard.process_tree import descendants, real_uids, start_time, with_argument
 from toban_executor.guard.work_dir import payload_home
 from toban_proto.v1 import common_pb2
 
@@ -58,6 +58,9 @@ async def world(world_maker: Any, folder: Path) -> AsyncIterator[Any]:
         yield made
     finally:
         await made.close()
+        # Slot supervisors may outlive the others for a moment, and write to the folder.
+        for one in made.coordinator.registered:
+            await made.until(lambda one=one: not with_argument(one.incarnation.encode()))
 
 
 def of_uid(uid: int) -> list[int]:
