@@ -206,6 +206,7 @@ def test_one_coordinator_is_too_few() -> None:
         ({"quarantined_outcomes": 1}, [("quarantine", "warning")]),
         ({"quarantined_chunks": 7}, [("quarantine", "warning")]),
         ({"isolation": "shared", "isolation_details": []}, [("isolation", "warning")]),
+        ({"isolation": "shared", "isolation_details": ["chosen by SCHEDULER_ISOLATION"]}, []),
         ({"isolation": "shared", "isolation_details": [], "labels": {"toban.dev/steps": "container"}}, []),
         ({"isolation_details": ["512 MiB of memory, 2 CPUs by cgroup v2"]}, []),
         ({"isolation_details": ["512 MiB of memory, 9 processes by rlimits"]}, [("isolation", "warning")]),

@@ -69,6 +69,7 @@ def test_people_are_shown_what_it_consists_of() -> None:
         home="/tmp",
     )
     assert describe(None, limited_by="") == Isolation("shared")
+    assert describe(None, limited_by="", by_setting=True).details == ("chosen by SCHEDULER_ISOLATION",)
     shown = describe(PLAN._replace(uids=None, limits=SandboxLimits()), limited_by="")
     assert shown == Isolation(
         "shared", ("the uid of the executor", "own processes, mounts and IPC", "files of Toban are hidden")

@@ -43,7 +43,7 @@ def chosen(config: ExecutorConfig, state_dir: Path) -> tuple[SandboxPlan | None,
         more = {} if plan is not None else {"no_user_namespace": abilities.no_user_namespace}
         _log.info("class shared: jobs of this executor are one trust level", reason=reason, **more)
     if plan is None:
-        return None, describe(None, limited_by="")
+        return None, describe(None, limited_by="", by_setting=config.isolation == "shared")
     probe = cgroup.find_base(f"toban-limits-{os.getpid()}")
     groups = limit_groups.find(plan.limits, probe)
     if probe is not None:

@@ -37,6 +37,8 @@ class Isolation:
 
 
 SHARED = Isolation(SHARED_KIND)
+CHOSEN = Isolation(SHARED_KIND, ("chosen by SCHEDULER_ISOLATION",))
+"""`toban doctor` warns of the first only."""
 
 
 class UidRange(NamedTuple):
@@ -145,10 +147,10 @@ def choose(setting: str, plan: SandboxPlan, abilities: Abilities) -> SandboxPlan
     return None if abilities.no_user_namespace else plan._replace(uids=None, namespaces=True)
 
 
-def describe(plan: SandboxPlan | None, *, limited_by: str) -> Isolation:
-    """What people are shown of the class."""
+def describe(plan: SandboxPlan | None, *, limited_by: str, by_setting: bool = False) -> Isolation:
+    """What people are shown of the class; `by_setting`: an administrator has chosen to have no sandbox."""
     if plan is None:
-        return SHARED
+        return CHOSEN if by_setting else SHARED
     details = ["a uid for each slot"] if plan.uids else ["the uid of the executor"]
     details.append("own processes, mounts and IPC" if plan.namespaces else "no namespaces of its own")
     if plan.hidden:

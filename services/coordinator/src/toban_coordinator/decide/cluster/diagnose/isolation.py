@@ -27,6 +27,9 @@ def isolation(subject: str, kind: str, details: Sequence[str], *, guarded_steps:
     if kind != ISOLATED:
         if guarded_steps:
             return Finding(name=NAME, subject=subject, value=f"{kind}, jobs run in containers")
+        if details:
+            # It has a sandbox, or an administrator has chosen the class.
+            return Finding(name=NAME, subject=subject, value=value)
         return Finding(
             name=NAME,
             subject=subject,
