@@ -177,6 +177,8 @@ def test_what_executors_say_of_their_machines_is_found(stack: Stack) -> None:
             "version": "warning",
             # It drains, so that it gets no run.
             "executor": "warning",
+            # It says nothing of its class.
+            "isolation": "warning",
         }
     finally:
         sql(stack, "DELETE FROM scheduler.executors WHERE instance = 'strange'")
