@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -150,6 +151,19 @@ class TestLeftovers:
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mq_open(b"/left", 0o102, 0o600, None); print(errno.errorcode[ctypes.get_errno()])"""
         assert python(guard, script) in ("EMFILE\n", "ENOSYS\n")
+
+    def test_keys_of_the_kernel_cannot_be_made(self, any_guard: GuardHarness) -> None:
+        """The keyring of a uid outlives its processes; other calls go on, also with numbers beside these."""
+        first = {"x86_64": 248, "aarch64": 217}[platform.machine()]
+        script = f"""import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+for number in range({first - 1}, {first + 4}):
+    given = [ctypes.c_long(one) for one in (number, -1, -1, 0, 0, 0)]
+    print(libc.syscall(*given) == -1 and errno.errorcode[ctypes.get_errno()] == "ENOSYS")
+print(open("/proc/keys").read())"""
+        *refused, listed = python(any_guard, script, python="python3").split("\n", 5)
+        assert refused == ["False", "True", "True", "True", "False"]
+        assert "_ses" not in listed or "_uid" not in listed
 
     @pytest.mark.parametrize(
         "change",
