@@ -70,7 +70,7 @@ def neighbours(isolated: AdminClient, isolated_stack: Stack, mark: str) -> Itera
         assert isolated.until_ended(one).state == "CANCELED"
 
 
-def test_a_job_stops_kills_traces_and_slows_nobody(
+def test_a_job_stops_kills_traces_and_slows_no_other_process(
     attacks: Any, isolated_stack: Stack, hostile: Hostile, neighbours: list[int]
 ) -> None:
     supervisors = [child for one in executors(isolated_stack) for child in children(one)]

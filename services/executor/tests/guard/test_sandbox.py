@@ -29,6 +29,7 @@ from toban_testing.guard_harness import GuardHarness
 from toban_testing.waiting import wait_for
 
 UIDS = UidRange(60706, 61183)
+IOPRIO_SET = {"x86_64": 251, "aarch64": 30}[platform.machine()]
 pytestmark = pytest.mark.skipif(bool(missing(abilities_here(Path("/tmp")).effective)), reason="needs root")
 
 
@@ -137,6 +138,15 @@ class TestLeftovers:
         assert sh(any_guard, script).split() == [".hidden", "a", "d"]
         assert sh(any_guard, "ls -A . ; ls $(dirname $TOBAN_PAYLOAD_FILE)").split() == ["job.sock", "payload.json"]
 
+    @pytest.mark.parametrize("make", ["mkdir", "touch", "ln -s /tmp"])
+    def test_a_job_takes_no_name_from_the_secrets_of_the_next_run(self, any_guard: GuardHarness, make: str) -> None:
+        folder = "$(dirname $TOBAN_PAYLOAD_FILE)"
+        sh(any_guard, f"{make} {folder}/payload.secrets")
+        assert sh(any_guard, f"ls {folder}").split() == ["job.sock", "payload.json"]
+        sh(any_guard, f"{make} {folder}/payload.secrets")
+        secret = SecretFile(file="token", file_env="TOKEN_FILE", value=b"hush")
+        assert sh(any_guard, "wc -c < $TOKEN_FILE", secrets=(secret,)) == "4\n"
+
     def test_a_tree_deeper_than_python_can_go_is_gone(self, guard: GuardHarness) -> None:
         deep = "import os\nfor _ in range(3000):\n    os.mkdir('d'); os.chdir('d')"
         python(guard, deep)
@@ -172,12 +182,13 @@ for number in range({first - 1}, {first + 4}):
             "resource.prlimit(1, resource.RLIMIT_NOFILE, (4, 4))",
             "os.setpriority(os.PRIO_PROCESS, 1, 19)",
             "os.sched_setaffinity(1, {0})",
+            f"ctypes.CDLL(None).syscall({IOPRIO_SET}, 1, 1, 3 << 13)",
         ],
     )
     def test_limits_of_the_sandbox_are_as_before(self, guard: GuardHarness, change: str) -> None:
-        show = "ulimit -f; ulimit -n; nice; grep Cpus_allowed: /proc/self/status"
+        show = "ulimit -f; ulimit -n; nice; ionice; grep Cpus_allowed: /proc/self/status"
         before = sh(guard, show)
-        python(guard, f"import os, resource\n{change}")
+        python(guard, f"import ctypes, os, resource\n{change}")
         assert sh(guard, show) == before
 
     def test_a_job_that_stops_its_processes_leaves_none(self, any_guard: GuardHarness) -> None:

@@ -25,7 +25,10 @@ from typing import Any
 LIBC = ctypes.CDLL(None, use_errno=True)
 KNOWLEDGE: dict[str, Any] = {}
 SECONDS = 5.0
+# add_key and keyctl; ioprio_set and ioprio_get.
 CALLS = {"x86_64": (248, 250), "aarch64": (217, 219)}
+DISK = {"x86_64": (251, 252), "aarch64": (30, 31)}
+IDLE = 3 << 13
 ATTACH, SEIZE = 16, 0x4206
 NEW_USER, NEW_MOUNTS = 0x10000000, 0x00020000
 BIND, REC = 0x1000, 0x4000
@@ -413,6 +416,8 @@ def leave() -> None:
     """All that could wait for the next run of the slot."""
     for folder in ("/tmp", "/var/tmp", "/dev/shm"):
         Path(folder, LEFT).write_text(LEFT)
+    # Where the secrets of the next run are to be.
+    os.symlink("/tmp", "/dev/shm/payload.secrets")
     for kind in (["-M", "100"], ["-Q"], ["-S", "1"]):
         subprocess.run(["ipcmk", *kind], check=True, stdout=subprocess.DEVNULL)
     for number in (-4, -5):
@@ -420,6 +425,7 @@ def leave() -> None:
         tried(key_call, 0, b"user", LEFT.encode(), b"hidden", 6, number)
     tried(lambda: resource.prlimit(1, resource.RLIMIT_FSIZE, (0, 0)))
     tried(lambda: os.setpriority(os.PRIO_PROCESS, 1, 19))
+    tried(libc, "syscall", DISK[platform.machine()][0], 1, 1, IDLE)
     if not os.fork():
         os.setsid()
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
@@ -454,6 +460,8 @@ def look() -> None:
     attempt("the keyring of the executor's session", lambda: key_call(1, 0, -3, 0))
     sizes = resource.getrlimit(resource.RLIMIT_FSIZE)
     say("a limit of the run before", refused=sizes == (resource.RLIM_INFINITY,) * 2, how=sizes)
+    disk = libc("syscall", DISK[platform.machine()][1], 1, 0)
+    say("a priority at the disk of the run before", refused=disk != IDLE, how=disk)
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     say("a priority of the run before", refused=nice == KNOWLEDGE["nice"], how=nice)
 

@@ -22,6 +22,9 @@ _CAPABILITY_VERSION = 0x20080522
 _KEY_CALLS = {0xC000003E: (248, 250), 0x40000003: (286, 288), 0xC00000B7: (217, 219), 0x40000028: (309, 311)}
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
 _JOIN_SESSION_KEYRING = 1
+# sched_getattr and ioprio_get.
+_SCHEDULING = {"x86_64": (315, 252), "aarch64": (275, 31)}
+_OF_PROCESS = 1
 _X32_BIT = 0x40000000
 _ALLOW, _NO_SUCH_CALL = 0x7FFF0000, 0x00050000 | errno.ENOSYS
 _LOAD, _AND, _EQUAL, _GREATER_EQUAL, _GREATER, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x25, 0x06
@@ -92,6 +95,18 @@ def leave_session_keyring() -> None:
     number = _KEYCTL.get(os.uname().machine)
     if number is not None:
         _LIBC.syscall(*map(ctypes.c_long, (number, _JOIN_SESSION_KEYRING, 0)))
+
+
+def scheduling(pid: int) -> tuple[object, ...]:
+    """How a process gets the processor and the disk, which its children inherit. Raises OSError."""
+    numbers = _SCHEDULING.get(os.uname().machine)
+    if numbers is None:
+        return os.getpriority(os.PRIO_PROCESS, pid), os.sched_getscheduler(pid)
+    attributes = ctypes.create_string_buffer(64)
+    _check(
+        _LIBC.syscall(ctypes.c_long(numbers[0]), ctypes.c_long(pid), attributes, len(attributes), 0), "sched_getattr"
+    )
+    return attributes.raw, _LIBC.syscall(*map(ctypes.c_long, (numbers[1], _OF_PROCESS, pid)))
 
 
 def refuse_keys() -> None:

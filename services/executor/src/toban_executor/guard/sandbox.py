@@ -184,8 +184,7 @@ class Sandbox:
         try:
             with open(f"/proc/{self.pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
                 limits = file.read()
-            priority, cpus = os.getpriority(os.PRIO_PROCESS, self.pid), os.sched_getaffinity(self.pid)
-            return limits, priority, cpus, os.sched_getscheduler(self.pid)
+            return limits, os.sched_getaffinity(self.pid), *kernel.scheduling(self.pid)
         except OSError:
             return ()
 

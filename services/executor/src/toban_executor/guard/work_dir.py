@@ -77,7 +77,8 @@ class WorkDir:
         self._inside = inside or self._places
         self._secrets = SecretFiles(secrets, gid=gid)
         self._memory = str(payload.parent) if kept else ""
-        self._own_names = {payload.name, socket.name, secrets.name}
+        # All else in the folder of the payload is of jobs, once payload and secrets are removed: also what has the name of their folder.
+        self._own_names = {socket.name}
         self._shown_names = {place.partition("/")[0] for place in shown}
         # Device, inode and time of the last change of the directory when it was empty. Each change sets that time, and no call sets it back.
         self._empty: tuple[int, int, int] | None = None
