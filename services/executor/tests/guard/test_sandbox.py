@@ -374,10 +374,10 @@ def is_dumpable(pid: int) -> bool:
 
 
 class TestWarm:
-    def test_a_zygote_has_the_uid_of_its_slot_and_serves_the_next_run(self, guard: GuardHarness) -> None:
-        runner = python_step_runner.__file__
-        folder = "/usr/share"
-        call = ("own", "platform:platform", folder)
+    @staticmethod
+    def warm(guard: GuardHarness) -> int:
+        """Runs a warm step; returns its zygote."""
+        runner, folder, call = python_step_runner.__file__, "/usr/share", ("own", "platform:platform", "/usr/share")
         argv = (sys.executable, "-I", "-S")
         step = StepOrder(
             type="python",
@@ -385,18 +385,47 @@ class TestWarm:
             warm_argv=(*argv, warm_zygote.__file__, runner, folder, "--", "platform"),
             warm_call=call,
         )
-        zygotes = set()
-        for _ in range(2):
-            end = guard.run("-", steps=(step,), env={"PATH": "/usr/bin:/bin"})
-            assert (end.exit_code, end.cause) == (0, ""), guard.text
-            [sandbox] = children(supervisor(guard))
-            [zygote] = children(sandbox)
-            zygotes.add(zygote)
-            status = Path(f"/proc/{zygote}/status").read_text()
-            assert (
-                f"CapPrm:\t{0:016x}" in status and UIDS.first <= int(status.split("Uid:\t")[1].split()[0]) <= UIDS.last
-            )
-        assert len(zygotes) == 1 and b"without its zygote" not in guard.text
+        end = guard.run("-", steps=(step,), env={"PATH": "/usr/bin:/bin"})
+        assert (end.exit_code, end.cause) == (0, ""), guard.text
+        [sandbox] = children(supervisor(guard))
+        [zygote] = children(sandbox)
+        return zygote
+
+    def test_a_zygote_has_the_uid_of_its_slot_and_serves_the_next_run(self, guard: GuardHarness) -> None:
+        zygote = self.warm(guard)
+        status = Path(f"/proc/{zygote}/status").read_text()
+        uid = int(status.split("Uid:\t")[1].split()[0])
+        assert f"CapPrm:\t{0:016x}" in status and UIDS.first <= uid <= UIDS.last
+        assert self.warm(guard) == zygote and b"without its zygote" not in guard.text
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "resource.prlimit(zygote, resource.RLIMIT_FSIZE, (0, 0))",
+            "os.setpriority(os.PRIO_PROCESS, zygote, 19)",
+            "os.kill(zygote, signal.SIGSTOP)",
+            "os.kill(zygote, signal.SIGKILL)",
+        ],
+    )
+    def test_a_zygote_that_another_job_has_changed_serves_no_run(self, guard: GuardHarness, change: str) -> None:
+        zygote = self.warm(guard)
+        limits = Path(f"/proc/{zygote}/limits").read_text()
+        others = (
+            "[zygote] = [int(pid) for pid in os.listdir('/proc') if pid.isdigit() and int(pid) not in (1, os.getpid())]"
+        )
+        python(guard, f"import os, resource, signal\n{others}\n{change}")
+        guard.blocks.clear()
+        other = self.warm(guard)
+        assert other != zygote and b"without its zygote" not in guard.text
+        assert Path(f"/proc/{other}/limits").read_text() == limits
+
+    def test_a_job_reads_nothing_of_a_zygote(self, guard: GuardHarness) -> None:
+        self.warm(guard)
+        script = """for pid in $(ls /proc | grep -E '^[0-9]+$' | grep -vx -e 1 -e $$); do
+        grep -q warm_zygote /proc/$pid/cmdline 2>/dev/null || continue
+        echo there; for file in mem environ maps; do cat /proc/$pid/$file 2>/dev/null && echo $file; done
+        ls /proc/$pid/fd/ 2>/dev/null && echo fd; done; exit 0"""
+        assert sh(guard, script) == "there\n"
 
 
 def test_a_range_that_is_too_small_is_refused_by_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ _KEYCTL = {"x86_64": 250, "aarch64": 219}
 _JOIN_SESSION_KEYRING = 1
 # sched_getattr and ioprio_get.
 _SCHEDULING = {"x86_64": (315, 252), "aarch64": (275, 31)}
-_OF_PROCESS = 1
+_OF_PROCESS, _DISK_CLASS = 1, 13
 _X32_BIT = 0x40000000
 _ALLOW, _NO_SUCH_CALL = 0x7FFF0000, 0x00050000 | errno.ENOSYS
 _LOAD, _AND, _EQUAL, _GREATER_EQUAL, _GREATER, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x25, 0x06
@@ -106,7 +106,9 @@ def scheduling(pid: int) -> tuple[object, ...]:
     _check(
         _LIBC.syscall(ctypes.c_long(numbers[0]), ctypes.c_long(pid), attributes, len(attributes), 0), "sched_getattr"
     )
-    return attributes.raw, _LIBC.syscall(*map(ctypes.c_long, (numbers[1], _OF_PROCESS, pid)))
+    disk = _LIBC.syscall(*map(ctypes.c_long, (numbers[1], _OF_PROCESS, pid)))
+    # Without a class, some kernels have another number before a process first uses the disk.
+    return attributes.raw, disk if disk >> _DISK_CLASS else 0
 
 
 def refuse_keys() -> None:

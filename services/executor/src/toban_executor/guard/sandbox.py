@@ -2,7 +2,7 @@
 
 It is made for the first attempt and stays for the next ones; SIGKILL for an attempt takes it along, and the next attempt gets a new one. What an
 attempt can leave behind in it is looked for: processes (the proof of an empty tree), files (guard/work_dir.py), System V IPC, limits and priority of
-the sandbox's own process (the next attempt gets a new one, and a new namespace).
+the sandbox's own process (the next attempt gets a new one, and a new namespace), the same of its zygotes.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ class Sandbox:
 
     def begin(self) -> None:
         """An attempt comes into the slot. Raises SpawnError when no sandbox comes up."""
-        if self.pid and (self.killed or self._has_ended() or self._heritage() != self._handed_on):
+        if self.pid and (self.killed or self._has_ended() or self._heritage(self.pid) != self._handed_on):
             self.close()
         if not self.pid:
             self._start()
@@ -127,7 +127,7 @@ class Sandbox:
                 f"the sandbox of this slot does not start: {said.reason if isinstance(said, Failed) else said}"
             )
         self._poll.register(near, select.POLLIN)
-        self._handed_on = self._heritage()
+        self._handed_on = self._heritage(self.pid)
 
     def _fork(self, sock: socket.socket) -> int:
         if not self._rooms.namespaces:
@@ -179,12 +179,22 @@ class Sandbox:
         except ChildProcessError:
             return True
 
-    def _heritage(self) -> tuple[object, ...]:
-        """What the process hands on to each that it starts, and a job of the same uid can change."""
+    def is_as_started(self, pid: int) -> bool:
+        """Whether no job has stopped this process of the sandbox, or has changed what it hands on; one that has ended is not."""
         try:
-            with open(f"/proc/{self.pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+            with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+                stopped = file.read(4096).rpartition(b") ")[2][:1] in b"Tt"
+        except OSError:
+            return False
+        return not stopped and self._heritage(pid) == self._handed_on
+
+    @staticmethod
+    def _heritage(pid: int) -> tuple[object, ...]:
+        """What a process hands on to each that it starts, and a job of the same uid can change."""
+        try:
+            with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
                 limits = file.read()
-            return limits, os.sched_getaffinity(self.pid), *kernel.scheduling(self.pid)
+            return limits, os.sched_getaffinity(pid), *kernel.scheduling(pid)
         except OSError:
             return ()
 

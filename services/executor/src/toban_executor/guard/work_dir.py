@@ -115,7 +115,7 @@ class WorkDir:
     def clear(self) -> None:
         """Remove the payload file, the secrets, and whatever the attempt left in its directory."""
         self._secrets.clear()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(self.payload)  # noqa: PTH108 (hot path)
         if self._kept:
             self._remove_content(self._memory)
