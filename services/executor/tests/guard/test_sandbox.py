@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import select
 import shutil
 import signal
 import subprocess
@@ -20,10 +21,12 @@ from toban_executor.adapters.isolation import abilities_here
 from toban_executor.decide.guard_types import FreezeTurn, Kill, SetDeadline
 from toban_executor.decide.isolation import SandboxLimits, SandboxPlan, UidRange, missing
 from toban_executor.decide.models import AttemptEnd, StepOrder
-from toban_executor.guard import limit_groups
+from toban_executor.guard import limit_groups, sandbox
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.guard_supervisor import own_folders
 from toban_executor.guard.process_tree import children, descendants, slot_of, start_time
+from toban_executor.guard.sandbox import Sandbox
+from toban_executor.guard.sandbox_init import Rooms
 from toban_fencing.executor_lease import Instant
 from toban_testing.guard_harness import GuardHarness
 from toban_testing.waiting import wait_for
@@ -426,6 +429,23 @@ class TestWarm:
         echo there; for file in mem environ maps; do cat /proc/$pid/$file 2>/dev/null && echo $file; done
         ls /proc/$pid/fd/ 2>/dev/null && echo fd; done; exit 0"""
         assert sh(guard, script) == "there\n"
+
+
+def test_a_sandbox_is_not_alone_while_it_has_an_end_to_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reaps a process before it tells of it: what looked in between would take the end for lost."""
+    one = Sandbox(rooms=Rooms(UIDS.last, False, str(tmp_path), str(tmp_path)), poll=select.poll())
+    # The process of the tests has other children, too.
+    monkeypatch.setattr(sandbox, "children", lambda pid: [one.pid] if pid == os.getpid() else children(pid))
+    one.begin()
+    assert one.is_alone(set())
+    null = os.open("/dev/null", os.O_RDWR)
+    pid = one.start(program="/bin/true", argv=["true"], env={}, directory="/", fds=[null] * 4)
+    os.close(null)
+    wait_for(lambda: children(one.pid) == [])
+    assert not one.is_alone(set())
+    wait_for(lambda: one.ended() == [(pid, 0)])
+    assert one.is_alone(set())
+    one.close()
 
 
 def test_a_range_that_is_too_small_is_refused_by_name(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -51,6 +51,8 @@ class Sandbox:
         self.killed = False
         # Numbers of its namespace, and of this one, of what it was asked to start and has not reaped.
         self._pids: dict[int, int] = {}
+        # Numbers of its namespace of those whose end it has yet to tell: it reaps them first, so for a moment they are neither there nor told.
+        self._owed: set[int] = set()
         self._handed_on: tuple[object, ...] = ()
         self._ended: list[tuple[int, int]] = []
         self._answers = select.poll()
@@ -92,6 +94,7 @@ class Sandbox:
         if not isinstance(said, Started):
             raise SpawnError(said.reason if isinstance(said, Failed) else f"the sandbox of this slot answers {said}")
         pid = self._pids[said.pid] = self._outer(said.pid)
+        self._owed.add(said.pid)
         return pid
 
     def start_zygote(self, *, argv: Sequence[str], env: Mapping[str, str], directory: str, sock: int) -> int:
@@ -114,6 +117,7 @@ class Sandbox:
             far.close()
         self._sock, self.killed = near, False
         self._pids.clear()
+        self._owed.clear()
         near.setblocking(False)
         self._answers = select.poll()
         self._answers.register(near, select.POLLIN)
@@ -257,6 +261,7 @@ class Sandbox:
             self.kill()
 
     def _note(self, said: Ended) -> None:
+        self._owed -= {pid for pid, _ in said.processes}
         self._ended += [(self._pids.pop(pid), status) for pid, status in said.processes if pid in self._pids]
 
     def kill(self) -> None:
@@ -283,6 +288,7 @@ class Sandbox:
         self._hang_up()
         self.pid, self.killed = 0, False
         self._pids.clear()
+        self._owed.clear()
         return True
 
     def is_alone(self, idle: set[int]) -> bool:
@@ -290,7 +296,8 @@ class Sandbox:
 
         What descends from it can come up to the supervisor, and nothing goes the other way; so it is looked at first.
         """
-        return self.is_there and set(children(self.pid)) <= idle and children(os.getpid()) == [self.pid]
+        below = self.is_there and set(children(self.pid)) <= idle and children(os.getpid()) == [self.pid]
+        return below and {self._pids[pid] for pid in self._owed} <= idle
 
     def attempt_ended(self) -> None:
         """The next attempt gets another process where jobs were in reach of this one, or have left something."""
