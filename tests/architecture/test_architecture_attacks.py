@@ -44,6 +44,8 @@ def named_in(row: str) -> list[str]:
         "certificates": "tests/attack/test_forged_certificates.py",
         "input": "tests/attack/test_hostile_input.py",
         "escapes": "tests/attack/test_job_escapes.py",
+        "isolation": "tests/attack/test_isolation.py",
+        "isolated-calls": "tests/attack/test_isolation_calls.py",
     }
     found, folder, file = [], "", ""
     for name, test in NAMED.findall(row):

@@ -1,4 +1,4 @@
-"""One stack that all attacks go against, and the count of attacks and refusals."""
+"""The stacks that attacks go against, and the count of attacks and refusals."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from toban_stack import certs
 from toban_stack.stack import Stack
 from toban_testing import forged_certificates
 from toban_testing.admin_client import AdminClient
+from toban_testing.hostile_jobs import isolating_stack, note, start_hostile
+from toban_testing.job_escapes import new_mark
 from toban_testing.stack_fixtures import admin_of, running_stack
 from toban_transport.channel import open_sync_channel
 from toban_transport.errors import from_rpc_error
@@ -113,3 +115,29 @@ def channel(stack: Stack, servers: dict[str, str]) -> Iterator[Callable[..., grp
             return made[key]
 
         yield open_one
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    """A word that is in the command line of each process of the job, and of no other."""
+    with new_mark() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def isolated_stack() -> Iterator[Stack]:
+    with isolating_stack(coordinators=1, executors=2, admin_webs=1, slots=4) as made:
+        yield made
+
+
+@pytest.fixture
+def isolated(isolated_stack: Stack) -> Iterator[AdminClient]:
+    """A client of the stack with class `isolated`."""
+    with admin_of(isolated_stack) as made:
+        yield made
+
+
+@pytest.fixture
+def hostile(attacks: Attacks, isolated: AdminClient) -> Callable[..., int]:
+    """`hostile(kind, knowledge)`: runs the job of this kind, notes its attempts, and returns its uid."""
+    return lambda kind, knowledge: note(attacks, isolated, start_hostile(isolated, kind, knowledge))

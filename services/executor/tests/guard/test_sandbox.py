@@ -2,6 +2,8 @@
 
 import json
 import os
+import platform
+import select
 import shutil
 import signal
 import subprocess
@@ -20,15 +22,18 @@ from toban_executor.adapters.lease_enforcer import LeaseEnforcer
 from toban_executor.decide.guard_types import FreezeTurn, Kill, SetDeadline
 from toban_executor.decide.isolation import SandboxLimits, SandboxPlan, UidRange, missing
 from toban_executor.decide.models import AttemptEnd, StepOrder
-from toban_executor.guard import cgroup, limit_groups
+from toban_executor.guard import cgroup, limit_groups, sandbox
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.guard_supervisor import own_folders
 from toban_executor.guard.process_tree import children, descendants, real_uids, slot_of, start_time
+from toban_executor.guard.sandbox import Sandbox
+from toban_executor.guard.sandbox_init import Rooms
 from toban_fencing.executor_lease import Instant
 from toban_testing.guard_harness import GuardHarness
 from toban_testing.waiting import wait_for
 
 UIDS = UidRange(60706, 61183)
+IOPRIO_SET = {"x86_64": 251, "aarch64": 30}[platform.machine()]
 pytestmark = pytest.mark.skipif(bool(missing(abilities_here(Path("/tmp")).effective)), reason="needs root")
 
 
@@ -137,6 +142,15 @@ class TestLeftovers:
         assert sh(any_guard, script).split() == [".hidden", "a", "d"]
         assert sh(any_guard, "ls -A . ; ls $(dirname $TOBAN_PAYLOAD_FILE)").split() == ["job.sock", "payload.json"]
 
+    @pytest.mark.parametrize("make", ["mkdir", "touch", "ln -s /tmp"])
+    def test_a_job_takes_no_name_from_the_secrets_of_the_next_run(self, any_guard: GuardHarness, make: str) -> None:
+        folder = "$(dirname $TOBAN_PAYLOAD_FILE)"
+        sh(any_guard, f"{make} {folder}/payload.secrets")
+        assert sh(any_guard, f"ls {folder}").split() == ["job.sock", "payload.json"]
+        sh(any_guard, f"{make} {folder}/payload.secrets")
+        secret = SecretFile(file="token", file_env="TOKEN_FILE", value=b"hush")
+        assert sh(any_guard, "wc -c < $TOKEN_FILE", secrets=(secret,)) == "4\n"
+
     def test_a_tree_deeper_than_python_can_go_is_gone(self, guard: GuardHarness) -> None:
         deep = "import os\nfor _ in range(3000):\n    os.mkdir('d'); os.chdir('d')"
         python(guard, deep)
@@ -152,6 +166,19 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.mq_open(b"/left", 0o102, 0o600, None); print(errno.errorcode[ctypes.get_errno()])"""
         assert python(guard, script) in ("EMFILE\n", "ENOSYS\n")
 
+    def test_keys_of_the_kernel_cannot_be_made(self, any_guard: GuardHarness) -> None:
+        """The keyring of a uid outlives its processes; other calls go on, also with numbers beside these."""
+        first = {"x86_64": 248, "aarch64": 217}[platform.machine()]
+        script = f"""import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+for number in range({first - 1}, {first + 4}):
+    given = [ctypes.c_long(one) for one in (number, -1, -1, 0, 0, 0)]
+    print(libc.syscall(*given) == -1 and errno.errorcode[ctypes.get_errno()] == "ENOSYS")"""
+        refused = python(any_guard, script, python="python3").split()
+        assert refused == ["False", "True", "True", "True", "False"]
+        # The session keyring is a new one; programs of the machine may have made those of the uid.
+        assert sh(any_guard, "grep -Ev '(_ses|_uid.*): empty' /proc/keys || true") == ""
+
     @pytest.mark.parametrize(
         "change",
         [
@@ -159,12 +186,13 @@ libc.mq_open(b"/left", 0o102, 0o600, None); print(errno.errorcode[ctypes.get_err
             "resource.prlimit(1, resource.RLIMIT_NOFILE, (4, 4))",
             "os.setpriority(os.PRIO_PROCESS, 1, 19)",
             "os.sched_setaffinity(1, {0})",
+            f"ctypes.CDLL(None).syscall({IOPRIO_SET}, 1, 1, 3 << 13)",
         ],
     )
     def test_limits_of_the_sandbox_are_as_before(self, guard: GuardHarness, change: str) -> None:
-        show = "ulimit -f; ulimit -n; nice; grep Cpus_allowed: /proc/self/status"
+        show = "ulimit -f; ulimit -n; nice; ionice; grep Cpus_allowed: /proc/self/status"
         before = sh(guard, show)
-        python(guard, f"import os, resource\n{change}")
+        python(guard, f"import ctypes, os, resource\n{change}")
         assert sh(guard, show) == before
 
     def test_a_job_that_stops_its_processes_leaves_none(self, any_guard: GuardHarness) -> None:
@@ -369,10 +397,10 @@ def is_dumpable(pid: int) -> bool:
 
 
 class TestWarm:
-    def test_a_zygote_has_the_uid_of_its_slot_and_serves_the_next_run(self, guard: GuardHarness) -> None:
-        runner = python_step_runner.__file__
-        folder = "/usr/share"
-        call = ("own", "platform:platform", folder)
+    @staticmethod
+    def warm(guard: GuardHarness) -> int:
+        """Runs a warm step; returns its zygote."""
+        runner, folder, call = python_step_runner.__file__, "/usr/share", ("own", "platform:platform", "/usr/share")
         argv = (sys.executable, "-I", "-S")
         step = StepOrder(
             type="python",
@@ -380,18 +408,64 @@ class TestWarm:
             warm_argv=(*argv, warm_zygote.__file__, runner, folder, "--", "platform"),
             warm_call=call,
         )
-        zygotes = set()
-        for _ in range(2):
-            end = guard.run("-", steps=(step,), env={"PATH": "/usr/bin:/bin"})
-            assert (end.exit_code, end.cause) == (0, ""), guard.text
-            [sandbox] = children(supervisor(guard))
-            [zygote] = children(sandbox)
-            zygotes.add(zygote)
-            status = Path(f"/proc/{zygote}/status").read_text()
-            assert (
-                f"CapPrm:\t{0:016x}" in status and UIDS.first <= int(status.split("Uid:\t")[1].split()[0]) <= UIDS.last
-            )
-        assert len(zygotes) == 1 and b"without its zygote" not in guard.text
+        end = guard.run("-", steps=(step,), env={"PATH": "/usr/bin:/bin"})
+        assert (end.exit_code, end.cause) == (0, ""), guard.text
+        [sandbox] = children(supervisor(guard))
+        [zygote] = children(sandbox)
+        return zygote
+
+    def test_a_zygote_has_the_uid_of_its_slot_and_serves_the_next_run(self, guard: GuardHarness) -> None:
+        zygote = self.warm(guard)
+        status = Path(f"/proc/{zygote}/status").read_text()
+        uid = int(status.split("Uid:\t")[1].split()[0])
+        assert f"CapPrm:\t{0:016x}" in status and UIDS.first <= uid <= UIDS.last
+        assert self.warm(guard) == zygote and b"without its zygote" not in guard.text
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "resource.prlimit(zygote, resource.RLIMIT_FSIZE, (0, 0))",
+            "os.setpriority(os.PRIO_PROCESS, zygote, 19)",
+            "os.kill(zygote, signal.SIGSTOP)",
+            "os.kill(zygote, signal.SIGKILL)",
+        ],
+    )
+    def test_a_zygote_that_another_job_has_changed_serves_no_run(self, guard: GuardHarness, change: str) -> None:
+        zygote = self.warm(guard)
+        limits = Path(f"/proc/{zygote}/limits").read_text()
+        others = (
+            "[zygote] = [int(pid) for pid in os.listdir('/proc') if pid.isdigit() and int(pid) not in (1, os.getpid())]"
+        )
+        python(guard, f"import os, resource, signal\n{others}\n{change}")
+        guard.blocks.clear()
+        other = self.warm(guard)
+        assert other != zygote and b"without its zygote" not in guard.text
+        assert Path(f"/proc/{other}/limits").read_text() == limits
+
+    def test_a_job_reads_nothing_of_a_zygote(self, guard: GuardHarness) -> None:
+        self.warm(guard)
+        script = """for pid in $(ls /proc | grep -E '^[0-9]+$' | grep -vx -e 1 -e $$); do
+        grep -q warm_zygote /proc/$pid/cmdline 2>/dev/null || continue
+        echo there; for file in mem environ maps; do cat /proc/$pid/$file 2>/dev/null && echo $file; done
+        ls /proc/$pid/fd/ 2>/dev/null && echo fd; done; exit 0"""
+        assert sh(guard, script) == "there\n"
+
+
+def test_a_sandbox_is_not_alone_while_it_has_an_end_to_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reaps a process before it tells of it: what looked in between would take the end for lost."""
+    one = Sandbox(rooms=Rooms(UIDS.last, False, str(tmp_path), str(tmp_path)), poll=select.poll())
+    # The process of the tests has other children, too.
+    monkeypatch.setattr(sandbox, "children", lambda pid: [one.pid] if pid == os.getpid() else children(pid))
+    one.begin()
+    assert one.is_alone(set())
+    null = os.open("/dev/null", os.O_RDWR)
+    pid = one.start(program="/bin/true", argv=["true"], env={}, directory="/", fds=[null] * 4)
+    os.close(null)
+    wait_for(lambda: children(one.pid) == [])
+    assert not one.is_alone(set())
+    wait_for(lambda: one.ended() == [(pid, 0)])
+    assert one.is_alone(set())
+    one.close()
 
 
 def test_a_range_that_is_too_small_is_refused_by_name(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 It is made for the first attempt and stays for the next ones; SIGKILL for an attempt takes it along, and the next attempt gets a new one. What an
 attempt can leave behind in it is looked for: processes (the proof of an empty tree), files (guard/work_dir.py), System V IPC, limits and priority of
-the sandbox's own process (the next attempt gets a new one, and a new namespace).
+the sandbox's own process (the next attempt gets a new one, and a new namespace), the same of its zygotes.
 """
 
 import contextlib
@@ -51,6 +51,8 @@ class Sandbox:
         self.killed = False
         # Numbers of its namespace, and of this one, of what it was asked to start and has not reaped.
         self._pids: dict[int, int] = {}
+        # Numbers of its namespace of those whose end it has yet to tell: it reaps them first, so for a moment they are neither there nor told.
+        self._owed: set[int] = set()
         self._handed_on: tuple[object, ...] = ()
         self._ended: list[tuple[int, int]] = []
         self._answers = select.poll()
@@ -68,7 +70,7 @@ class Sandbox:
 
     def begin(self) -> None:
         """An attempt comes into the slot. Raises SpawnError when no sandbox comes up."""
-        if self.pid and (self.killed or self._has_ended() or self._heritage() != self._handed_on):
+        if self.pid and (self.killed or self._has_ended() or self._heritage(self.pid) != self._handed_on):
             self.close()
         if not self.pid:
             self._start()
@@ -92,6 +94,7 @@ class Sandbox:
         if not isinstance(said, Started):
             raise SpawnError(said.reason if isinstance(said, Failed) else f"the sandbox of this slot answers {said}")
         pid = self._pids[said.pid] = self._outer(said.pid)
+        self._owed.add(said.pid)
         return pid
 
     def start_zygote(self, *, argv: Sequence[str], env: Mapping[str, str], directory: str, sock: int) -> int:
@@ -114,6 +117,7 @@ class Sandbox:
             far.close()
         self._sock, self.killed = near, False
         self._pids.clear()
+        self._owed.clear()
         near.setblocking(False)
         self._answers = select.poll()
         self._answers.register(near, select.POLLIN)
@@ -127,7 +131,7 @@ class Sandbox:
                 f"the sandbox of this slot does not start: {said.reason if isinstance(said, Failed) else said}"
             )
         self._poll.register(near, select.POLLIN)
-        self._handed_on = self._heritage()
+        self._handed_on = self._heritage(self.pid)
 
     def _fork(self, sock: socket.socket) -> int:
         if not self._rooms.namespaces:
@@ -179,13 +183,22 @@ class Sandbox:
         except ChildProcessError:
             return True
 
-    def _heritage(self) -> tuple[object, ...]:
-        """What the process hands on to each that it starts, and a job of the same uid can change."""
+    def is_as_started(self, pid: int) -> bool:
+        """Whether no job has stopped this process of the sandbox, or has changed what it hands on; one that has ended is not."""
         try:
-            with open(f"/proc/{self.pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+            with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+                stopped = file.read(4096).rpartition(b") ")[2][:1] in b"Tt"
+        except OSError:
+            return False
+        return not stopped and self._heritage(pid) == self._handed_on
+
+    @staticmethod
+    def _heritage(pid: int) -> tuple[object, ...]:
+        """What a process hands on to each that it starts, and a job of the same uid can change."""
+        try:
+            with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
                 limits = file.read()
-            priority, cpus = os.getpriority(os.PRIO_PROCESS, self.pid), os.sched_getaffinity(self.pid)
-            return limits, priority, cpus, os.sched_getscheduler(self.pid)
+            return limits, os.sched_getaffinity(pid), *kernel.scheduling(pid)
         except OSError:
             return ()
 
@@ -248,6 +261,7 @@ class Sandbox:
             self.kill()
 
     def _note(self, said: Ended) -> None:
+        self._owed -= {pid for pid, _ in said.processes}
         self._ended += [(self._pids.pop(pid), status) for pid, status in said.processes if pid in self._pids]
 
     def kill(self) -> None:
@@ -274,6 +288,7 @@ class Sandbox:
         self._hang_up()
         self.pid, self.killed = 0, False
         self._pids.clear()
+        self._owed.clear()
         return True
 
     def is_alone(self, idle: set[int]) -> bool:
@@ -281,7 +296,8 @@ class Sandbox:
 
         What descends from it can come up to the supervisor, and nothing goes the other way; so it is looked at first.
         """
-        return self.is_there and set(children(self.pid)) <= idle and children(os.getpid()) == [self.pid]
+        below = self.is_there and set(children(self.pid)) <= idle and children(os.getpid()) == [self.pid]
+        return below and {self._pids[pid] for pid in self._owed} <= idle
 
     def attempt_ended(self) -> None:
         """The next attempt gets another process where jobs were in reach of this one, or have left something."""

@@ -208,11 +208,16 @@ def _drop(rooms: Rooms) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (rooms.memory_mb << 20, rooms.memory_mb << 20))
     kernel.drop_bounding_set()
     if rooms.uid is not None:
+        # As root, which may have many: one that has ended counts for a while.
+        kernel.leave_session_keyring()
         os.setgroups([])
         os.setresgid(rooms.uid, rooms.uid, rooms.uid)
         os.setresuid(rooms.uid, rooms.uid, rooms.uid)
     kernel.clear_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, name="PR_SET_NO_NEW_PRIVS")
+    if rooms.uid is not None:
+        # The keyring of a uid outlives its processes, and would hand on keys from run to run.
+        kernel.refuse_keys()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0, name="PR_SET_DUMPABLE")
     # A change of the uid clears it, so it comes last.
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, name="PR_SET_PDEATHSIG")
@@ -232,6 +237,8 @@ def _not_dropped(uid: int | None) -> str:
             return f"capabilities are left: {name} {fields[name].strip()}"
     if fields["NoNewPrivs"].strip() != "1":
         return "NoNewPrivs is not set"
+    if uid is not None and fields.get("Seccomp", "").strip() != str(kernel.SECCOMP_MODE_FILTER):
+        return "the filter of calls is not set"
     return ""
 
 

@@ -77,7 +77,8 @@ class WorkDir:
         self._inside = inside or self._places
         self._secrets = SecretFiles(secrets, gid=gid)
         self._memory = str(payload.parent) if kept else ""
-        self._own_names = {payload.name, socket.name, secrets.name}
+        # All else in the folder of the payload is of jobs, once payload and secrets are removed: also what has the name of their folder.
+        self._own_names = {socket.name}
         self._shown_names = {place.partition("/")[0] for place in shown}
         # Device, inode and time of the last change of the directory when it was empty. Each change sets that time, and no call sets it back.
         self._empty: tuple[int, int, int] | None = None
@@ -114,7 +115,7 @@ class WorkDir:
     def clear(self) -> None:
         """Remove the payload file, the secrets, and whatever the attempt left in its directory."""
         self._secrets.clear()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(self.payload)  # noqa: PTH108 (hot path)
         if self._kept:
             self._remove_content(self._memory)

@@ -314,6 +314,9 @@ class Zygotes:
         now = boottime()
         for one in self._alive():
             reason = self._limits.reason_to_end(idle=now - one.used_at, memory_mb=_memory_mb(one.pid), forks=one.forks)
+            if self._sandbox is not None and self._sandbox.is_there and not self._sandbox.is_as_started(one.pid):
+                # Jobs of the slot have its uid.
+                reason = "killed"
             if reason:
                 self._kill(one, reason)
         self._note()
