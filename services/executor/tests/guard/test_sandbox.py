@@ -473,14 +473,6 @@ def test_a_range_that_is_too_small_is_refused_by_name(tmp_path: Path) -> None:
         GuardHarness(tmp_path, 3, sandboxes=SandboxPlan(UidRange(61190, 61191), True))
 
 
-@pytest.mark.parametrize(("mode", "found"), [(0o755, False), (0o1777, False), (0o777, True), (0o2777, True)])
-def test_a_folder_on_the_way_that_every_user_may_change_is_found(tmp_path: Path, mode: int, found: bool) -> None:
-    """A job would put a folder of its own in place of the state of the executor."""
-    (tmp_path / "above" / "state").mkdir(parents=True)
-    (tmp_path / "above").chmod(mode)
-    assert abilities_here(tmp_path / "above" / "state").changeable == (str(tmp_path / "above") if found else "")
-
-
 def test_a_working_directory_that_the_uid_may_not_enter(guard: GuardHarness) -> None:
     with tempfile.TemporaryDirectory(dir="/run") as closed:
         end = guard.run("/bin/true", working_dir=closed)
