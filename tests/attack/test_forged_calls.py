@@ -52,7 +52,7 @@ def live(admin: AdminClient) -> Iterator[pb.Run]:
     admin.until(lambda: admin.log(run_id) == ["genuine"], of="its line is stored")
     yield admin.run(run_id)
     admin.cancel(run_id, mode="kill")
-    assert admin.until_ended(run_id).state == "CANCELED", "nobody else has ended it"
+    assert admin.until_ended(run_id).state == "CANCELED", "no other process has ended it"
     assert admin.log(run_id) == ["genuine"]
 
 

@@ -64,7 +64,7 @@ def neighbours(isolated: AdminClient, isolated_stack: Stack, mark: str) -> Itera
     pids = marked(mark)
     yield [pid for one in executors(isolated_stack) for pid in descendants(one) if pid in pids]
     for one in runs:
-        assert isolated.run(one).state == "RUNNING", "nobody else has ended it"
+        assert isolated.run(one).state == "RUNNING", "no other process has ended it"
         isolated.cancel(one, mode="kill")
     for one in runs:
         assert isolated.until_ended(one).state == "CANCELED"

@@ -27,7 +27,7 @@ def live(isolated: AdminClient) -> Iterator[pb.Run]:
     isolated.until(lambda: isolated.log(run_id) == ["genuine"], of="its line is stored")
     yield isolated.run(run_id)
     isolated.cancel(run_id, mode="kill")
-    assert isolated.until_ended(run_id).state == "CANCELED", "nobody else has ended it"
+    assert isolated.until_ended(run_id).state == "CANCELED", "no other process has ended it"
     assert isolated.log(run_id) == ["genuine"]
 
 

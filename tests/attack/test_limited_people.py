@@ -34,7 +34,7 @@ OF_A, OF_B = {"team": "a"}, {"team": "b"}
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with an API token, at the REST interface of the site."""
+    """A person with an API token, at the REST interface of the site."""
 
     site: str
     name: str

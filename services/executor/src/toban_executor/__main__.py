@@ -35,7 +35,6 @@ def main() -> int:
     from toban_executor.config import ExecutorConfig
     from toban_runtime.config import load
 
-    keep_untraced()
     config = load(ExecutorConfig)
     setup_logging("executor", config.log_format, config.log_level)
     assert config.state_dir is not None
@@ -84,6 +83,14 @@ def main() -> int:
 
 
 def _entry(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] in ("watch", "witness"):
+        try:
+            keep_untraced()
+        except OSError as error:
+            sys.stderr.write(
+                f"toban_executor does not start: {error.strerror}, and could read its keys; end that one first\n"
+            )
+            return os.EX_OSERR
     if not arguments:
         return main()
     if list(arguments) == ["drain"]:
@@ -98,7 +105,6 @@ def _entry(arguments: Sequence[str]) -> int:
         os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
         from toban_executor.main.witness import main as witness
 
-        keep_untraced()
         return witness(arguments[1:])
     if arguments[0] in ("-h", "--help"):
         sys.stdout.write(HELP)

@@ -9,12 +9,14 @@ from toban_executor.decide.isolation import (
     SandboxLimits,
     SandboxPlan,
     UidRange,
-    choose,
     describe,
+    possible,
+    why_not_isolated,
 )
 
 ALL = sum(1 << number for number in CAPABILITIES.values())
-PLAN = SandboxPlan(UidRange(60706, 61183), True, SandboxLimits(512, 100, 1.5), hidden=("/keys",), shown=("/clone",))
+UIDS = UidRange(60706, 61183)
+PLAN = SandboxPlan(UIDS, True, SandboxLimits(512, 100, 1.5), hidden=("/keys",), shown=("/clone",))
 ROOT = Abilities(ALL, "")
 
 
@@ -25,31 +27,29 @@ def test_a_plan_reaches_the_guards_whole(plan: SandboxPlan) -> None:
 
 
 def test_root_isolates_with_namespaces_where_it_may() -> None:
-    assert choose("auto", PLAN, ROOT) == PLAN._replace(hidden=())
-    assert choose("auto", PLAN, ROOT._replace(no_namespaces="refused")) == PLAN._replace(hidden=(), namespaces=False)
+    assert possible(PLAN, ROOT, isolated=True) == PLAN._replace(hidden=())
+    without = possible(PLAN, ROOT._replace(no_namespaces="refused"), isolated=True)
+    assert without == PLAN._replace(hidden=(), namespaces=False)
 
 
 def test_another_user_gets_a_sandbox_of_its_own_uid_or_none() -> None:
-    assert choose("auto", PLAN, Abilities(0, "refused")) == PLAN._replace(uids=None)
-    assert choose("auto", PLAN, Abilities(0, "refused", "refused")) is None
-
-
-def test_shared_is_what_it_was() -> None:
-    assert choose("shared", PLAN, ROOT) is None
+    assert possible(PLAN, Abilities(0, "refused"), isolated=False) == PLAN._replace(uids=None)
+    assert possible(PLAN, Abilities(0, "refused", "refused"), isolated=False) is None
 
 
 @pytest.mark.parametrize(
     ("abilities", "words"),
     [
+        (ROOT, ""),
         (Abilities(ALL & ~(1 << CAPABILITIES["SETUID"]), ""), "and has not SETUID"),
         (ROOT._replace(no_namespaces="refused", closed="/root"), "/root is closed to other users"),
-        (ROOT._replace(changeable="/srv"), "do chmod o-w /srv"),
         (ROOT._replace(uid_map="0 100000 60710"), "has not all of the uids 60706-61183"),
+        (ROOT._replace(changeable="/data"), "do chmod o-w /data"),
     ],
 )
 def test_what_is_missing_is_named(abilities: Abilities, words: str) -> None:
-    with pytest.raises(ValueError, match="isolated is not possible here: .*" + words):
-        choose("isolated", PLAN, abilities)
+    reason = why_not_isolated(abilities, UIDS)
+    assert words in reason and bool(reason) == bool(words)
 
 
 @pytest.mark.parametrize("text", ["61000", "a-b", "9-8", "0-5", "1-99999999999", "-", "１-２"])
@@ -59,7 +59,7 @@ def test_what_is_no_range_is_refused(text: str) -> None:
 
 
 def test_people_are_shown_what_it_consists_of() -> None:
-    assert describe(choose("auto", PLAN, ROOT), limited_by="cgroup v2") == Isolation(
+    assert describe(PLAN._replace(hidden=()), limited_by="cgroup v2") == Isolation(
         "isolated",
         (
             "a uid for each slot",
@@ -68,8 +68,6 @@ def test_people_are_shown_what_it_consists_of() -> None:
         ),
         home="/tmp",
     )
-    assert describe(None, limited_by="") == Isolation("shared")
-    assert describe(None, limited_by="", by_setting=True).details == ("chosen by SCHEDULER_ISOLATION",)
     shown = describe(PLAN._replace(uids=None, limits=SandboxLimits()), limited_by="")
     assert shown == Isolation(
         "shared", ("the uid of the executor", "own processes, mounts and IPC", "files of Toban are hidden")

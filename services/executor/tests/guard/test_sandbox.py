@@ -27,7 +27,7 @@ from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.guard_supervisor import own_folders
 from toban_executor.guard.process_tree import children, descendants, real_uids, slot_of, start_time
 from toban_executor.guard.sandbox import Sandbox
-from toban_executor.guard.sandbox_init import Rooms
+from toban_executor.guard.sandbox_init import SandboxSpec
 from toban_fencing.executor_lease import Instant
 from toban_testing.guard_harness import GuardHarness
 from toban_testing.waiting import wait_for
@@ -361,6 +361,10 @@ class TestUserNamespace:
         assert (shared.state.parent / "kept").exists(), "other files of the user are there"
         assert sh(shared, "ls -A") == ""
 
+    def test_a_folder_that_a_job_has_closed_is_open_to_the_next(self, shared: GuardHarness) -> None:
+        sh(shared, "touch left; chmod 000 . $(dirname $TOBAN_PAYLOAD_FILE)")
+        assert sh(shared, "stat -c %a . $(dirname $TOBAN_PAYLOAD_FILE); ls -A") == "700\n700\n"
+
     def test_it_reaches_no_process_outside(self, shared: GuardHarness) -> None:
         script = f"kill -STOP {shared.guards.supervisor.pid} {supervisor(shared)} 2>&1; kill -KILL 1; ps -e --no-headers | wc -l"
         lines = sh(shared, script).splitlines()
@@ -453,7 +457,7 @@ class TestWarm:
 
 def test_a_sandbox_is_not_alone_while_it_has_an_end_to_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reaps a process before it tells of it: what looked in between would take the end for lost."""
-    one = Sandbox(rooms=Rooms(UIDS.last, False, str(tmp_path), str(tmp_path)), poll=select.poll())
+    one = Sandbox(spec=SandboxSpec(UIDS.last, False, str(tmp_path), str(tmp_path)), poll=select.poll())
     # The process of the tests has other children, too.
     monkeypatch.setattr(sandbox, "children", lambda pid: [one.pid] if pid == os.getpid() else children(pid))
     one.begin()

@@ -5,21 +5,25 @@ from pathlib import Path
 from typing import NoReturn
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.job import ISOLATED, SHARED
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.isolation import (
+    BY_SETTING,
+    NO_SANDBOX,
     Abilities,
     Isolation,
     SandboxLimits,
     SandboxPlan,
     UidRange,
-    choose,
     describe,
+    possible,
     why_not_isolated,
 )
 from toban_executor.guard import cgroup, kernel, limit_groups
 from toban_executor.guard.sandbox_init import changeable_above, closed_above
 from toban_observability.logs import get_logger
 
+_SHARED = "class shared: jobs of this executor are one trust level"
 _log = get_logger(__name__)
 
 
@@ -28,28 +32,32 @@ def chosen(config: ExecutorConfig, state_dir: Path) -> tuple[SandboxPlan | None,
 
     Raises TobanError CONFIG_INVALID for settings that are not possible here.
     """
-    limits = SandboxLimits(config.job_memory_mb, config.job_processes, config.job_cpus)
-    abilities = abilities_here(state_dir)
-    hidden = (str(state_dir), str(config.tls_dir.absolute()), *_folders(config.hidden_folders))
+    if config.isolation == SHARED:
+        _log.info(_SHARED, reason="SCHEDULER_ISOLATION=shared")
+        return None, BY_SETTING
     try:
-        whole = SandboxPlan(UidRange.parse(config.job_uids), True, limits, hidden, _folders(config.shown_folders))
-        plan = choose(config.isolation, whole, abilities)
+        uids = UidRange.parse(config.job_uids)
     except ValueError as error:
-        name = "SCHEDULER_JOB_UIDS" if "range of uids" in str(error) else "SCHEDULER_ISOLATION"
-        raise TobanError(ErrorCode.CONFIG_INVALID, f"{name}: {error}") from None
-    if plan is None or plan.uids is None:
-        given = "SCHEDULER_ISOLATION=shared"
-        reason = given if config.isolation == "shared" else why_not_isolated(abilities, UidRange.parse(config.job_uids))
-        more = {} if plan is not None else {"no_user_namespace": abilities.no_user_namespace}
-        _log.info("class shared: jobs of this executor are one trust level", reason=reason, **more)
+        raise TobanError(ErrorCode.CONFIG_INVALID, f"SCHEDULER_JOB_UIDS: {error}") from None
+    abilities = abilities_here(state_dir)
+    reason = why_not_isolated(abilities, uids)
+    if reason and config.isolation == ISOLATED:
+        text = f"SCHEDULER_ISOLATION: isolated is not possible here: {reason}"
+        raise TobanError(ErrorCode.CONFIG_INVALID, text)
+    limits = SandboxLimits(config.job_memory_mb, config.job_processes, config.job_cpus)
+    hidden = (str(state_dir), str(config.tls_dir.absolute()), *_folders(config.hidden_folders))
+    whole = SandboxPlan(uids, True, limits, hidden, _folders(config.shown_folders))
+    plan = possible(whole, abilities, isolated=not reason)
+    if reason:
+        _log.info(_SHARED, reason=reason, no_user_namespace=abilities.no_user_namespace)
     if plan is None:
-        return None, describe(None, limited_by="", by_setting=config.isolation == "shared")
+        return None, NO_SANDBOX
     probe = cgroup.find_base(f"toban-limits-{os.getpid()}")
-    groups = limit_groups.find(plan.limits, probe)
+    groups = limit_groups.find(limits, probe)
     if probe is not None:
         cgroup.remove(probe)
-    if plan.uids is not None:
-        _log.info("class isolated", uids=str(plan.uids), namespaces=plan.namespaces, limits=groups.kind)
+    if not reason:
+        _log.info("class isolated", uids=str(uids), namespaces=plan.namespaces, limits=groups.kind)
     return plan, describe(plan, limited_by=groups.kind)
 
 

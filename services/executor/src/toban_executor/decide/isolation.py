@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-ISOLATED = "isolated"
-SHARED_KIND = "shared"
+from toban_domain.job import ISOLATED, SHARED
 
 CAPABILITIES = {
     "CHOWN": 0,
@@ -36,8 +35,8 @@ class Isolation:
     home: str = ""
 
 
-SHARED = Isolation(SHARED_KIND)
-CHOSEN = Isolation(SHARED_KIND, ("chosen by SCHEDULER_ISOLATION",))
+NO_SANDBOX = Isolation(SHARED)
+BY_SETTING = Isolation(SHARED, ("chosen by SCHEDULER_ISOLATION",))
 """`toban doctor` warns of the first only."""
 
 
@@ -135,22 +134,15 @@ def _mapped(uid_map: str) -> Iterator[tuple[int, int]]:
         yield int(first), int(count)
 
 
-def choose(setting: str, plan: SandboxPlan, abilities: Abilities) -> SandboxPlan | None:
-    """The plan as it is possible here, None without a sandbox. Raises ValueError where the setting asks for what is not possible."""
-    if setting == SHARED_KIND:
-        return None
-    reason = why_not_isolated(abilities, plan.uids) if plan.uids else ""
-    if reason and setting == ISOLATED:
-        raise ValueError(f"isolated is not possible here: {reason}")
-    if not reason:
+def possible(plan: SandboxPlan, abilities: Abilities, *, isolated: bool) -> SandboxPlan | None:
+    """The plan as it is possible here: for class `isolated`, else for a sandbox with the executor's uid, else None."""
+    if isolated:
         return plan._replace(namespaces=not abilities.no_namespaces, hidden=())
     return None if abilities.no_user_namespace else plan._replace(uids=None, namespaces=True)
 
 
-def describe(plan: SandboxPlan | None, *, limited_by: str, by_setting: bool = False) -> Isolation:
-    """What people are shown of the class; `by_setting`: an administrator has chosen to have no sandbox."""
-    if plan is None:
-        return CHOSEN if by_setting else SHARED
+def describe(plan: SandboxPlan, *, limited_by: str) -> Isolation:
+    """What people are shown of the class."""
     details = ["a uid for each slot"] if plan.uids else ["the uid of the executor"]
     details.append("own processes, mounts and IPC" if plan.namespaces else "no namespaces of its own")
     if plan.hidden:
@@ -162,5 +154,5 @@ def describe(plan: SandboxPlan | None, *, limited_by: str, by_setting: bool = Fa
     if parts:
         details.append(f"{', '.join(parts)} by {limited_by}")
     if plan.uids is None:
-        return Isolation(SHARED_KIND, tuple(details))
+        return Isolation(SHARED, tuple(details))
     return Isolation(ISOLATED, tuple(details), home=PRIVATE_HOME if plan.namespaces else "/")

@@ -49,9 +49,9 @@ from toban_executor.guard.process_tree import (
     start_time,
 )
 from toban_executor.guard.protocol import encode_report
-from toban_executor.guard.sandbox_init import Rooms, outermost, place_in_home
+from toban_executor.guard.sandbox_init import SandboxSpec, outermost, place_in_home
 from toban_executor.guard.slot_supervisor import serve
-from toban_executor.guard.work_dir import Places, WorkDir, make_payload_home, payload_home
+from toban_executor.guard.work_dir import SlotPaths, WorkDir, make_payload_home, payload_home
 from toban_runtime.open_files import set_open_files
 
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
@@ -103,6 +103,8 @@ class GuardSupervisor:
             RecordEmpty: self._record_empty,
         }
         self._cgroup = cgroup.find_base(f"toban-{incarnation}")
+        # What jobs need to see: the interpreter, Toban, and what the setting names.
+        self._readable = outermost([*own_folders(), *sandboxes.shown]) if sandboxes is not None else []
         self._limits = sandboxes.limits if sandboxes is not None else SandboxLimits()
         self._limit_groups = limit_groups.find(self._limits, self._cgroup)
         self._guard_state = guard_state.GuardState(
@@ -197,7 +199,7 @@ class GuardSupervisor:
             ),
             incarnation=self._incarnation,
             work_dir=self._work_dir(slot),
-            rooms=self._rooms(slot),
+            sandbox_spec=self._sandbox_spec(slot),
             group=SlotCgroup(base=self._cgroup, slot=slot) if self._cgroup else None,
             warm=self._warm,
             losses=losses,
@@ -220,18 +222,18 @@ class GuardSupervisor:
             socket=memory / names[1],
             kept=True,
             gid=self._uids[slot] if self._uids else 0,
-            shown=[place for folder in self._readable() if (place := place_in_home(folder))] if self._uids else (),
-            inside=Places(seen, *(str(there / name) for name in names)),
+            shown=[place for folder in self._readable if (place := place_in_home(folder))] if self._uids else (),
+            inside=SlotPaths(seen, *(str(there / name) for name in names)),
         )
 
-    def _rooms(self, slot: int) -> Rooms | None:
+    def _sandbox_spec(self, slot: int) -> SandboxSpec | None:
         if self._sandboxes is None:
             return None
         group = SlotCgroup(base=self._cgroup, slot=slot).path if self._cgroup else None
         if group is not None:
             group.mkdir(parents=True, exist_ok=True)
         by_rlimits = self._limit_groups.kind == limit_groups.RLIMITS
-        return Rooms(
+        return SandboxSpec(
             groups=limit_groups.apply(self._limit_groups, self._limits, slot_group=group, name=self._group_name(slot)),
             memory_mb=self._limits.memory_mb if by_rlimits else 0,
             uid=self._uids[slot] if self._uids else None,
@@ -239,15 +241,10 @@ class GuardSupervisor:
             namespaces=self._sandboxes.namespaces,
             home=os.path.realpath(self._work / f"slot-{slot}"),
             memory=os.path.realpath(self._payloads / f"memory-{slot}"),
-            readable=self._readable(),
+            readable=self._readable,
             # Also with a group: it is counted by uid, which only this slot has.
             processes=self._limits.processes,
         )
-
-    def _readable(self) -> list[str]:
-        """What jobs need to see: the interpreter, Toban, and what the setting names."""
-        shown = self._sandboxes.shown if self._sandboxes is not None else ()
-        return outermost([*own_folders(), *shown])
 
     def _group_name(self, slot: int) -> str:
         return limit_groups.group_name(self._incarnation, slot)

@@ -280,8 +280,8 @@ class JobTree:
 
     def _judge(self, *, others: bool) -> None:
         """The zygote has ended before its step. A fork of it would be a child of this process now, or `others` that have ended were it."""
-        inside = self._sandbox is not None and self._sandbox.is_there
-        below = set(children(self._sandbox.pid if self._sandbox is not None and inside else os.getpid()))
+        sandbox = self._sandbox
+        below = set(children(sandbox.pid if sandbox is not None and sandbox.is_there else os.getpid()))
         if self._waiting is None:
             if self._main_pid and self._main_pid not in below:
                 self._end_unknown(

@@ -30,10 +30,12 @@ def find(
 ) -> LimitGroups:
     """What can hold these limits here. `base` is the group of version 2 above the slots, if there is one."""
     needed = _controllers(limits)
+    if not needed:
+        return LimitGroups(RLIMITS)
     if base is not None and _enable(base, needed):
         return LimitGroups(V2)
     folders = _folders(mounts, own)
-    if needed and needed <= folders.keys() and all(os.access(folders[one], os.W_OK) for one in needed):
+    if needed <= folders.keys() and all(os.access(folders[one], os.W_OK) for one in needed):
         return LimitGroups(V1, {one: folders[one] for one in sorted(needed)})
     return LimitGroups(RLIMITS)
 
@@ -66,13 +68,13 @@ def remove_earlier(
 ) -> None:
     """The groups of version 1 of an incarnation that is over."""
     for folder in _folders(mounts, own).values():
-        for group in folder.glob(f"{group_name(incarnation, 0)[:-1]}*"):
+        for group in folder.glob(group_name(incarnation, "*")):
             with contextlib.suppress(OSError):
                 group.rmdir()
 
 
-def group_name(incarnation: str, slot: int) -> str:
-    """Of a slot, in version 1."""
+def group_name(incarnation: str, slot: int | str) -> str:
+    """Of a slot, in version 1; `*` for the pattern of all."""
     return f"toban-{incarnation}-{slot}"
 
 
@@ -89,7 +91,7 @@ def _enable(base: Path, needed: set[str]) -> bool:
             (group / "cgroup.subtree_control").write_text(" ".join(f"+{one}" for one in sorted(needed)))
     except OSError:
         return False
-    return bool(needed)
+    return True
 
 
 def _set_v2(group: Path, limits: SandboxLimits) -> None:

@@ -18,7 +18,7 @@ from toban_executor.guard import kernel
 from toban_executor.guard.clock import boottime
 from toban_executor.guard.process_tree import children
 from toban_executor.guard.protocol import socket_pair
-from toban_executor.guard.sandbox_init import GO, Rooms, main
+from toban_executor.guard.sandbox_init import GO, SandboxSpec, main
 from toban_executor.guard.sandbox_messages import (
     LARGEST_ANSWER,
     LARGEST_REQUEST,
@@ -36,13 +36,13 @@ ANSWER_SECONDS = 10.0
 
 
 class Sandbox:
-    """`rooms` are the slot's own. With namespaces the supervisor, too, has the slot's System V IPC, so that it sees what is left there."""
+    """`spec` is that of the slot. With namespaces the supervisor, too, has the slot's System V IPC, so that it sees what is left there."""
 
-    def __init__(self, *, rooms: Rooms, poll: select.poll) -> None:
-        self._rooms = rooms
-        if rooms.uid is None:
+    def __init__(self, *, spec: SandboxSpec, poll: select.poll) -> None:
+        self._spec = spec
+        if spec.uid is None:
             kernel.enter_user_namespace()
-        if rooms.namespaces:
+        if spec.namespaces:
             kernel.unshare(kernel.CLONE_NEWIPC)
         self._poll = poll
         self._sock: socket.socket | None = None
@@ -51,9 +51,9 @@ class Sandbox:
         self.killed = False
         # Numbers of its namespace, and of this one, of what it was asked to start and has not reaped.
         self._pids: dict[int, int] = {}
-        # Numbers of its namespace of those whose end it has yet to tell: it reaps them first, so for a moment they are neither there nor told.
-        self._owed: set[int] = set()
-        self._handed_on: tuple[object, ...] = ()
+        # Numbers of its namespace of those whose end it has not reported: it reaps first, so for a moment they are neither running nor reported.
+        self._unreported: set[int] = set()
+        self._inheritable_at_start: tuple[object, ...] = ()
         self._ended: list[tuple[int, int]] = []
         self._answers = select.poll()
 
@@ -70,7 +70,7 @@ class Sandbox:
 
     def begin(self) -> None:
         """An attempt comes into the slot. Raises SpawnError when no sandbox comes up."""
-        if self.pid and (self.killed or self._has_ended() or self._heritage(self.pid) != self._handed_on):
+        if self.pid and (self.killed or self._has_ended() or self._inheritable(self.pid) != self._inheritable_at_start):
             self.close()
         if not self.pid:
             self._start()
@@ -94,7 +94,7 @@ class Sandbox:
         if not isinstance(said, Started):
             raise SpawnError(said.reason if isinstance(said, Failed) else f"the sandbox of this slot answers {said}")
         pid = self._pids[said.pid] = self._outer(said.pid)
-        self._owed.add(said.pid)
+        self._unreported.add(said.pid)
         return pid
 
     def start_zygote(self, *, argv: Sequence[str], env: Mapping[str, str], directory: str, sock: int) -> int:
@@ -108,7 +108,7 @@ class Sandbox:
     def _start(self) -> None:
         near, far = socket_pair()
         try:
-            self.pid = self._fork(far) if self._rooms.uid is not None else self._fork_twice(far)
+            self.pid = self._fork(far) if self._spec.uid is not None else self._fork_twice(far)
             near.send(GO)
         except OSError as error:
             near.close()
@@ -117,7 +117,7 @@ class Sandbox:
             far.close()
         self._sock, self.killed = near, False
         self._pids.clear()
-        self._owed.clear()
+        self._unreported.clear()
         near.setblocking(False)
         self._answers = select.poll()
         self._answers.register(near, select.POLLIN)
@@ -131,13 +131,13 @@ class Sandbox:
                 f"the sandbox of this slot does not start: {said.reason if isinstance(said, Failed) else said}"
             )
         self._poll.register(near, select.POLLIN)
-        self._handed_on = self._heritage(self.pid)
+        self._inheritable_at_start = self._inheritable(self.pid)
 
     def _fork(self, sock: socket.socket) -> int:
-        if not self._rooms.namespaces:
+        if not self._spec.namespaces:
             pid = os.fork()
             if not pid:
-                main(sock, self._rooms)
+                main(sock, self._spec)
             return pid
         own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -145,7 +145,7 @@ class Sandbox:
             kernel.unshare(kernel.CLONE_NEWPID)
             pid = os.fork()
             if not pid:
-                main(sock, self._rooms)
+                main(sock, self._spec)
             kernel.setns(own, kernel.CLONE_NEWPID)
         finally:
             os.close(own)
@@ -159,7 +159,7 @@ class Sandbox:
             try:
                 kernel.unshare(kernel.CLONE_NEWPID)
                 if not (pid := os.fork()):
-                    main(sock, self._rooms)
+                    main(sock, self._spec)
                 os.write(write, b"%d" % pid)
             except OSError as error:
                 os.write(write, f"-{error.errno}".encode())
@@ -190,10 +190,10 @@ class Sandbox:
                 stopped = file.read(4096).rpartition(b") ")[2][:1] in b"Tt"
         except OSError:
             return False
-        return not stopped and self._heritage(pid) == self._handed_on
+        return not stopped and self._inheritable(pid) == self._inheritable_at_start
 
     @staticmethod
-    def _heritage(pid: int) -> tuple[object, ...]:
+    def _inheritable(pid: int) -> tuple[object, ...]:
         """What a process hands on to each that it starts, and a job of the same uid can change."""
         try:
             with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
@@ -219,7 +219,7 @@ class Sandbox:
 
     def _outer(self, pid: int) -> int:
         """The number of a process of the sandbox here; that of its namespace when it has ended already."""
-        if not self._rooms.namespaces:
+        if not self._spec.namespaces:
             return pid
         found = children(self.pid)
         if len(found) == 1:
@@ -231,7 +231,7 @@ class Sandbox:
 
         When its parent ends before it does, it is reaped in the sandbox.
         """
-        if not self._rooms.namespaces:
+        if not self._spec.namespaces:
             return pid
         found = next((one for one in children(parent) if _innermost(one) == pid), 0)
         if found:
@@ -261,7 +261,7 @@ class Sandbox:
             self.kill()
 
     def _note(self, said: Ended) -> None:
-        self._owed -= {pid for pid, _ in said.processes}
+        self._unreported -= {pid for pid, _ in said.processes}
         self._ended += [(self._pids.pop(pid), status) for pid, status in said.processes if pid in self._pids]
 
     def kill(self) -> None:
@@ -288,7 +288,7 @@ class Sandbox:
         self._hang_up()
         self.pid, self.killed = 0, False
         self._pids.clear()
-        self._owed.clear()
+        self._unreported.clear()
         return True
 
     def is_alone(self, idle: set[int]) -> bool:
@@ -297,11 +297,11 @@ class Sandbox:
         What descends from it can come up to the supervisor, and nothing goes the other way; so it is looked at first.
         """
         below = self.is_there and set(children(self.pid)) <= idle and children(os.getpid()) == [self.pid]
-        return below and {self._pids[pid] for pid in self._owed} <= idle
+        return below and {self._pids[pid] for pid in self._unreported} <= idle
 
     def attempt_ended(self) -> None:
         """The next attempt gets another process where jobs were in reach of this one, or have left something."""
-        if not self._rooms.namespaces:
+        if not self._spec.namespaces:
             self.close()
         elif _has_ipc():
             self.close()

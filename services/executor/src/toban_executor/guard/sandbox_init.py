@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -42,7 +42,7 @@ _IGNORED = (
 )
 
 
-class Rooms(NamedTuple):
+class SandboxSpec(NamedTuple):
     """Where a sandbox finds what is its own. `home` and `memory` are folders of the machine, `readable` those that its jobs need although a
     folder above them is closed to other users; `groups` are files that the process writes its pid to.
 
@@ -61,7 +61,7 @@ class Rooms(NamedTuple):
     hidden: Sequence[str] = ()
 
 
-def main(sock: socket.socket, rooms: Rooms) -> NoReturn:
+def main(sock: socket.socket, spec: SandboxSpec) -> NoReturn:
     """In the forked process: enter, drop, verify, say `ready`, serve."""
     try:
         sock = _only_descriptor(sock)
@@ -72,16 +72,16 @@ def main(sock: socket.socket, rooms: Rooms) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         # Else it had that of the slot supervisor.
         kernel.set_name("toban-sandbox")
-        for file in rooms.groups:
+        for file in spec.groups:
             Path(file).write_text("0")
         with contextlib.suppress(PermissionError):
             # Without root it belongs to root, since this process is not dumpable.
             Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
-        if rooms.namespaces:
+        if spec.namespaces:
             kernel.unshare(kernel.CLONE_NEWNS)
-            _mount(rooms)
-        _drop(rooms)
-        problem = _not_dropped(rooms.uid)
+            _mount(spec)
+        _drop(spec)
+        problem = _not_dropped(spec.uid)
         if problem:
             raise OSError(0, problem)
         sock.send(encode(Ready()))
@@ -107,19 +107,17 @@ def _only_descriptor(sock: socket.socket) -> socket.socket:
 # ---- mounts
 
 
-def _mount(rooms: Rooms) -> None:
+def _mount(spec: SandboxSpec) -> None:
     # Mounts of the machine go on to appear here, and none of these appears there.
     kernel.mount("", "/", "", kernel.MS_REC | kernel.MS_SLAVE)
-    home, memory = (os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in (rooms.home, rooms.memory))
-    below_tmp = {
-        folder: os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in rooms.readable if place_in_home(folder)
-    }
-    if rooms.uid is None:
-        shown = (rooms.home, *rooms.readable)
-        _cover({one: [folder for folder in shown if is_within(folder, one)] for one in outermost(rooms.hidden)})
+    home, memory = (os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in (spec.home, spec.memory))
+    below_tmp = {folder: os.open(folder, os.O_PATH | os.O_CLOEXEC) for folder in spec.readable if place_in_home(folder)}
+    if spec.uid is None:
+        shown = (spec.home, *spec.readable)
+        _cover({one: [folder for folder in shown if is_within(folder, one)] for one in outermost(spec.hidden)})
     else:
         closed: dict[str, list[str]] = {}
-        for folder in rooms.readable:
+        for folder in spec.readable:
             if (above := closed_above(folder)) and not place_in_home(folder):
                 # As /root is.
                 closed.setdefault(above, []).append(folder)
@@ -172,23 +170,20 @@ def is_within(folder: str, other: str) -> bool:
 
 
 def closed_above(folder: str) -> str:
-    """The topmost folder on the way to `folder` that others may not enter; "" when there is none."""
-    path = Path(folder)
-    for above in [*reversed(path.parents), path]:
-        try:
-            if not above.stat().st_mode & 0o001:
-                return str(above)
-        except OSError:
-            return ""
-    return ""
+    """The topmost folder on the way to `folder`, itself included, that others may not enter; "" when there is none."""
+    return _topmost(folder, lambda mode: not mode & 0o001)
 
 
 def changeable_above(folder: str) -> str:
     """The topmost folder on the way to `folder`, itself included, in which others may rename what is not theirs; "" when there is none."""
+    return _topmost(folder, lambda mode: mode & 0o1002 == 0o0002)
+
+
+def _topmost(folder: str, fits: Callable[[int], bool]) -> str:
     path = Path(folder)
     for above in [*reversed(path.parents), path]:
         try:
-            if above.stat().st_mode & 0o1002 == 0o0002:
+            if fits(above.stat().st_mode):
                 return str(above)
         except OSError:
             return ""
@@ -198,24 +193,24 @@ def changeable_above(folder: str) -> str:
 # ---- rights
 
 
-def _drop(rooms: Rooms) -> None:
+def _drop(spec: SandboxSpec) -> None:
     # Queues of POSIX would outlive their run, and nothing shows them.
     resource.setrlimit(_RLIMIT_MSGQUEUE, (0, 0))
-    if rooms.processes:
+    if spec.processes:
         # Counted by uid, which only this slot has.
-        resource.setrlimit(resource.RLIMIT_NPROC, (rooms.processes, rooms.processes))
-    if rooms.memory_mb:
-        resource.setrlimit(resource.RLIMIT_AS, (rooms.memory_mb << 20, rooms.memory_mb << 20))
+        resource.setrlimit(resource.RLIMIT_NPROC, (spec.processes, spec.processes))
+    if spec.memory_mb:
+        resource.setrlimit(resource.RLIMIT_AS, (spec.memory_mb << 20, spec.memory_mb << 20))
     kernel.drop_bounding_set()
-    if rooms.uid is not None:
+    if spec.uid is not None:
         # As root, which may have many: one that has ended counts for a while.
         kernel.leave_session_keyring()
         os.setgroups([])
-        os.setresgid(rooms.uid, rooms.uid, rooms.uid)
-        os.setresuid(rooms.uid, rooms.uid, rooms.uid)
+        os.setresgid(spec.uid, spec.uid, spec.uid)
+        os.setresuid(spec.uid, spec.uid, spec.uid)
     kernel.clear_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, name="PR_SET_NO_NEW_PRIVS")
-    if rooms.uid is not None:
+    if spec.uid is not None:
         # The keyring of a uid outlives its processes, and would hand on keys from run to run.
         kernel.refuse_keys()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0, name="PR_SET_DUMPABLE")

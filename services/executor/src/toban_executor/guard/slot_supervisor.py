@@ -58,7 +58,7 @@ from toban_executor.guard.pipes import open_pipe, readable, signal_pipe
 from toban_executor.guard.process_tree import keep_within_reach
 from toban_executor.guard.protocol import decode_command, encode_block, encode_report
 from toban_executor.guard.sandbox import Sandbox
-from toban_executor.guard.sandbox_init import Rooms
+from toban_executor.guard.sandbox_init import SandboxSpec
 from toban_executor.guard.slot_job import SlotJob
 from toban_executor.guard.spawn import LEASE_FD, SpawnError, enter
 from toban_executor.guard.work_dir import WorkDir
@@ -68,7 +68,7 @@ _READ = 64 * 1024
 
 
 class SlotSupervisor:
-    """The process of one slot. `losses`: how many before it have died. `rooms`: of its sandbox, None in class `shared`."""
+    """The process of one slot. `losses`: how many before it have died. `sandbox_spec`: of its sandbox, None in class `shared`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class SlotSupervisor:
         cgroup: SlotCgroup | None,
         warm: WarmLimits,
         losses: int = 0,
-        rooms: Rooms | None = None,
+        sandbox_spec: SandboxSpec | None = None,
     ) -> None:
         self._channel = channel
         self._work_dir = work_dir
@@ -106,7 +106,7 @@ class SlotSupervisor:
             lease_left=self._lease_left,
             gid=work_dir.gid,
         )
-        sandbox = None if rooms is None else Sandbox(rooms=rooms, poll=self._poll)
+        sandbox = None if sandbox_spec is None else Sandbox(spec=sandbox_spec, poll=self._poll)
         self._tree = self._job_tree(cgroup, warm, sandbox)
         self._channel_events = select.POLLIN
         self._poll.register(channel.fileno(), select.POLLIN)
@@ -408,7 +408,7 @@ def serve(
     group: SlotCgroup | None,
     warm: WarmLimits,
     losses: int = 0,
-    rooms: Rooms | None = None,
+    sandbox_spec: SandboxSpec | None = None,
 ) -> bool:
     """Body of a slot supervisor's process, already its own child subreaper. Returns what `SlotSupervisor.run` does."""
     entered = group is not None and group.prepare()
@@ -422,6 +422,6 @@ def serve(
         cgroup=cgroup,
         warm=warm,
         losses=losses,
-        rooms=rooms,
+        sandbox_spec=sandbox_spec,
     )
     return supervisor.run()

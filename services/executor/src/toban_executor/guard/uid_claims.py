@@ -46,17 +46,15 @@ def claim(uids: UidRange, count: int, folders: tuple[Path, ...] = FOLDERS) -> Cl
 
 def kill_left(uids: Collection[int], folders: tuple[Path, ...] = FOLDERS) -> bool:
     """SIGKILL to processes of those of these uids that no executor has claimed by now; whether there were some."""
-    folder = _folder(folders) if uids else None
-    found = False
-    for uid in uids:
-        assert folder is not None
-        if (claimed := _lock(folder / str(uid))) is None:
-            continue
-        left = [pid for pid, owner in real_uids() if owner == uid]
-        kill_all(left)
-        found |= bool(left)
-        os.close(claimed)
-    return found
+    if not uids:
+        return False
+    folder = _folder(folders)
+    locks = {uid: lock for uid in uids if (lock := _lock(folder / str(uid))) is not None}
+    left = [pid for pid, uid in real_uids() if uid in locks]
+    kill_all(left)
+    for lock in locks.values():
+        os.close(lock)
+    return bool(left)
 
 
 def _folder(folders: tuple[Path, ...]) -> Path:

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from toban_executor.decide.stopped import LOOK_SECONDS, Stops, react
-from toban_executor.guard import kernel
 from toban_executor.guard.clock import boottime
 from toban_executor.guard.freezer import thread_states
 from toban_executor.guard.process_tree import (
@@ -33,7 +32,6 @@ _KILLED = 128 + signal.SIGKILL
 
 def watch(argv: Sequence[str]) -> int:
     """Run the executor by this command line until it has ended; its exit code, or 137 when all was killed because something stops its processes."""
-    kernel.keep_untraced()
     become_subreaper()
     if os.getpid() != 1:
         _say("it is not the first process of a container: a job of class shared can stop it")

@@ -39,7 +39,7 @@ def make_payload_home(incarnation: str, fallback: Path) -> Path:
     return home
 
 
-class Places(NamedTuple):
+class SlotPaths(NamedTuple):
     """Paths of a slot, as processes of the machine or those of its sandbox see them."""
 
     directory: str
@@ -64,7 +64,7 @@ class WorkDir:
         socket: Path,
         kept: bool = False,
         gid: int = 0,
-        inside: Places | None = None,
+        inside: SlotPaths | None = None,
         shown: Sequence[str] = (),
     ) -> None:
         self._kept = kept
@@ -73,7 +73,7 @@ class WorkDir:
         self.socket = socket
         self.gid = gid
         secrets = payload.with_suffix(".secrets")
-        self._places = Places(self.directory, self.payload, str(socket), str(secrets))
+        self._places = SlotPaths(self.directory, self.payload, str(socket), str(secrets))
         self._inside = inside or self._places
         self._secrets = SecretFiles(secrets, gid=gid)
         self._memory = str(payload.parent) if kept else ""
@@ -95,7 +95,7 @@ class WorkDir:
         else:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def places(self, *, inside: bool) -> Places:
+    def places(self, *, inside: bool) -> SlotPaths:
         """How a step finds them."""
         return self._inside if inside else self._places
 
@@ -118,10 +118,12 @@ class WorkDir:
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(self.payload)  # noqa: PTH108 (hot path)
         if self._kept:
+            self._reopen(self._memory)
             self._remove_content(self._memory)
         if self._is_used():
             self._empty = None
             if self._kept:
+                self._reopen(self.directory)
                 self._remove_content(self.directory)
                 return
             remove_tree(self.directory)
@@ -135,6 +137,11 @@ class WorkDir:
         if self.gid:
             os.chown(directory, -1, self.gid)
         os.chmod(directory, 0o1770 if self.gid else 0o700)  # noqa: PTH101 (str, as elsewhere here)
+
+    def _reopen(self, directory: str) -> None:
+        """With the executor's uid a job may have closed it, also to the next job."""
+        if not self.gid:
+            os.chmod(directory, 0o700)  # noqa: PTH101 (str, as elsewhere here)
 
     def _remove_content(self, directory: str) -> None:
         """What jobs have left there."""

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from toban_domain.outcome import AttemptKey, AttemptState
 from toban_domain.progress import Progress
-from toban_executor.decide.isolation import SHARED, Isolation
+from toban_executor.decide.isolation import NO_SANDBOX, Isolation
 from toban_executor.decide.lease_end import FreezeNote
 from toban_executor.decide.models import CancelOrder, Report
 from toban_fencing.epoch_gate import Header
@@ -32,7 +32,7 @@ class Identity:
     labels: dict[str, str] = field(default_factory=dict)
     previous_incarnation: str = ""
     previous_verified_empty: bool = False
-    isolation: Isolation = SHARED
+    isolation: Isolation = NO_SANDBOX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import FreezeTurn, JobNote
-from toban_executor.decide.isolation import SHARED, Isolation
+from toban_executor.decide.isolation import NO_SANDBOX, Isolation
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
 from toban_executor.guard.launch import GuardSet
@@ -27,7 +27,7 @@ class Prepared:
     guards: GuardSet
     settled: dict[str, bool]
     most_slots: int
-    isolation: Isolation = SHARED
+    isolation: Isolation = NO_SANDBOX
 
 
 class GuardListener(Protocol):
