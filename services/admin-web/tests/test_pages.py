@@ -290,7 +290,8 @@ def test_the_class_of_an_executor_and_what_isolates_its_jobs(web: Any, path: str
         "GetCluster": web.whole(executors=given),
     }
     cells = re.findall(r'<td data-label="Class">(.*?)</td>', web.page(path))
-    assert cells == ['isolated <span class="muted">uids 61000-61003, pid namespace</span>', "shared"]
+    shown = '<summary>isolated</summary><span class="muted">uids 61000-61003, pid namespace</span>'
+    assert cells == [f'<details id="class-3">{shown}</details>', "shared"]
 
 
 def test_executors_that_are_off_on_request(web: Any) -> None:
