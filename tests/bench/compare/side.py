@@ -102,9 +102,14 @@ def _launcher(checkout: Checkout, home: Path, word: str) -> Program:
         argv=[str(checkout.python), "-m", "toban_stack", word],
         folder=checkout.folder,
         log=checkout.folder.parent / f"{checkout.label}-{word}.log",
-        # Commits before the class existed have no other.
-        environment=environment_of(checkout.folder, TOBAN_HOME=str(home), SCHEDULER_ISOLATION="shared", **COUNTS),
+        environment=environment_of(checkout.folder, TOBAN_HOME=str(home), **_shared(checkout), **COUNTS),
     )
+
+
+def _shared(checkout: Checkout) -> dict[str, str]:
+    """Commits before the classes refuse the variable, and have no other class."""
+    knows = (checkout.folder / "docs" / "isolation.md").exists()
+    return {"SCHEDULER_ISOLATION": "shared"} if knows else {}
 
 
 def _launched(checkout: Checkout, home: Path) -> Launched:
