@@ -1,7 +1,5 @@
 """Servers in unusual places: user namespaces denied, long paths, programs missing."""
 
-import contextlib
-import http.client
 import os
 import shutil
 import tempfile
@@ -18,7 +16,6 @@ from toban_stack.servers import Servers, binaries, run_as
 from toban_stack.stack_paths import MAX_SOCKET_FOLDER_BYTES, StackPaths
 from toban_stack.state_file import StateFile
 from toban_stack.wait import wait_until
-from toban_testing.listening import listening_ports
 
 Starter = Callable[[Path, str], tuple[StateFile, str]]
 # A system redis-server that cannot read what the wheel's Valkey writes.
@@ -76,19 +73,6 @@ def test_no_user_gets_in_without_the_password(start: Starter, tmp_path: Path) ->
     stranger = url.replace(url.split(":")[2].split("@")[0], "guess")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(stranger)
-
-
-def test_the_file_server_behind_s3_needs_a_key(start: Starter, tmp_path: Path) -> None:
-    """It has a port of its own, at which any process of this machine could read, write and delete archived output."""
-    records, _ = start(tmp_path / "home", "s3")
-    answers = []
-    for port in listening_ports(records.all()[0].pid):
-        for method in ("GET", "PUT", "DELETE"):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-            with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-                connection.request(method, "/buckets/toban-logs/x", "x" if method == "PUT" else None)
-                answers.append(connection.getresponse().status)
-    assert 401 in answers and not [one for one in answers if one < 400], answers
 
 
 def test_a_long_path_keeps_its_sockets_elsewhere(start: Starter, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import os
 import socket
 from pathlib import Path
 
+from toban_stack.certs import VALIDITY, make_ca, reissue
 from toban_stack.ports import PortBook
 from toban_stack.processes import Program
 from toban_stack.servers.binaries import find_weed
@@ -15,6 +16,8 @@ REGION = "us-east-1"
 COMPONENTS = ("master", "volume", "filer")
 # Workers of SeaweedFS expect the gRPC port of its admin server at this distance; no flag changes it.
 GRPC_OFFSET = 10_000
+# Each part has a gRPC port, and calls those of the others as one of the last three.
+GRPC_PARTS = ("S3", "MASTER", "VOLUME", "FILER", "CLIENT", "ADMIN", "WORKER")
 # It mostly stops within two seconds. Filer and volume server, one after the other, each wait up to 15 s for a request under way, and 5 s
 # for a connection that has not sent anything yet.
 STOP_SECONDS = 35.0
@@ -67,9 +70,11 @@ class S3Server:
         return self._home.secret("s3-secret-key", 20)
 
     def prepare(self) -> str:
-        """Writes the identities file (mode 0600)."""
+        """Writes the identities file (mode 0600), and makes a certificate that only the parts of the server have."""
         (self._home.data / "s3").mkdir(mode=0o700, exist_ok=True)
         write_private(self._config, identities(self.access_key, self.secret_key))
+        # An authority of its own: the certificate of no service, and so of no executor, opens these ports.
+        reissue(make_ca(self._tls), "s3", self._tls, validity=VALIDITY)
         return ""
 
     def before_start(self) -> None:
@@ -86,6 +91,8 @@ class S3Server:
             "bucket": BUCKET,
             "webdav": "false",
             "admin.ui": "false",
+            # Master and file server would serve files, and delete all of them, without a key to each process of this machine.
+            "disableHttp": "true",
             "s3.port.iceberg": 0,
             "s3.port.lance": 0,
             "volume.preStopSeconds": 0,
@@ -100,9 +107,7 @@ class S3Server:
                 "PATH": os.environ.get("PATH", os.defpath),
                 "HOME": str(self._home.run),
                 "TMPDIR": str(self._home.sockets),
-                # Its file server has a port of its own, which would serve the bucket without a key to each process of this machine.
-                "WEED_JWT_FILER_SIGNING_KEY": self._home.secret("s3-filer-key", 32),
-                "WEED_JWT_FILER_SIGNING_READ_KEY": self._home.secret("s3-filer-read-key", 32),
+                **self._credentials,
             },
             log=self._home.log_file(self.name),
             address=self.address,
@@ -119,6 +124,26 @@ class S3Server:
                 return connection.recv(16).startswith(b"HTTP/1.")
         except OSError:
             return False
+
+    @property
+    def _credentials(self) -> dict[str, str]:
+        """What the ports of its parts ask for: a certificate (gRPC), and a token signed by one of these keys (HTTP)."""
+        keys = {
+            "SIGNING": "volume",
+            "SIGNING_READ": "volume-read",
+            "FILER_SIGNING": "filer",
+            "FILER_SIGNING_READ": "filer-read",
+        }
+        return {
+            **{f"WEED_JWT_{use}_KEY": self._home.secret(f"s3-{name}-key", 32) for use, name in keys.items()},
+            "WEED_GRPC_CA": str(self._tls / "ca.crt"),
+            **{f"WEED_GRPC_{part}_CERT": str(self._tls / "tls.crt") for part in GRPC_PARTS},
+            **{f"WEED_GRPC_{part}_KEY": str(self._tls / "tls.key") for part in GRPC_PARTS},
+        }
+
+    @property
+    def _tls(self) -> Path:
+        return self._home.secrets / "s3-tls"
 
     @property
     def _config(self) -> Path:
