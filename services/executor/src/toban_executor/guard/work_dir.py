@@ -191,11 +191,16 @@ class WorkDir:
 
 
 def remove_tree(path: str) -> None:
-    """Remove it as far as possible; jobs make trees that are deeper than Python's own function can go."""
-    try:
+    """Remove it as far as possible.
+
+    Jobs make trees that are deeper than Python's own function can go, and close folders in them, which only root removes as they are.
+    """
+    with contextlib.suppress(RecursionError):
         shutil.rmtree(path, ignore_errors=True)
-    except RecursionError:
-        subprocess.run(["rm", "-rf", "--", path], check=False, stderr=subprocess.DEVNULL)
+    # Both programs follow no link below the path; one in its place is left to the caller.
+    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 (str, as elsewhere here)
+        for program in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+            subprocess.run([*program, "--", path], check=False, stderr=subprocess.DEVNULL)
 
 
 def _identity(directory: str) -> tuple[int, int, int] | None:
