@@ -103,7 +103,8 @@ def test_this_code_waits_for_its_schema(old: Path, pg_empty_url: str) -> None:
 def test_a_rolling_upgrade_under_load(old: Path, tmp_path: Path) -> None:
     """Old services go on while the schema is migrated and are replaced one by one by new ones: nothing is lost, nothing comes twice."""
     record, home = tmp_path / "record", tmp_path / "home"
-    stack = Stack(home=home, admin_webs=0, environment={"SCHEDULER_SLOTS": "8"})
+    # The jobs write to a file of this user, in class `shared` as those of the old executors.
+    stack = Stack(home=home, admin_webs=0, environment={"SCHEDULER_SLOTS": "8", "SCHEDULER_ISOLATION": "shared"})
     try:
         start_old(old, home)
         with admin_of(stack) as admin:
