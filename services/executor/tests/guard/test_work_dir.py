@@ -2,6 +2,7 @@
 
 import os
 import resource
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -87,30 +88,29 @@ def test_the_next_attempt_finds_nothing_of_the_one_before(
 
 
 @pytest.fixture
-def ordinary(tmp_path: Path) -> Iterator[None]:
-    """Without the rights of root."""
+def ordinary() -> Iterator[Path]:
+    """A folder of an ordinary user, and his rights."""
     user = os.geteuid()
-    if user == 0:
-        os.chown(tmp_path, 60_999, -1)
-        for above in tmp_path.parents[:2]:
-            above.chmod(0o755)
-        os.seteuid(60_999)
-    yield
-    os.seteuid(user)
+    # Those of pytest are closed to others on the way.
+    with tempfile.TemporaryDirectory() as folder:
+        if user == 0:
+            os.chown(folder, 60_999, -1)
+            os.seteuid(60_999)
+        yield Path(folder)
+        os.seteuid(user)
 
 
-@pytest.mark.usefixtures("ordinary")
-def test_a_folder_that_a_job_has_closed_is_removed_by_an_ordinary_user(tmp_path: Path) -> None:
-    work_dir = made(tmp_path)
+def test_a_folder_that_a_job_has_closed_is_removed_by_an_ordinary_user(ordinary: Path) -> None:
+    work_dir = made(ordinary)
     work_dir.prepare("")
-    closed = tmp_path / "work" / "closed"
+    closed = ordinary / "work" / "closed"
     (closed / "below").mkdir(parents=True)
-    (closed / "link").symlink_to(tmp_path)
+    (closed / "link").symlink_to(ordinary)
     (closed / "below").chmod(0)
     closed.chmod(0)
     work_dir.clear()
     work_dir.prepare("")
-    assert list((tmp_path / "work").iterdir()) == []
+    assert list((ordinary / "work").iterdir()) == []
 
 
 def test_a_directory_that_no_job_uses_stays(settled: WorkDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -20,9 +21,11 @@ from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import cgroup
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.launch import GuardSet, start_guards
+from toban_executor.guard.process_tree import children, slot_of
 from toban_executor.guard.protocol import Report, decode_report, encode_command
 from toban_executor.guard.work_dir import payload_home
 from toban_fencing.executor_lease import Instant
+from toban_testing.waiting import wait_for
 
 
 def _new_incarnation() -> str:
@@ -136,6 +139,27 @@ class GuardHarness:
         self.guards.supervisor.wait(timeout=60)
         # Guards that were killed leave it; the next ones would not use it, and have no place for secrets.
         shutil.rmtree(payload_home(self.incarnation), ignore_errors=True)
+
+
+def sh(guard: GuardHarness, text: str, **fields: Any) -> str:
+    """The output of a script that ends with 0."""
+    guard.blocks.clear()
+    end = guard.run("sh", "-c", text, **fields)
+    assert (end.exit_code, end.reason) == (0, ""), guard.text
+    return guard.text.decode()
+
+
+def python(guard: GuardHarness, text: str, *, python: str = sys.executable) -> str:
+    """The output of a program; without namespaces jobs may not reach the interpreter of the tests."""
+    guard.blocks.clear()
+    end = guard.run(python, "-I", "-c", text)
+    assert end.exit_code == 0, guard.text
+    return guard.text.decode()
+
+
+def supervisor(guard: GuardHarness, slot: int = 0) -> int:
+    """It has its name a moment after it was forked."""
+    return int(wait_for(lambda: next(iter(p for p in children(guard.guards.supervisor.pid) if slot_of(p) == slot), 0)))
 
 
 @contextlib.contextmanager

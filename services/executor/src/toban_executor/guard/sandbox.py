@@ -7,6 +7,7 @@ the sandbox's own process (the next attempt gets a new one, and a new namespace)
 
 import contextlib
 import marshal
+import mmap
 import os
 import select
 import signal
@@ -33,6 +34,7 @@ from toban_executor.guard.spawn import SpawnError
 
 ANSWER_SECONDS = 10.0
 """It does nothing but what it is asked for; a machine may be slow."""
+_LOOKS = 3
 
 
 class Sandbox:
@@ -56,6 +58,8 @@ class Sandbox:
         self._inheritable_at_start: tuple[object, ...] = ()
         self._ended: list[tuple[int, int]] = []
         self._answers = select.poll()
+        # Shared with its process (sandbox_init.py).
+        self._known = mmap.mmap(-1, 1)
 
     @property
     def is_there(self) -> bool:
@@ -93,7 +97,11 @@ class Sandbox:
             raise SpawnError(f"the sandbox of this slot does not answer: {error}") from None
         if not isinstance(said, Started):
             raise SpawnError(said.reason if isinstance(said, Failed) else f"the sandbox of this slot answers {said}")
-        pid = self._pids[said.pid] = self._outer(said.pid)
+        pid = self.within(self.pid, said.pid)
+        if not pid:
+            self.kill()
+            raise SpawnError("the sandbox of this slot has not started what it names")
+        self._known[0] = (self._known[0] + 1) % 256
         self._unreported.add(said.pid)
         return pid
 
@@ -107,6 +115,7 @@ class Sandbox:
 
     def _start(self) -> None:
         near, far = socket_pair()
+        self._known[0] = 0
         try:
             self.pid = self._fork(far) if self._spec.uid is not None else self._fork_twice(far)
             near.send(GO)
@@ -137,16 +146,19 @@ class Sandbox:
         if not self._spec.namespaces:
             pid = os.fork()
             if not pid:
-                main(sock, self._spec)
+                main(sock, self._spec, self._known)
             return pid
         own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         try:
             # For children of this process alone.
             kernel.unshare(kernel.CLONE_NEWPID)
-            pid = os.fork()
-            if not pid:
-                main(sock, self._spec)
-            kernel.setns(own, kernel.CLONE_NEWPID)
+            try:
+                pid = os.fork()
+                if not pid:
+                    main(sock, self._spec, self._known)
+            finally:
+                # Also without a child, else no later sandbox has a namespace of its own.
+                kernel.setns(own, kernel.CLONE_NEWPID)
         finally:
             os.close(own)
         return pid
@@ -159,7 +171,7 @@ class Sandbox:
             try:
                 kernel.unshare(kernel.CLONE_NEWPID)
                 if not (pid := os.fork()):
-                    main(sock, self._spec)
+                    main(sock, self._spec, self._known)
                 os.write(write, b"%d" % pid)
             except OSError as error:
                 os.write(write, f"-{error.errno}".encode())
@@ -217,23 +229,16 @@ class Sandbox:
                 return said
             self._note(said)
 
-    def _outer(self, pid: int) -> int:
-        """The number of a process of the sandbox here; that of its namespace when it has ended already."""
-        if not self._spec.namespaces:
-            return pid
-        found = children(self.pid)
-        if len(found) == 1:
-            return found[0]
-        return next((one for one in found if _innermost(one) == pid), pid)
-
     def within(self, parent: int, pid: int) -> int:
-        """The number here of a child of `parent`, which named it by the number of the namespace; 0 when it has ended.
+        """The number here of a child of `parent`, which named it by the number of the namespace; 0 when there is none.
 
-        When its parent ends before it does, it is reaped in the sandbox.
+        One that has ended keeps its number until its parent reaps it; the process of the sandbox does that for orphans.
         """
-        if not self._spec.namespaces:
-            return pid
-        found = next((one for one in children(parent) if _innermost(one) == pid), 0)
+        found = pid
+        if self._spec.namespaces:
+            # The kernel's list of children can miss one when another ends meanwhile. The latest is the last one.
+            looks = (one for _ in range(_LOOKS) for one in reversed(children(parent)))
+            found = next((one for one in looks if _innermost(one) == pid), 0)
         if found:
             self._pids[pid] = found
         return found

@@ -22,7 +22,7 @@ from toban_executor.decide.isolation import PRIVATE_HOME, PRIVATE_MEMORY
 from toban_executor.guard import kernel
 from toban_executor.guard.pipes import signal_pipe
 from toban_executor.guard.sandbox_messages import LARGEST_REQUEST, MOST_ENDED, Ended, Failed, Ready, Started, encode
-from toban_executor.guard.spawn import SpawnError, enter, find_program, start_process
+from toban_executor.guard.spawn import RESET_SIGNALS, SpawnError, enter, find_program, start_process
 
 _DESCRIPTORS = struct.Struct("@4i")
 GO = b"go"
@@ -31,15 +31,9 @@ OOM_SCORE = 500
 """The kernel ends jobs before guards when memory runs out."""
 _RLIMIT_MSGQUEUE = 12
 _SAME_AS_TMP = "/var/tmp"
-_IGNORED = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGPIPE,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
+# Only what a program is started with anew: it would find others ignored.
+_IGNORED = {*RESET_SIGNALS} - {signal.SIGCHLD}
+_HELD_MILLISECONDS = 1
 
 
 class SandboxSpec(NamedTuple):
@@ -61,7 +55,7 @@ class SandboxSpec(NamedTuple):
     hidden: Sequence[str] = ()
 
 
-def main(sock: socket.socket, spec: SandboxSpec) -> NoReturn:
+def main(sock: socket.socket, spec: SandboxSpec, known: mmap.mmap) -> NoReturn:
     """In the forked process: enter, drop, verify, say `ready`, serve."""
     try:
         sock = _only_descriptor(sock)
@@ -90,7 +84,7 @@ def main(sock: socket.socket, spec: SandboxSpec) -> NoReturn:
             sock.send(encode(Failed(str(error)[:1000])))
         os._exit(1)
     try:
-        _Init(sock).serve()
+        _Init(sock, known).serve()
     finally:
         os._exit(1)
 
@@ -130,7 +124,8 @@ def _mount(spec: SandboxSpec) -> None:
     _bind(memory, PRIVATE_MEMORY, kernel.MS_NOSUID | kernel.MS_NODEV)
     for fd in (home, memory, *below_tmp.values()):
         os.close(fd)
-    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    # A job can hand a descriptor of it to one of another slot, by an abstract socket: that one has another uid, and so sees nobody.
+    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
 
 
 def _bind(folder: int, target: str, flags: int) -> None:
@@ -241,10 +236,16 @@ def _not_dropped(uid: int | None) -> str:
 
 
 class _Init:
-    """Starts programs, and reaps all that ends here."""
+    """Starts programs, and reaps all that ends here.
 
-    def __init__(self, sock: socket.socket) -> None:
+    `known` is memory that the supervisor writes to: in its first byte, how many of the programs it has found by their numbers there, modulo 256.
+    Before it has found the latest one nothing is reaped, since a number that is free again may name another process.
+    """
+
+    def __init__(self, sock: socket.socket, known: mmap.mmap) -> None:
         self._sock = sock
+        self._known = known
+        self._started = 0
         self._exits = signal_pipe()
         # `recvmsg` would map memory for the largest request, and unmap it again, for each one.
         self._buffer = memoryview(mmap.mmap(-1, LARGEST_REQUEST))
@@ -254,13 +255,17 @@ class _Init:
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         poll.register(self._exits, select.POLLIN)
+        ended = False
         while True:
-            for fd, _event in poll.poll():
+            for fd, _event in poll.poll(_HELD_MILLISECONDS if ended else None):
                 if fd == self._exits:
                     os.read(fd, 4096)
-                    self._reap()
+                    ended = True
                 else:
                     self._answer()
+            if ended and self._known[0] == self._started:
+                self._reap()
+                ended = False
 
     def _answer(self) -> None:
         size, ancillary, _flags, _address = self._sock.recvmsg_into(
@@ -272,6 +277,7 @@ class _Init:
         fds = _DESCRIPTORS.unpack(sent)
         try:
             answer: Started | Failed = Started(self._start(marshal.loads(self._buffer[:size]), fds))
+            self._started = (self._started + 1) % 256
         except SpawnError as error:
             answer = Failed(str(error))
         finally:

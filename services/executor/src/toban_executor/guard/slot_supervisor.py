@@ -94,7 +94,7 @@ class SlotSupervisor:
         self._pipes: dict[int, OutputStream] = {}
         self._paused = False
         self._held = False
-        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._null = _open_null()
         self._lease_pipe = os.pipe()
         self._signals = signal_pipe()
         self._poll = select.poll()
@@ -319,11 +319,17 @@ class SlotSupervisor:
     def _check_tree(self, _effect: CheckTree | None = None) -> TreeChecked:
         return self._tree.check()
 
-    def _close_lease_pipe(self, _effect: CloseLeasePipe) -> None:
+    def _close_lease_pipe(self, _effect: CloseLeasePipe | None = None) -> None:
         """Every process of the job sees the end of the pipe; the next job gets a new one."""
         for fd in self._lease_pipe:
             os.close(fd)
         self._lease_pipe = os.pipe()
+
+    def _renew_descriptors(self) -> None:
+        """The next job gets none that a job has had: flags, locks and an owner are those of the open file, not of the descriptor."""
+        os.close(self._null)
+        self._null = _open_null()
+        self._close_lease_pipe()
 
     def _drain_output(self, _effect: DrainOutput) -> None:
         """A process elsewhere may hold a pipe open: it is not waited for."""
@@ -360,6 +366,7 @@ class SlotSupervisor:
         enter("/")
         self._tree.ended()
         self._work_dir.clear()
+        self._renew_descriptors()
         self._send_blocks(self._output.finish())
         end = self._job.finish(self._output.complete(report.end))
         self._channel.send(encode_report(end), ticket=report.ticket)
@@ -398,6 +405,10 @@ class SlotSupervisor:
     def _send_blocks(self, blocks: list[LogBlock]) -> None:
         for block in blocks:
             self._channel.send(encode_block(block))
+
+
+def _open_null() -> int:
+    return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def serve(

@@ -11,7 +11,7 @@ from toban_executor.decide.guard_types import ProcessEnd
 LEASE_FD = 3
 """The number under which a job finds the pipe whose end of file means: lease lost."""
 
-_RESET_SIGNALS = [
+RESET_SIGNALS = [
     signal.SIGTERM,
     signal.SIGINT,
     signal.SIGHUP,
@@ -19,7 +19,10 @@ _RESET_SIGNALS = [
     signal.SIGXFSZ,
     signal.SIGCHLD,
     signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
 ]
+"""A program finds these as they are by default, whatever the process that starts it does with them: a shell cannot trap one that it found ignored."""
 
 
 class SpawnError(Exception):
@@ -76,7 +79,7 @@ def start_process(
     ]
     try:
         return os.posix_spawn(
-            program, argv, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET_SIGNALS
+            program, argv, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=RESET_SIGNALS
         )
     except (OSError, ValueError) as error:
         raise SpawnError(_why(program, error)) from None
