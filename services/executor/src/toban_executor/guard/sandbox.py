@@ -13,13 +13,12 @@ import select
 import signal
 import socket
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from toban_executor.guard import kernel
 from toban_executor.guard.clock import boottime
 from toban_executor.guard.process_tree import children
 from toban_executor.guard.protocol import socket_pair
-from toban_executor.guard.sandbox_init import GO, SandboxSpec, main
+from toban_executor.guard.sandbox_init import FOUND, GO, WAITS, SandboxSpec, main
 from toban_executor.guard.sandbox_messages import (
     LARGEST_ANSWER,
     LARGEST_REQUEST,
@@ -58,8 +57,7 @@ class Sandbox:
         self._inheritable_at_start: tuple[object, ...] = ()
         self._ended: list[tuple[int, int]] = []
         self._answers = select.poll()
-        # Shared with its process (sandbox_init.py).
-        self._known = mmap.mmap(-1, 1)
+        self._shared = mmap.mmap(-1, 2)
 
     @property
     def is_there(self) -> bool:
@@ -101,7 +99,11 @@ class Sandbox:
         if not pid:
             self.kill()
             raise SpawnError("the sandbox of this slot has not started what it names")
-        self._known[0] = (self._known[0] + 1) % 256
+        self._shared[FOUND] = (self._shared[FOUND] + 1) % 256
+        if self._shared[WAITS]:
+            self._shared[WAITS] = 0
+            with contextlib.suppress(OSError):
+                self._sock.send(GO)
         self._unreported.add(said.pid)
         return pid
 
@@ -115,7 +117,7 @@ class Sandbox:
 
     def _start(self) -> None:
         near, far = socket_pair()
-        self._known[0] = 0
+        self._shared[:] = bytes(2)
         try:
             self.pid = self._fork(far) if self._spec.uid is not None else self._fork_twice(far)
             near.send(GO)
@@ -146,7 +148,7 @@ class Sandbox:
         if not self._spec.namespaces:
             pid = os.fork()
             if not pid:
-                main(sock, self._spec, self._known)
+                main(sock, self._spec, self._shared)
             return pid
         own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -155,7 +157,7 @@ class Sandbox:
             try:
                 pid = os.fork()
                 if not pid:
-                    main(sock, self._spec, self._known)
+                    main(sock, self._spec, self._shared)
             finally:
                 # Also without a child, else no later sandbox has a namespace of its own.
                 kernel.setns(own, kernel.CLONE_NEWPID)
@@ -171,7 +173,7 @@ class Sandbox:
             try:
                 kernel.unshare(kernel.CLONE_NEWPID)
                 if not (pid := os.fork()):
-                    main(sock, self._spec, self._known)
+                    main(sock, self._spec, self._shared)
                 os.write(write, b"%d" % pid)
             except OSError as error:
                 os.write(write, f"-{error.errno}".encode())
@@ -334,9 +336,8 @@ def _has_ipc() -> bool:
 def _innermost(pid: int) -> int:
     """Its number in the namespace that it is in; 0 when it has ended."""
     try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("NSpid:"):
-                return int(line.split()[-1])
-    except (OSError, ValueError):
-        pass
-    return 0
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+            numbers = file.read(4096).partition(b"\nNSpid:")[2].partition(b"\n")[0]
+        return int(numbers.split()[-1])
+    except (OSError, IndexError):
+        return 0

@@ -26,13 +26,16 @@ from toban_executor.guard.spawn import RESET_SIGNALS, SpawnError, enter, find_pr
 
 _DESCRIPTORS = struct.Struct("@4i")
 GO = b"go"
-"""The first message to the process of a sandbox."""
+"""The first message to the process of a sandbox, and the one that it waits for before it reaps."""
 OOM_SCORE = 500
 """The kernel ends jobs before guards when memory runs out."""
 _RLIMIT_MSGQUEUE = 12
 _SAME_AS_TMP = "/var/tmp"
 # Only what a program is started with anew: it would find others ignored.
 _IGNORED = {*RESET_SIGNALS} - {signal.SIGCHLD}
+FOUND, WAITS = 0, 1
+"""Bytes of the memory that it shares with its supervisor: how many of the programs that it has started the supervisor has found by their numbers
+there, modulo 256, and whether it waits for the next one."""
 _HELD_MILLISECONDS = 1
 
 
@@ -55,7 +58,7 @@ class SandboxSpec(NamedTuple):
     hidden: Sequence[str] = ()
 
 
-def main(sock: socket.socket, spec: SandboxSpec, known: mmap.mmap) -> NoReturn:
+def main(sock: socket.socket, spec: SandboxSpec, shared: mmap.mmap) -> NoReturn:
     """In the forked process: enter, drop, verify, say `ready`, serve."""
     try:
         sock = _only_descriptor(sock)
@@ -84,7 +87,7 @@ def main(sock: socket.socket, spec: SandboxSpec, known: mmap.mmap) -> NoReturn:
             sock.send(encode(Failed(str(error)[:1000])))
         os._exit(1)
     try:
-        _Init(sock, known).serve()
+        _Init(sock, shared).serve()
     finally:
         os._exit(1)
 
@@ -238,13 +241,12 @@ def _not_dropped(uid: int | None) -> str:
 class _Init:
     """Starts programs, and reaps all that ends here.
 
-    `known` is memory that the supervisor writes to: in its first byte, how many of the programs it has found by their numbers there, modulo 256.
-    Before it has found the latest one nothing is reaped, since a number that is free again may name another process.
+    Before the supervisor has found the latest program nothing is reaped, since a number that is free again may name another process.
     """
 
-    def __init__(self, sock: socket.socket, known: mmap.mmap) -> None:
+    def __init__(self, sock: socket.socket, shared: mmap.mmap) -> None:
         self._sock = sock
-        self._known = known
+        self._shared = shared
         self._started = 0
         self._exits = signal_pipe()
         # `recvmsg` would map memory for the largest request, and unmap it again, for each one.
@@ -263,9 +265,16 @@ class _Init:
                     ended = True
                 else:
                     self._answer()
-            if ended and self._known[0] == self._started:
+            if ended and self._is_found():
                 self._reap()
                 ended = False
+
+    def _is_found(self) -> bool:
+        if self._shared[FOUND] == self._started:
+            return True
+        # For a message; the supervisor may have looked a moment ago.
+        self._shared[WAITS] = 1
+        return self._shared[FOUND] == self._started
 
     def _answer(self) -> None:
         size, ancillary, _flags, _address = self._sock.recvmsg_into(
@@ -273,6 +282,8 @@ class _Init:
         )
         if not size:
             os._exit(0)
+        if not ancillary:
+            return
         [(_level, _kind, sent)] = ancillary
         fds = _DESCRIPTORS.unpack(sent)
         try:
