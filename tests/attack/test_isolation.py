@@ -161,9 +161,8 @@ def knowledge(isolated_stack: Stack) -> dict[str, Any]:
     # Version 2, effective, with DAC_OVERRIDE and DAC_READ_SEARCH.
     os.setxattr(capable, "security.capability", struct.pack("<5I", 0x02000001, 0x6, 0, 0, 0))
     secret = isolated_stack.home.tls / "executor" / "tls.key"
-    sandboxes = [pid for pid in all_of_executors(isolated_stack) if uid_of(pid)]
     return {
-        "other_uid": uid_of(sandboxes[0]) if sandboxes else 61183,
+        "uids": [uid for pid in all_of_executors(isolated_stack) if (uid := uid_of(pid))] + [61183],
         "setuid_id": str(setuid),
         "capable_cat": str(capable),
         "secret": str(secret),

@@ -85,6 +85,11 @@ def visible() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
 
 
+def other_uid() -> int:
+    """Of another slot, if one has a sandbox by now."""
+    return next(uid for uid in KNOWLEDGE["uids"] if uid != os.getuid())
+
+
 # ---- processes
 
 
@@ -189,7 +194,7 @@ def readable(roots: list[str]) -> Iterator[str]:
 
 def rights() -> None:
     """Another uid, a capability, a way out of the namespaces, devices, and switches of the kernel."""
-    own, other = os.getuid(), KNOWLEDGE["other_uid"]
+    own, other = os.getuid(), other_uid()
     for uid in (0, other):
         attempt(f"setuid {uid}", os.setresuid, uid, uid, uid)
         attempt(f"setgid {uid}", os.setresgid, uid, uid, uid)
@@ -260,7 +265,7 @@ def limits() -> None:
         if kind is not None and hard != resource.RLIM_INFINITY:
             attempt(f"limit {name}", raised, kind, hard + 1)
     attempt("limit of queues", lambda: raised(12, 1 << 20))
-    other = KNOWLEDGE["other_uid"]
+    other = other_uid()
     attempt(f"renice of all processes of {other}", os.setpriority, os.PRIO_USER, other, 19)
     attempt("a higher priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, -5))
     attempt("real time", lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))
@@ -305,7 +310,7 @@ def own_namespace() -> None:
         attempt(f"unmount {target.decode()} as such", libc, "umount2", target, 2)
     os.makedirs("/tmp/proc", exist_ok=True)
     attempt("processes of the machine", lambda: libc("mount", b"proc", b"/tmp/proc", b"proc", 0, None))
-    for uid in (KNOWLEDGE["other_uid"], 1000):
+    for uid in (other_uid(), 1000):
         attempt(f"setuid {uid} as such", os.setresuid, uid, uid, uid)
     for name in ("mnt", "pid", "ipc", "net", "user"):
         attempt(f"setns {name} as such", entered, name)
@@ -439,7 +444,7 @@ def look() -> None:
     for folder in ("/tmp", "/var/tmp", "/dev/shm"):
         left = set(os.listdir(folder)) - {"job.sock", "payload.json"}
         say(f"files in {folder}", refused=not left, how=left)
-    say("processes", refused=visible() == [1], how=visible())
+    say("processes", refused=visible() == [], how=visible())
     for kind in ("shm", "sem", "msg"):
         lines = Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]
         say(f"System V {kind}", refused=not lines, how=lines)
