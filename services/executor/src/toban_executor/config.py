@@ -1,11 +1,22 @@
 """The executor's settings out of SCHEDULER_* variables."""
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from toban_runtime.config import ServiceConfig
+
+
+def _none_or_at_least(least: float) -> AfterValidator:
+    """0 = no limit. What is smaller the kernel refuses, or no program starts with it."""
+
+    def check(value: float) -> float:
+        if 0 < value < least:
+            raise ValueError(f"write 0 for no limit, or {least:g} or more")
+        return value
+
+    return AfterValidator(check)
 
 
 class ExecutorConfig(ServiceConfig):
@@ -61,11 +72,15 @@ class ExecutorConfig(ServiceConfig):
         "",
         description="folders, with commas, that jobs of class `shared` do not see where user namespaces are possible, beside those of the executor",
     )
-    job_memory_mb: int = Field(0, ge=0, description="MiB of memory that an isolated slot may have; 0 = no limit")
-    job_processes: int = Field(
-        4096, ge=0, description="processes and threads that an isolated slot may have; 0 = no limit"
+    job_memory_mb: Annotated[int, _none_or_at_least(64)] = Field(
+        0, ge=0, le=1 << 30, description="MiB of memory that an isolated slot may have, 64 or more; 0 = no limit"
     )
-    job_cpus: float = Field(0, ge=0, description="CPUs that an isolated slot may use, as 1.5; 0 = no limit")
+    job_processes: int = Field(
+        4096, ge=0, le=4_000_000, description="processes and threads that an isolated slot may have; 0 = no limit"
+    )
+    job_cpus: Annotated[float, _none_or_at_least(0.01)] = Field(
+        0, ge=0, le=100_000, description="CPUs that an isolated slot may use, as 1.5, 0.01 or more; 0 = no limit"
+    )
     http_step_allow: str = Field(
         "public",
         description="hosts, addresses and networks that http steps may connect to; `public` = all public addresses, `none` = nothing",

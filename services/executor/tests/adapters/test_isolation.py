@@ -1,5 +1,6 @@
 """What this process may do for the class of its jobs."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ from toban_domain.errors import TobanError
 from toban_executor.adapters import isolation
 from toban_executor.adapters.isolation import abilities_here
 from toban_executor.config import ExecutorConfig
-from toban_executor.decide.isolation import BY_SETTING, NO_SANDBOX, Abilities
+from toban_executor.decide.isolation import BY_SETTING, CAPABILITIES, NO_SANDBOX, Abilities
+from toban_executor.guard import limit_groups
+from toban_runtime.config import ConfigError, read
+
+ROOT = Abilities(sum(1 << number for number in CAPABILITIES.values()), "")
 
 
 @pytest.mark.parametrize(("mode", "found"), [(0o755, False), (0o1777, False), (0o777, True), (0o2777, True)])
@@ -42,6 +47,45 @@ def test_the_class_is_refused_by_name_or_left_out(
 def test_a_bad_range_is_refused_by_the_name_of_its_setting(tmp_path: Path) -> None:
     with pytest.raises(TobanError, match="SCHEDULER_JOB_UIDS: '5-3' is no range of uids"):
         isolation.chosen(config(tmp_path, job_uids="5-3"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "refused", "accepted", "text"),
+    [
+        ("JOB_CPUS", "0.005", "0.01", "write 0 for no limit, or 0.01 or more"),
+        ("JOB_MEMORY_MB", "8", "64", "write 0 for no limit, or 64 or more"),
+        ("JOB_PROCESSES", "4194304", "4000000", "Input should be less than or equal to 4000000"),
+    ],
+)
+def test_a_limit_that_no_slot_could_have_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, refused: str, accepted: str, text: str
+) -> None:
+    monkeypatch.setenv("SCHEDULER_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", "127.0.0.1:1")
+    for value in ("0", accepted):
+        monkeypatch.setenv(f"SCHEDULER_{setting}", value)
+        read(ExecutorConfig)
+    monkeypatch.setenv(f"SCHEDULER_{setting}", refused)
+    with pytest.raises(ConfigError, match=f"SCHEDULER_{setting}: {text}; correct it in the environment"):
+        read(ExecutorConfig)
+
+
+@pytest.mark.parametrize("limits", [{"job_cpus": 0.01}, {"job_memory_mb": 64}])
+def test_the_smallest_limits_are_taken_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: Any) -> None:
+    monkeypatch.setattr(isolation, "abilities_here", lambda _: ROOT)
+    plan, found = isolation.chosen(config(tmp_path, **limits), tmp_path)
+    assert plan is not None and found.kind == "isolated"
+
+
+def test_groups_that_do_not_take_a_limit_end_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each slot dies of it, again and again. `/dev/full` stands for a kernel that refuses what is written."""
+    monkeypatch.setattr(isolation, "abilities_here", lambda _: ROOT)
+    monkeypatch.setattr(limit_groups, "find", lambda *_: limit_groups.LimitGroups(limit_groups.V1, {"cpu": tmp_path}))
+    group = tmp_path / f"toban-limits-{os.getpid()}"
+    group.mkdir()
+    (group / "cpu.cfs_period_us").symlink_to("/dev/full")
+    with pytest.raises(TobanError, match=rf"SCHEDULER_JOB_CPUS: {group}/cpu.cfs_period_us: it does not take 100000"):
+        isolation.chosen(config(tmp_path, job_cpus=1), tmp_path)
 
 
 def config(folder: Path, **more: Any) -> ExecutorConfig:

@@ -20,6 +20,7 @@ from toban_executor.decide.isolation import (
     why_not_isolated,
 )
 from toban_executor.guard import cgroup, kernel, limit_groups
+from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.sandbox_init import changeable_above, closed_above
 from toban_observability.logs import get_logger
 
@@ -52,13 +53,32 @@ def chosen(config: ExecutorConfig, state_dir: Path) -> tuple[SandboxPlan | None,
         _log.info(_SHARED, reason=reason, no_user_namespace=abilities.no_user_namespace)
     if plan is None:
         return None, NO_SANDBOX
-    probe = cgroup.find_base(f"toban-limits-{os.getpid()}")
-    groups = limit_groups.find(limits, probe)
-    if probe is not None:
-        cgroup.remove(probe)
+    kind = _try_limits(limits)
     if not reason:
-        _log.info("class isolated", uids=str(uids), namespaces=plan.namespaces, limits=groups.kind)
-    return plan, describe(plan, limited_by=groups.kind)
+        _log.info("class isolated", uids=str(uids), namespaces=plan.namespaces, limits=kind)
+    return plan, describe(plan, limited_by=kind)
+
+
+def _try_limits(limits: SandboxLimits) -> str:
+    """What holds them here. Raises TobanError CONFIG_INVALID when it does not take them: no slot would come up."""
+    name = f"toban-limits-{os.getpid()}"
+    base = cgroup.find_base(name)
+    groups = limit_groups.find(limits, base)
+    try:
+        slot_group = None
+        if base is not None:
+            slot_group = SlotCgroup(base=base, slot=0).path
+            slot_group.mkdir(exist_ok=True)
+        limit_groups.apply(groups, limits, slot_group=slot_group, name=name)
+    except OSError as error:
+        settings = "SCHEDULER_JOB_MEMORY_MB, SCHEDULER_JOB_PROCESSES, SCHEDULER_JOB_CPUS"
+        text = f"{settings}: {error.filename}: {error.strerror}; set limits that are within those of the executor's own control group"
+        raise TobanError(ErrorCode.CONFIG_INVALID, text) from None
+    finally:
+        limit_groups.remove(groups, [name])
+        if base is not None:
+            cgroup.remove(base)
+    return groups.kind
 
 
 def _folders(setting: str) -> tuple[str, ...]:

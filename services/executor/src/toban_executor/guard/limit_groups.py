@@ -41,7 +41,7 @@ def find(
 
 
 def apply(groups: LimitGroups, limits: SandboxLimits, *, slot_group: Path | None, name: str) -> list[str]:
-    """Set the limits of a slot; returns the files that its sandbox joins the groups by. Raises OSError."""
+    """Set the limits of a slot; returns the files that its sandbox joins the groups by. Raises OSError, with the file that refuses."""
     if groups.kind == V2 and slot_group is not None:
         _set_v2(slot_group, limits)
         return []
@@ -50,7 +50,7 @@ def apply(groups: LimitGroups, limits: SandboxLimits, *, slot_group: Path | None
         group = folder / name
         group.mkdir(exist_ok=True)
         for file, value in _values_v1(controller, limits).items():
-            (group / file).write_text(value)
+            _write(group / file, value)
         joined.append(str(group / "cgroup.procs"))
     return joined
 
@@ -96,12 +96,19 @@ def _enable(base: Path, needed: set[str]) -> bool:
 
 def _set_v2(group: Path, limits: SandboxLimits) -> None:
     if limits.memory_mb:
-        (group / "memory.max").write_text(str((limits.memory_mb << 20) + _GUARD_BYTES))
+        _write(group / "memory.max", str((limits.memory_mb << 20) + _GUARD_BYTES))
     if limits.processes:
         # The supervisor and the sandbox are in it.
-        (group / "pids.max").write_text(str(limits.processes + 2))
+        _write(group / "pids.max", str(limits.processes + 2))
     if limits.cpus:
-        (group / "cpu.max").write_text(f"{int(limits.cpus * _PERIOD_US)} {_PERIOD_US}")
+        _write(group / "cpu.max", f"{int(limits.cpus * _PERIOD_US)} {_PERIOD_US}")
+
+
+def _write(file: Path, value: str) -> None:
+    try:
+        file.write_text(value)
+    except OSError as error:
+        raise OSError(error.errno, f"it does not take {value} ({error.strerror})", str(file)) from None
 
 
 def _values_v1(controller: str, limits: SandboxLimits) -> dict[str, str]:
