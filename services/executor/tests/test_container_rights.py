@@ -19,6 +19,7 @@ import pytest
 from toban_executor.adapters.isolation import abilities_here
 from toban_executor.adapters.state_dir import CONTROL_FILE
 from toban_executor.decide.isolation import CAPABILITIES, missing
+from toban_executor.guard.kernel import IPC_KINDS
 from toban_executor.guard.process_tree import descendants, real_uids, start_time, with_argument
 from toban_executor.guard.work_dir import payload_home
 from toban_proto.v1 import common_pb2
@@ -148,6 +149,19 @@ async def test_a_job_that_ends_leaves_no_process(world: Any) -> None:
     assert of_uid(int(text.rpartition(" ")[2])) == []
 
 
+async def test_a_job_leaves_neither_ipc_nor_files(world: Any) -> None:
+    """Root without CAP_SYS_ADMIN may not remove the IPC of others."""
+    name = f"toban-left-{os.urandom(6).hex()}"
+    script = f"""ipcmk -M 100; ipcmk -Q; ipcmk -S 1; mkdir -m 000 /dev/shm/{name} /tmp/{name}
+    for kind in shm sem msg; do grep -c $(id -u) /proc/sysvipc/$kind; done; id -u"""
+    assert (await world.start(world.order(1, "sh", "-c", script)))[0].accepted
+    outcome, text = await world.ended(1)
+    assert outcome.kind == common_pb2.OUTCOME_KIND_SUCCEEDED, text
+    *made, uid = text.split()
+    assert made[-3:] == ["1", "1", "1"]
+    assert left_by(uid, name) == []
+
+
 async def test_what_killed_guards_leave_is_ended_by_their_executor(world: Any) -> None:
     uid = await with_daemon(world)
     kill(descendants_of_root(world.executor.pid))
@@ -163,6 +177,12 @@ async def test_what_a_killed_executor_leaves_is_ended_by_the_next_one(world: Any
     world.executor.start()
     await world.granted(incarnations=2)
     assert of_uid(uid) == []
+
+
+def left_by(uid: str, name: str) -> list[str]:
+    """Kinds of System V IPC, and files of this name in open folders."""
+    ipc = [kind for kind in IPC_KINDS if uid in Path(f"/proc/sysvipc/{kind}").read_text().split()]
+    return ipc + [folder for folder in ("/dev/shm", "/tmp") if Path(folder, name).exists()]
 
 
 def descendants_of_root(pid: int) -> list[int]:

@@ -1,8 +1,10 @@
 """Class `isolated`: what a job is, what it reaches, and what it leaves to the next job of its slot, in real guards as root."""
 
+import errno
 import json
 import os
 import platform
+import select
 import shutil
 import signal
 import sys
@@ -19,10 +21,13 @@ from toban_executor.adapters.lease_enforcer import LeaseEnforcer
 from toban_executor.decide.guard_types import FreezeTurn, Kill, SetDeadline
 from toban_executor.decide.isolation import SandboxLimits, SandboxPlan, UidRange, missing
 from toban_executor.decide.models import AttemptEnd, StepOrder
-from toban_executor.guard import cgroup, limit_groups
+from toban_executor.guard import cgroup, kernel, limit_groups
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.guard_supervisor import own_folders
 from toban_executor.guard.process_tree import children, descendants, real_uids, start_time
+from toban_executor.guard.sandbox import Sandbox
+from toban_executor.guard.sandbox_init import SandboxSpec
+from toban_executor.guard.spawn import SpawnError
 from toban_fencing.executor_lease import Instant
 from toban_testing.guard_harness import GuardHarness, python, sh, supervisor
 from toban_testing.waiting import wait_for
@@ -168,9 +173,37 @@ socket.send_fds(s, [b"x"], [os.open("/proc", os.O_RDONLY)]); s.recv(4)"""
         python(guard, deep)
         assert sh(guard, "ls -A") == ""
 
-    def test_shared_memory_is_gone(self, guard: GuardHarness) -> None:
-        sh(guard, "ipcmk -M 100; ipcmk -Q; ipcmk -S 1")
-        assert "0x" not in sh(guard, "ipcs")
+    def test_shared_memory_is_gone(self, any_guard: GuardHarness) -> None:
+        made = sh(any_guard, "ipcmk -M 100; ipcmk -Q; ipcmk -S 1; ipcs -c | grep -cw $(id -u)")
+        assert made.endswith("\n3\n")
+        assert sh(any_guard, "ipcs -c | grep -cw $(id -u) || true") == "0\n"
+
+    def test_shared_memory_that_its_maker_has_given_away_is_gone(self, any_guard: GuardHarness) -> None:
+        """It may still use it."""
+        script = """import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+number = libc.shmget(0, 100, 0o1666)
+data = (ctypes.c_uint32 * 64)()
+assert not libc.shmctl(number, 2, data), "IPC_STAT"
+assert data[1] == os.getuid()
+data[1] = 12345
+assert not libc.shmctl(number, 1, data), "IPC_SET"
+print(number)"""
+        number = int(python(any_guard, script, python="python3"))
+        look = f"import ctypes; print(ctypes.CDLL(None).shmctl({number}, 2, (ctypes.c_uint32 * 64)()))"
+        assert python(any_guard, look, python="python3") == "-1\n"
+
+    def test_files_in_open_folders_are_gone(self, any_guard: GuardHarness) -> None:
+        """Those of others stay, also when a link names them."""
+        name = f"toban-left-{os.urandom(6).hex()}"
+        with tempfile.NamedTemporaryFile(dir="/dev/shm") as other:
+            Path(other.name).chmod(0o666)
+            script = f"""for folder in /tmp /var/tmp /dev/shm; do
+            touch $folder/{name}; mkdir -p $folder/{name}.d/a/b; touch $folder/{name}.d/a/b/c; chmod 000 $folder/{name}.d/a
+            ln -s {other.name} $folder/{name}.l; ln -s /dev/shm $folder/{name}.m; done"""
+            sh(any_guard, script)
+            assert sh(any_guard, f"ls -d /tmp/{name}* /var/tmp/{name}* /dev/shm/{name}* 2>/dev/null || true") == ""
+            assert Path(other.name).exists()
 
     def test_queues_of_messages_cannot_be_made(self, guard: GuardHarness) -> None:
         script = """import ctypes, errno
@@ -212,6 +245,20 @@ for number in range({first - 1}, {first + 4}):
         end = guard.run("sh", "-c", "setsid sleep 100 & kill -STOP $!; (setsid env -i sleep 100 &); exit 3")
         assert end.exit_code == 3
         wait_for(lambda: [pid for pid in descendants(supervisor(guard)) if b"sleep" in cmdline(pid)] == [])
+
+
+def test_without_a_namespace_of_ipc_no_attempt_starts_and_the_supervisor_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt tries again."""
+
+    def refuse(_flags: int) -> None:
+        raise OSError(errno.ENOSPC, "no more namespaces")
+
+    monkeypatch.setattr(kernel, "unshare", refuse)
+    sandbox = Sandbox(spec=SandboxSpec(UIDS.first, True, "/", "/"), poll=select.poll())
+    for _ in range(2):
+        with pytest.raises(SpawnError, match="the sandbox of this slot does not start: no more namespaces"):
+            sandbox.begin()
+        sandbox.attempt_ended()
 
 
 def cmdline(pid: int) -> bytes:

@@ -16,6 +16,8 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_CAPBSET_DROP = 1, 4, 15, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 36, 38, 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
+IPC_KINDS = ("shm", "sem", "msg")
+"""Of System V, as in /proc/sysvipc."""
 
 _CAPABILITY_VERSION = 0x20080522
 # add_key, request_key and keyctl have consecutive numbers: for programs of x86_64, i386, aarch64 and arm, by the kernel's name of each.
@@ -75,6 +77,12 @@ def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> No
     """Raises OSError, with the target in its text."""
     given = (source.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode())
     _check(_LIBC.mount(*given), f"mount at {target}")
+
+
+def remove_ipc(kind: str, number: int) -> None:
+    """One of System V, which this process must own. Raises OSError."""
+    # IPC_RMID is 0, as is the number of the semaphore, which does not matter.
+    _check(_LIBC[f"{kind}ctl"](number, 0, 0, 0), f"{kind}ctl(IPC_RMID)")
 
 
 def drop_bounding_set() -> None:

@@ -14,7 +14,7 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 
-from toban_executor.guard import kernel
+from toban_executor.guard import kernel, uid_claims
 from toban_executor.guard.clock import boottime
 from toban_executor.guard.process_tree import children
 from toban_executor.guard.protocol import socket_pair
@@ -43,8 +43,8 @@ class Sandbox:
         self._spec = spec
         if spec.uid is None:
             kernel.enter_user_namespace()
-        if spec.namespaces:
-            kernel.unshare(kernel.CLONE_NEWIPC)
+        # The next process gets a new namespace of System V IPC.
+        self._needs_ipc = spec.namespaces
         self._poll = poll
         self._sock: socket.socket | None = None
         # 0: there is none. One that was killed is there until it is reaped.
@@ -58,6 +58,8 @@ class Sandbox:
         self._ended: list[tuple[int, int]] = []
         self._answers = select.poll()
         self._shared = mmap.mmap(-1, 2)
+        # Of a supervisor that has died.
+        self._remove_left()
 
     @property
     def is_there(self) -> bool:
@@ -119,6 +121,9 @@ class Sandbox:
         near, far = socket_pair()
         self._shared[:] = bytes(2)
         try:
+            if self._needs_ipc:
+                kernel.unshare(kernel.CLONE_NEWIPC)
+                self._needs_ipc = False
             self.pid = self._fork(far) if self._spec.uid is not None else self._fork_twice(far)
             near.send(GO)
         except OSError as error:
@@ -310,9 +315,14 @@ class Sandbox:
         """The next attempt gets another process where jobs were in reach of this one, or have left something."""
         if not self._spec.namespaces:
             self.close()
-        elif _has_ipc():
+            self._remove_left()
+        elif self._needs_ipc or _has_ipc():
+            self._needs_ipc = True
             self.close()
-            kernel.unshare(kernel.CLONE_NEWIPC)
+
+    def _remove_left(self) -> None:
+        if self._spec.uid is not None and not self._spec.namespaces:
+            uid_claims.remove_left(self._spec.uid)
 
     def close(self) -> None:
         """End it, and wait for that."""
@@ -324,12 +334,15 @@ class Sandbox:
 
 
 def _has_ipc() -> bool:
-    """Whether shared memory, semaphores or queues of System V are there."""
-    for kind in ("shm", "sem", "msg"):
-        with open(f"/proc/sysvipc/{kind}", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
-            # The first line has the titles.
-            if file.read(4096).count(b"\n") > 1:
-                return True
+    """Whether shared memory, semaphores or queues of System V are there, or may be."""
+    try:
+        for kind in kernel.IPC_KINDS:
+            with open(f"/proc/sysvipc/{kind}", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
+                # The first line has the titles.
+                if file.read(4096).count(b"\n") > 1:
+                    return True
+    except OSError:
+        return True
     return False
 
 

@@ -1,16 +1,25 @@
-"""Which uids of the range belong to this executor: a uid has jobs of one slot on a machine, whatever executors share the range."""
+"""Which uids of the range belong to this executor, and what they leave behind.
 
+A uid has jobs of one slot on a machine, or in a container, whatever executors share the range.
+"""
+
+import contextlib
 import fcntl
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from toban_executor.decide.isolation import UidRange
+from toban_executor.guard import kernel
 from toban_executor.guard.process_tree import kill_all, real_uids
+from toban_executor.guard.work_dir import remove_tree
 
 FOLDERS = (Path("/run/toban-uids"), Path("/dev/shm/toban-uids"))
 """The first that can be made; a container may have a /run that it cannot write."""
+
+_OPEN_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
+"""In which every user may make files."""
 
 
 class Claims(NamedTuple):
@@ -55,6 +64,49 @@ def kill_left(uids: Collection[int], folders: tuple[Path, ...] = FOLDERS) -> boo
     for lock in locks.values():
         os.close(lock)
     return bool(left)
+
+
+def remove_left(uid: int) -> None:
+    """System V IPC and files in open folders of a uid that has no process any more, as far as possible.
+
+    With the rights of the uid: without CAP_SYS_ADMIN only owners remove IPC, and a folder that another job puts in the place of one is not in reach.
+    """
+    ipc, files = list(_ipc_of(uid)), list(_files_of(uid))
+    if not ipc and not files:
+        return
+    own = os.geteuid()
+    os.seteuid(uid)
+    try:
+        for kind, number in ipc:
+            with contextlib.suppress(OSError):
+                kernel.remove_ipc(kind, number)
+        for path in files:
+            try:
+                os.unlink(path)  # noqa: PTH108 (str, as in work_dir)
+            except OSError:
+                remove_tree(path)
+    finally:
+        os.seteuid(own)
+
+
+def _ipc_of(uid: int) -> Iterator[tuple[str, int]]:
+    """Kind and number. An owner may name another one; the creator stays, and may use it, too."""
+    for kind in kernel.IPC_KINDS:
+        with contextlib.suppress(OSError):
+            titles, *lines = (line.split() for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines())
+            for line in lines:
+                fields = dict(zip(titles, line, strict=True))
+                if str(uid) in (fields["uid"], fields["cuid"]):
+                    yield kind, int(line[1])
+
+
+def _files_of(uid: int) -> Iterator[str]:
+    for folder in _OPEN_FOLDERS:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_uid == uid:
+                        yield entry.path
 
 
 def _folder(folders: tuple[Path, ...]) -> Path:
