@@ -242,7 +242,7 @@ class GuardSupervisor:
             home=os.path.realpath(self._work / f"slot-{slot}"),
             memory=os.path.realpath(self._payloads / f"memory-{slot}"),
             readable=self._readable,
-            # Also with a group: it is counted by uid, which only this slot has.
+            # Also with a group. It is counted by uid, which containers of the same host may have, too.
             processes=self._limits.processes,
         )
 

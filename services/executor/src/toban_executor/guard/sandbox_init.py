@@ -195,7 +195,7 @@ def _drop(spec: SandboxSpec) -> None:
     # Queues of POSIX would outlive their run, and nothing shows them.
     resource.setrlimit(_RLIMIT_MSGQUEUE, (0, 0))
     if spec.processes:
-        # Counted by uid, which only this slot has.
+        # Counted by uid: that of this slot, which containers of the same host may have, too.
         resource.setrlimit(resource.RLIMIT_NPROC, (spec.processes, spec.processes))
     if spec.memory_mb:
         resource.setrlimit(resource.RLIMIT_AS, (spec.memory_mb << 20, spec.memory_mb << 20))
