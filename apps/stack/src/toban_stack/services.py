@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from toban_domain.executor_group import DEFAULT_GROUP
+from toban_domain.job import ISOLATED, SHARED
 from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.errors import ProcessFailed
 from toban_stack.ports import PortBook
@@ -189,9 +190,12 @@ class Services:
         if role == "executor":
             settings["SHUTDOWN_TIMEOUT_SECONDS"] = str(JOB_GRACE_SECONDS)
             settings["SHUTDOWN_GRACE_SECONDS"] = str(JOB_GRACE_SECONDS)
-            # It has the keys of all services.
-            settings["HIDDEN_FOLDERS"] = str(self._home.root)
-            if (clone := clone_of(__file__)) is not None:
+            # An executor refuses what the class that is chosen does not use.
+            kind = self._environment.get("SCHEDULER_ISOLATION", "")
+            if kind not in (ISOLATED, SHARED):
+                # It has the keys of all services.
+                settings["HIDDEN_FOLDERS"] = str(self._home.root)
+            if kind != SHARED and (clone := clone_of(__file__)) is not None:
                 # Examples and what people write beside them, wherever the clone is.
                 settings["SHOWN_FOLDERS"] = str(clone)
         passed_on = (

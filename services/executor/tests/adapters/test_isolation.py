@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from toban_domain.errors import TobanError
 from toban_executor.adapters import isolation
 from toban_executor.adapters.isolation import abilities_here
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.isolation import BY_SETTING, CAPABILITIES, NO_SANDBOX, Abilities
-from toban_executor.guard import limit_groups
+from toban_executor.guard import cgroup, limit_groups
 from toban_runtime.config import ConfigError, read
 
 ROOT = Abilities(sum(1 << number for number in CAPABILITIES.values()), "")
@@ -30,6 +31,59 @@ def test_who_asks_for_no_sandbox_gets_none_and_nothing_is_tried(
 ) -> None:
     monkeypatch.setattr(isolation, "abilities_here", pytest.fail)
     assert isolation.chosen(config(tmp_path, isolation="shared"), tmp_path) == (None, BY_SETTING)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unused"),
+    [
+        ("shared", {"job_processes": 100, "job_cpus": 1.0}),
+        ("shared", {"job_memory_mb": 100, "job_uids": "61000-61010"}),
+        ("shared", {"hidden_folders": "/keys", "shown_folders": "/data"}),
+        ("isolated", {"hidden_folders": "/keys"}),
+    ],
+)
+def test_what_a_chosen_class_does_not_use_is_refused_by_name(tmp_path: Path, kind: str, unused: dict[str, Any]) -> None:
+    with pytest.raises(TobanError, match=f"SCHEDULER_ISOLATION={kind} does not use SCHEDULER_") as refused:
+        isolation.chosen(config(tmp_path, isolation=kind, **unused), tmp_path)
+    assert all(f"SCHEDULER_{name.upper()}" in str(refused.value) for name in unused)
+
+
+@pytest.mark.parametrize(
+    ("abilities", "unused"),
+    [
+        (ROOT, "SCHEDULER_HIDDEN_FOLDERS"),
+        (Abilities(0, ""), "SCHEDULER_JOB_UIDS"),
+        (Abilities(0, "no", "no"), "SCHEDULER_HIDDEN_FOLDERS, SCHEDULER_JOB_UIDS, SCHEDULER_JOB_CPUS"),
+    ],
+)
+def test_what_the_class_found_does_not_use_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abilities: Abilities, unused: str
+) -> None:
+    monkeypatch.setattr(isolation, "abilities_here", lambda _: abilities)
+    with capture_logs() as lines:
+        isolation.chosen(config(tmp_path, hidden_folders="/keys", job_uids="61000-61010", job_cpus=1), tmp_path)
+    assert lines[0]["unused_settings"] == unused
+
+
+@pytest.mark.parametrize(
+    ("processes", "pids_max", "warned"),
+    [(512, "2048", False), (4096, "2048", True), (0, "2048", True), (0, "max", False), (4096, None, False)],
+)
+def test_a_slot_that_may_take_all_processes_of_the_container_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int, pids_max: str | None, warned: bool
+) -> None:
+    """Then guards and other slots cannot start anything."""
+    group = tmp_path / "group"
+    group.mkdir()
+    if pids_max:
+        (group / "pids.max").write_text(f"{pids_max}\n")
+    (tmp_path / "state").mkdir()
+    monkeypatch.setattr(isolation, "abilities_here", lambda _: ROOT)
+    monkeypatch.setattr(cgroup, "find_base", lambda _name, *, make=True: None if make else group)
+    monkeypatch.setattr(limit_groups, "_folders", lambda *_: {})
+    with capture_logs() as lines:
+        isolation.chosen(config(tmp_path, job_processes=processes), tmp_path)
+    assert [line["pids_max"] for line in lines if line["log_level"] == "warning"] == [2048] * warned
 
 
 @pytest.mark.parametrize("isolated", [True, False])

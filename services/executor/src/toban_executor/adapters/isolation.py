@@ -1,6 +1,7 @@
 """Chooses the class of jobs for this process and machine."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,7 +24,12 @@ from toban_executor.guard import cgroup, kernel, limit_groups
 from toban_executor.guard.cgroup import SlotCgroup
 from toban_executor.guard.sandbox_init import changeable_above, closed_above
 from toban_observability.logs import get_logger
+from toban_runtime.config_checks import variable
 
+_OF_SHARED = ("hidden_folders",)
+_OF_ISOLATED = ("job_uids",)
+_OF_SANDBOXES = (*_OF_SHARED, *_OF_ISOLATED, "shown_folders", "job_memory_mb", "job_processes", "job_cpus")
+"""Settings that only sandboxes use; the two before, those of one class only."""
 _SHARED = "class shared: jobs of this executor are one trust level"
 _log = get_logger(__name__)
 
@@ -34,8 +40,11 @@ def chosen(config: ExecutorConfig, state_dir: Path) -> tuple[SandboxPlan | None,
     Raises TobanError CONFIG_INVALID for settings that are not possible here.
     """
     if config.isolation == SHARED:
+        _refuse(_unused(config, _OF_SANDBOXES), because=SHARED)
         _log.info(_SHARED, reason="SCHEDULER_ISOLATION=shared")
         return None, BY_SETTING
+    if config.isolation == ISOLATED:
+        _refuse(_unused(config, _OF_SHARED), because=ISOLATED)
     try:
         uids = UidRange.parse(config.job_uids)
     except ValueError as error:
@@ -50,13 +59,39 @@ def chosen(config: ExecutorConfig, state_dir: Path) -> tuple[SandboxPlan | None,
     whole = SandboxPlan(uids, True, limits, hidden, _folders(config.shown_folders))
     plan = possible(whole, abilities, isolated=not reason)
     if reason:
-        _log.info(_SHARED, reason=reason, no_user_namespace=abilities.no_user_namespace)
+        unused = _unused(config, _OF_ISOLATED if plan else _OF_SANDBOXES)
+        _log.info(_SHARED, reason=reason, no_user_namespace=abilities.no_user_namespace, unused_settings=unused)
     if plan is None:
         return None, NO_SANDBOX
     kind = _try_limits(limits)
     if not reason:
-        _log.info("class isolated", uids=str(uids), namespaces=plan.namespaces, limits=kind)
+        unused = _unused(config, _OF_SHARED)
+        _log.info("class isolated", uids=str(uids), namespaces=plan.namespaces, limits=kind, unused_settings=unused)
+    _warn_of_processes(limits)
     return plan, describe(plan, limited_by=kind)
+
+
+def _unused(config: ExecutorConfig, fields: Sequence[str]) -> str:
+    """Those of these settings that are set, and that the class does not use."""
+    return ", ".join(variable(field) for field in fields if field in config.model_fields_set)
+
+
+def _refuse(unused: str, *, because: str) -> None:
+    if unused:
+        text = f"SCHEDULER_ISOLATION={because} does not use {unused}; unset these, or choose the class that does (docs/isolation.md)"
+        raise TobanError(ErrorCode.CONFIG_INVALID, text)
+
+
+def _warn_of_processes(limits: SandboxLimits) -> None:
+    own = cgroup.find_base("", make=False)
+    most = limit_groups.most_processes(own)
+    if most is not None and not 0 < limits.processes < most:
+        _log.warning(
+            "the job of one slot can take all processes of this executor's control group, and then no other job starts; "
+            "set SCHEDULER_JOB_PROCESSES lower",
+            job_processes=limits.processes,
+            pids_max=most,
+        )
 
 
 def _try_limits(limits: SandboxLimits) -> str:

@@ -40,6 +40,17 @@ def find(
     return LimitGroups(RLIMITS)
 
 
+def most_processes(
+    group: Path | None, mounts: Path = Path("/proc/mounts"), own: Path = Path("/proc/self/cgroup")
+) -> int | None:
+    """How many processes this process's own group may have, its jobs among them; None = no limit. `group` is that of version 2, if there is one."""
+    for folder in filter(None, (group, _folders(mounts, own).get("pids"))):
+        with contextlib.suppress(OSError, ValueError):
+            # Without a limit it says `max`.
+            return int((folder / "pids.max").read_text())
+    return None
+
+
 def apply(groups: LimitGroups, limits: SandboxLimits, *, slot_group: Path | None, name: str) -> list[str]:
     """Set the limits of a slot; returns the files that its sandbox joins the groups by. Raises OSError, with the file that refuses."""
     if groups.kind == V2 and slot_group is not None:
