@@ -78,6 +78,10 @@ def test_an_executor_is_bounded_in_memory_and_processes(file: dict[str, Any]) ->
     executor = file["services"]["executor"]
     assert executor["mem_limit"] == "${EXECUTOR_MEMORY:-2g}"
     assert executor["pids_limit"] == "${EXECUTOR_PIDS:-2048}"
+    # One job leaves processes for guards and other slots.
+    assert executor["environment"]["SCHEDULER_JOB_PROCESSES"] == "${EXECUTOR_JOB_PROCESSES:-512}"
+    # Payloads are there; the engine's own default is 64 MB.
+    assert executor["shm_size"] == "${EXECUTOR_SHM:-512m}"
     # Both forms of a limit in one service are an error of Compose.
     assert executor["deploy"].keys() == {"replicas"}
 
@@ -96,8 +100,8 @@ def test_an_executor_of_class_shared_is_not_root(tmp_path: Path, isolation: str,
     for name, script in {
         "id": f"echo {uid}",
         "chown": 'echo "chown $*"',
-        "setpriv": 'while [ "$1" != python ]; do echo "$1"; shift; done; echo setpriv "$@"',
-        "python": "echo $HOME",
+        "setpriv": 'while [ "$1" != python ]; do echo "$1"; shift; done; echo setpriv "$@" $SCHEDULER_JOB_PROCESSES',
+        "python": "echo $HOME $SCHEDULER_JOB_PROCESSES",
         "stat": "echo 2777",
         "chmod": 'echo "chmod $*"',
     }.items():
@@ -105,7 +109,11 @@ def test_an_executor_of_class_shared_is_not_root(tmp_path: Path, isolation: str,
         (tmp_path / name).chmod(0o755)
     start = START.read_text(encoding="utf-8").replace("/opt/toban/bin/python", "python")
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": "/root", "TOBAN_SERVICE": "executor"}
-    environment |= {"SCHEDULER_STATE_DIR": "/toban/state", "SCHEDULER_ISOLATION": isolation}
+    environment |= {
+        "SCHEDULER_STATE_DIR": "/toban/state",
+        "SCHEDULER_ISOLATION": isolation,
+        "SCHEDULER_JOB_PROCESSES": "512",
+    }
     done = subprocess.run(
         ["bash", "-c", start], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
@@ -114,7 +122,7 @@ def test_an_executor_of_class_shared_is_not_root(tmp_path: Path, isolation: str,
         # A volume of Kubernetes: the set-group-id bit goes, so that the kubelet prepares it again for an executor of the other class.
         assert lines.pop(0) == "chmod 00711 /toban"
     if not by:
-        assert lines == ["/root"]
+        assert lines == ["/root 512" if isolation == "isolated" else "/root"]
         return
     assert lines[0] == "chown -hR 10001:10001 /toban/state"
     assert {"--reuid", "--regid", "--clear-groups", "--bounding-set=-all"} <= set(lines)
