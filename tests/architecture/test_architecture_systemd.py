@@ -23,7 +23,8 @@ def test_it_has_the_rights_of_class_isolated_and_of_namespaces() -> None:
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(unit())
     service = parser["Service"]
-    assert service["CapabilityBoundingSet"].split() == sorted(f"CAP_{name}" for name in (*CAPABILITIES, "SYS_ADMIN"))
+    rights = (*CAPABILITIES, "SYS_ADMIN", "SYS_RESOURCE")
+    assert service["CapabilityBoundingSet"].split() == sorted(f"CAP_{name}" for name in rights)
     assert "User" not in service and service["Delegate"] == "yes"
     folder = service["StateDirectory"]
     assert f"SCHEDULER_STATE_DIR=%S/{folder}" in service["Environment"].split()

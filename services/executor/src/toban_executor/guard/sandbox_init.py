@@ -28,7 +28,7 @@ _DESCRIPTORS = struct.Struct("@4i")
 GO = b"go"
 """The first message to the process of a sandbox, and the one that it waits for before it reaps."""
 OOM_SCORE = 500
-"""The kernel ends jobs before guards when memory runs out."""
+"""The kernel ends jobs before guards when memory runs out; a job lowers it only where its executor lacks CAP_SYS_RESOURCE."""
 _RLIMIT_MSGQUEUE = 12
 _SAME_AS_TMP = "/var/tmp"
 # Only what a program is started with anew: it would find others ignored.
