@@ -21,7 +21,7 @@ from toban_executor.adapters.lease_enforcer import LeaseEnforcer
 from toban_executor.decide.guard_types import FreezeTurn, Kill, SetDeadline
 from toban_executor.decide.isolation import SandboxLimits, SandboxPlan, UidRange, missing
 from toban_executor.decide.models import AttemptEnd, StepOrder
-from toban_executor.guard import cgroup, kernel, limit_groups
+from toban_executor.guard import cgroup, kernel, limit_groups, uid_claims
 from toban_executor.guard.clock import boottime, wall
 from toban_executor.guard.guard_supervisor import own_folders
 from toban_executor.guard.process_tree import children, descendants, real_uids, start_time
@@ -259,6 +259,23 @@ def test_without_a_namespace_of_ipc_no_attempt_starts_and_the_supervisor_stays(m
         with pytest.raises(SpawnError, match="the sandbox of this slot does not start: no more namespaces"):
             sandbox.begin()
         sandbox.attempt_ended()
+
+
+def test_what_cannot_be_removed_does_not_end_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as when no process can be had for a tree that is too deep."""
+
+    def refuse(_path: str) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(uid_claims, "remove_tree", refuse)
+    uid = UIDS.last + 1000
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        os.chown(folder, uid, uid)
+        file = Path(f"{folder}.file")
+        file.touch()
+        os.chown(file, uid, uid)
+        uid_claims.remove_left(uid)
+        assert (os.geteuid(), Path(folder).exists(), file.exists()) == (0, True, False)
 
 
 def cmdline(pid: int) -> bytes:

@@ -75,16 +75,21 @@ def remove_left(uid: int) -> None:
     if not ipc and not files:
         return
     own = os.geteuid()
-    os.seteuid(uid)
+    try:
+        os.seteuid(uid)
+    except OSError:
+        return
     try:
         for kind, number in ipc:
             with contextlib.suppress(OSError):
                 kernel.remove_ipc(kind, number)
         for path in files:
-            try:
-                os.unlink(path)  # noqa: PTH108 (str, as in work_dir)
-            except OSError:
-                remove_tree(path)
+            with contextlib.suppress(OSError):
+                if not os.path.isdir(path) or os.path.islink(path):  # noqa: PTH112, PTH114 (str, as in work_dir)
+                    os.unlink(path)  # noqa: PTH108 (str, as in work_dir)
+                else:
+                    # It may find no process to help it, while other slots have them all.
+                    remove_tree(path)
     finally:
         os.seteuid(own)
 
