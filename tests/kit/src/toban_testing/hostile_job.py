@@ -87,7 +87,7 @@ def visible() -> list[int]:
 
 def other_uid() -> int:
     """Of another slot, if one has a sandbox by now."""
-    return next(uid for uid in KNOWLEDGE["uids"] if uid != os.getuid())
+    return next(int(uid) for uid in KNOWLEDGE["uids"] if uid != os.getuid())
 
 
 # ---- processes
