@@ -134,7 +134,7 @@ class TestLeftovers:
         first = python(any_guard, look + change, python="python3")
         assert python(any_guard, look, python="python3") == first
 
-    def test_proc_in_the_hands_of_another_slot_shows_nobody(self, tmp_path: Path) -> None:
+    def test_proc_in_the_hands_of_another_slot_shows_no_process(self, tmp_path: Path) -> None:
         """Slots have the network in common, and so its abstract sockets, by which a job can give its folders away."""
         two = guards(tmp_path, namespaces=True, slots=2)
         name = f"\\0toban-test-{os.urandom(6).hex()}"

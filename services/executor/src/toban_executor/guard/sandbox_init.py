@@ -31,7 +31,7 @@ OOM_SCORE = 500
 """The kernel ends jobs before guards when memory runs out; a job lowers it only where its executor lacks CAP_SYS_RESOURCE."""
 _RLIMIT_MSGQUEUE = 12
 _SAME_AS_TMP = "/var/tmp"
-# Only what a program is started with anew: it would find others ignored.
+# Programs that it starts find these as they are by default: they are reset for each.
 _IGNORED = {*RESET_SIGNALS} - {signal.SIGCHLD}
 FOUND, WAITS = 0, 1
 """Bytes of the memory that it shares with its supervisor: how many of the programs that it has started the supervisor has found by their numbers
@@ -127,7 +127,7 @@ def _mount(spec: SandboxSpec) -> None:
     _bind(memory, PRIVATE_MEMORY, kernel.MS_NOSUID | kernel.MS_NODEV)
     for fd in (home, memory, *below_tmp.values()):
         os.close(fd)
-    # A job can hand a descriptor of it to one of another slot, by an abstract socket: that one has another uid, and so sees nobody.
+    # A job can hand a descriptor of it to one of another slot, by an abstract socket: that one has another uid, and so sees no process.
     kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC, "hidepid=2")
 
 
