@@ -51,7 +51,7 @@ def answers_grpc(port: int, credentials: grpc.ChannelCredentials | None) -> bool
     options = [("grpc.ssl_target_name_override", "s3.toban.internal")]
     channel = grpc.secure_channel(target, credentials, options) if credentials else grpc.insecure_channel(target)
     with channel:
-        call = channel.unary_unary("/of.nobody/None")
+        call = channel.unary_unary("/no.such.Service/Method")
         with pytest.raises(grpc.RpcError) as caught:
             call(b"", timeout=SECONDS)
     return caught.value.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)

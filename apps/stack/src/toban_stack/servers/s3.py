@@ -16,7 +16,7 @@ REGION = "us-east-1"
 COMPONENTS = ("master", "volume", "filer")
 # Workers of SeaweedFS expect the gRPC port of its admin server at this distance; no flag changes it.
 GRPC_OFFSET = 10_000
-# Each part has a gRPC port, and calls those of the others as one of the last three.
+# The names of its parts in its settings for gRPC, as servers and as callers.
 GRPC_PARTS = ("S3", "MASTER", "VOLUME", "FILER", "CLIENT", "ADMIN", "WORKER")
 # It mostly stops within two seconds. Filer and volume server, one after the other, each wait up to 15 s for a request under way, and 5 s
 # for a connection that has not sent anything yet.

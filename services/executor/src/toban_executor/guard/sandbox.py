@@ -18,7 +18,7 @@ from toban_executor.guard import kernel, uid_claims
 from toban_executor.guard.clock import boottime
 from toban_executor.guard.process_tree import children
 from toban_executor.guard.protocol import socket_pair
-from toban_executor.guard.sandbox_init import FOUND, GO, WAITS, SandboxSpec, main
+from toban_executor.guard.sandbox_init import GO, SandboxSpec, main
 from toban_executor.guard.sandbox_messages import (
     LARGEST_ANSWER,
     LARGEST_REQUEST,
@@ -34,6 +34,7 @@ from toban_executor.guard.spawn import SpawnError
 ANSWER_SECONDS = 10.0
 """It does nothing but what it is asked for; a machine may be slow."""
 _LOOKS = 3
+"""At the kernel's list of children, which can miss one when another ends meanwhile."""
 
 
 class Sandbox:
@@ -57,7 +58,8 @@ class Sandbox:
         self._inheritable_at_start: tuple[object, ...] = ()
         self._ended: list[tuple[int, int]] = []
         self._answers = select.poll()
-        self._shared = mmap.mmap(-1, 2)
+        # Shared with its process: how many of its programs have been found by their numbers here, modulo 256.
+        self._found = mmap.mmap(-1, 1)
         # Of a supervisor that has died.
         self._remove_left()
 
@@ -101,11 +103,7 @@ class Sandbox:
         if not pid:
             self.kill()
             raise SpawnError("the sandbox of this slot has not started what it names")
-        self._shared[FOUND] = (self._shared[FOUND] + 1) % 256
-        if self._shared[WAITS]:
-            self._shared[WAITS] = 0
-            with contextlib.suppress(OSError):
-                self._sock.send(GO)
+        self._found[0] = (self._found[0] + 1) % 256
         self._unreported.add(said.pid)
         return pid
 
@@ -119,7 +117,7 @@ class Sandbox:
 
     def _start(self) -> None:
         near, far = socket_pair()
-        self._shared[:] = bytes(2)
+        self._found[0] = 0
         try:
             if self._needs_ipc:
                 kernel.unshare(kernel.CLONE_NEWIPC)
@@ -153,7 +151,7 @@ class Sandbox:
         if not self._spec.namespaces:
             pid = os.fork()
             if not pid:
-                main(sock, self._spec, self._shared)
+                main(sock, self._spec, self._found)
             return pid
         own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -162,7 +160,7 @@ class Sandbox:
             try:
                 pid = os.fork()
                 if not pid:
-                    main(sock, self._spec, self._shared)
+                    main(sock, self._spec, self._found)
             finally:
                 # Also without a child, else no later sandbox has a namespace of its own.
                 kernel.setns(own, kernel.CLONE_NEWPID)
@@ -178,7 +176,7 @@ class Sandbox:
             try:
                 kernel.unshare(kernel.CLONE_NEWPID)
                 if not (pid := os.fork()):
-                    main(sock, self._spec, self._shared)
+                    main(sock, self._spec, self._found)
                 os.write(write, b"%d" % pid)
             except OSError as error:
                 os.write(write, f"-{error.errno}".encode())
@@ -243,7 +241,7 @@ class Sandbox:
         """
         found = pid
         if self._spec.namespaces:
-            # The kernel's list of children can miss one when another ends meanwhile. The latest is the last one.
+            # The latest is the last one.
             looks = (one for _ in range(_LOOKS) for one in reversed(children(parent)))
             found = next((one for one in looks if _innermost(one) == pid), 0)
         if found:
@@ -350,7 +348,8 @@ def _innermost(pid: int) -> int:
     """Its number in the namespace that it is in; 0 when it has ended."""
     try:
         with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123 (hot path)
-            numbers = file.read(4096).partition(b"\nNSpid:")[2].partition(b"\n")[0]
+            # The list of groups comes before it.
+            numbers = file.read(1 << 16).partition(b"\nNSpid:")[2].partition(b"\n")[0]
         return int(numbers.split()[-1])
     except (OSError, IndexError):
         return 0

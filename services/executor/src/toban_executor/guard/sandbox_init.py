@@ -26,17 +26,15 @@ from toban_executor.guard.spawn import RESET_SIGNALS, SpawnError, enter, find_pr
 
 _DESCRIPTORS = struct.Struct("@4i")
 GO = b"go"
-"""The first message to the process of a sandbox, and the one that it waits for before it reaps."""
+"""The first message to the process of a sandbox."""
 OOM_SCORE = 500
 """The kernel ends jobs before guards when memory runs out; a job lowers it only where its executor lacks CAP_SYS_RESOURCE."""
 _RLIMIT_MSGQUEUE = 12
 _SAME_AS_TMP = "/var/tmp"
 # Programs that it starts find these as they are by default: they are reset for each.
 _IGNORED = {*RESET_SIGNALS} - {signal.SIGCHLD}
-FOUND, WAITS = 0, 1
-"""Bytes of the memory that it shares with its supervisor: how many of the programs that it has started the supervisor has found by their numbers
-there, modulo 256, and whether it waits for the next one."""
-_HELD_MILLISECONDS = 1
+_LOOK_MILLISECONDS = 1
+"""Between two looks at whether the supervisor has found the latest program: nearly always it is faster than the program ends."""
 
 
 class SandboxSpec(NamedTuple):
@@ -58,7 +56,7 @@ class SandboxSpec(NamedTuple):
     hidden: Sequence[str] = ()
 
 
-def main(sock: socket.socket, spec: SandboxSpec, shared: mmap.mmap) -> NoReturn:
+def main(sock: socket.socket, spec: SandboxSpec, found: mmap.mmap) -> NoReturn:
     """In the forked process: enter, drop, verify, say `ready`, serve."""
     try:
         sock = _only_descriptor(sock)
@@ -87,7 +85,7 @@ def main(sock: socket.socket, spec: SandboxSpec, shared: mmap.mmap) -> NoReturn:
             sock.send(encode(Failed(str(error)[:1000])))
         os._exit(1)
     try:
-        _Init(sock, shared).serve()
+        _Init(sock, found).serve()
     finally:
         os._exit(1)
 
@@ -241,12 +239,13 @@ def _not_dropped(uid: int | None) -> str:
 class _Init:
     """Starts programs, and reaps all that ends here.
 
-    Before the supervisor has found the latest program nothing is reaped, since a number that is free again may name another process.
+    `found` is one byte in memory of the supervisor, too: how many of the programs it has found by their numbers there, modulo 256. Before it has
+    found the latest one nothing is reaped, since a number that is free again may name another process.
     """
 
-    def __init__(self, sock: socket.socket, shared: mmap.mmap) -> None:
+    def __init__(self, sock: socket.socket, found: mmap.mmap) -> None:
         self._sock = sock
-        self._shared = shared
+        self._found = found
         self._started = 0
         self._exits = signal_pipe()
         # `recvmsg` would map memory for the largest request, and unmap it again, for each one.
@@ -259,22 +258,15 @@ class _Init:
         poll.register(self._exits, select.POLLIN)
         ended = False
         while True:
-            for fd, _event in poll.poll(_HELD_MILLISECONDS if ended else None):
+            for fd, _event in poll.poll(_LOOK_MILLISECONDS if ended else None):
                 if fd == self._exits:
                     os.read(fd, 4096)
                     ended = True
                 else:
                     self._answer()
-            if ended and self._is_found():
+            if ended and self._found[0] == self._started:
                 self._reap()
                 ended = False
-
-    def _is_found(self) -> bool:
-        if self._shared[FOUND] == self._started:
-            return True
-        # For a message; the supervisor may have looked a moment ago.
-        self._shared[WAITS] = 1
-        return self._shared[FOUND] == self._started
 
     def _answer(self) -> None:
         size, ancillary, _flags, _address = self._sock.recvmsg_into(
@@ -282,8 +274,6 @@ class _Init:
         )
         if not size:
             os._exit(0)
-        if not ancillary:
-            return
         [(_level, _kind, sent)] = ancillary
         fds = _DESCRIPTORS.unpack(sent)
         try:
