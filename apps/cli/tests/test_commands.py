@@ -15,6 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import logs_pb2
+from toban_proto.v1.common_pb2 import ErrorLine
 from toban_runtime.clock import SystemClock
 
 Toban = Callable[..., tuple[int, str, str]]
@@ -143,6 +144,20 @@ def test_run_list(cluster: Any, toban: Toban) -> None:
         "13   hello  FAILED     90s ago  1.5s  SIGKILL  1    node-1    killed by SIGKILL",
         "14   hello  PENDING    in 29s   -     -        1    -",
     ]
+
+
+def test_a_failed_run_shows_why_first(cluster: Any, toban: Toban) -> None:
+    attempt = pb.Attempt(
+        token=1, attempt=1, state="FAILED", reason="exit_code", error_summary="exit code 1",
+        error_lines=[ErrorLine(seq=9, text="Traceback"), ErrorLine(seq=12, text="ValueError: no")],
+    )  # fmt: skip
+    failed = a_run("FAILED", exit_code=1, error_summary="exit code 1", reason="exit_code", last_line="ValueError: no")
+    failed.attempts.append(attempt)
+    cluster.reader.runs = [failed]
+    code, out, _ = toban("run", "get", "12")
+    assert code == 0 and "Why: ValueError: no (exit code 1)" in squeezed(out)
+    assert "Last lines of attempt 1 (all: toban run logs 12)\n   9  Traceback\n  12  ValueError: no\n" in out
+    assert "Last line:" not in out
 
 
 def test_run_get(cluster: Any, toban: Toban) -> None:

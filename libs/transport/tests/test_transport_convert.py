@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind, Reason
+from toban_domain.outcome import AttemptKey, AttemptState, ErrorLine, Outcome, OutcomeKind, Reason
 from toban_proto.v1 import common_pb2, coordinator_pb2
 from toban_transport import convert
 
@@ -34,6 +34,7 @@ OUTCOMES = st.builds(
     last_seq=st.integers(0, 2**62),
     tree_empty=st.booleans(),
     last_line=st.text(max_size=50),
+    error_lines=st.lists(st.builds(ErrorLine, st.integers(0, 2**63 - 1), st.text(max_size=50)), max_size=5).map(tuple),
 )
 
 

@@ -16,10 +16,11 @@ def test_what_needs_attention_comes_first(web: Any) -> None:
     text = web.page("/")
     for seen in (
         "exit code 3",
-        "/runs/9#why-title",
+        'href="/runs/9"',
         "no leader",
         "4 slots",
         "TobanQueueOld",
+        "boom: no",
         "6 m 52 s",
         "hello-often",
     ):

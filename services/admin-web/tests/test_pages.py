@@ -11,6 +11,7 @@ import pytest
 
 from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1.common_pb2 import ErrorLine
 from toban_runtime.clock import SystemClock
 from toban_testing.site_messages import PAGES
 from toban_transport.tls import TlsFiles
@@ -79,9 +80,19 @@ def test_a_run_with_all_its_fields(web: Any) -> None:
         rerun_of=9,
         reruns=[11],
         after_run=8,
-        last_line="bye",
+        reason="exit_code",
+        last_line="ValueError: no <b>",
+        attempts=[
+            pb.Attempt(
+                token=web.token,
+                state="FAILED",
+                error_lines=[ErrorLine(seq=7, text="Traceback"), ErrorLine(seq=9, text="ValueError: no <b>")],
+            )
+        ],
     )
     text = web.page("/runs/1")
+    assert text.index("ValueError: no &lt;b&gt;") < text.index("exit code 3") < text.index('<a href="#L9">')
+    assert '<a class="seq" href="#L7">7</a> <span>Traceback</span>' in text
     for seen in (
         "exit code 3",
         "half way",

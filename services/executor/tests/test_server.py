@@ -161,6 +161,21 @@ async def test_timeout_and_steps(world: Any) -> None:
     late, failed = await world.outcome(1), await world.outcome(2)
     assert (late.kind, late.reason) == (common_pb2.OUTCOME_KIND_TIMED_OUT, "timeout")
     assert (failed.error_summary, failed.last_line) == ("step 2 of 3: exit code 1", "one")
+    assert not failed.error_lines, "the step that failed wrote nothing"
+
+
+async def test_what_a_failed_attempt_says_of_its_error(world: Any) -> None:
+    script = "echo begun; echo 'no such table: $TOKEN' >&2; echo more >&2; echo end; exit 3"
+    broken = world.order(1, "sh", "-c", script)
+    await world.start(broken, world.order(2, "sh", "-c", "echo warned >&2; echo done"))
+    failed, good = await world.outcome(1), await world.outcome(2)
+    assert failed.last_line == "more" and [line.text for line in failed.error_lines] == [
+        "no such table: $TOKEN",
+        "more",
+    ]
+    numbers = [line.seq for line in failed.error_lines]
+    assert numbers == sorted(numbers) and set(numbers) <= {1, 2, 3, 4}
+    assert not good.error_lines and good.last_line in ("warned", "done")
 
 
 @pytest.mark.seed(42)

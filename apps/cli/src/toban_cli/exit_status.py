@@ -8,7 +8,7 @@ from typing import Any
 
 from toban_cli.formatting import duration, to_time
 from toban_cli.sanitize import clean
-from toban_domain.outcome import Reason
+from toban_domain.outcome import Reason, failure_text
 
 # Exit codes of --wait and --follow; docs/errors.md lists them.
 RESULT_CODES: Mapping[str, int] = {
@@ -57,5 +57,7 @@ def final_line(run: Any) -> str:
         parts.append(duration((ended - begun).total_seconds()))
     if run.attempt > 1:
         parts.append(f"attempt {run.attempt}")
-    why = run.error_summary or (run.cancel_reason if run.state == "CANCELED" else "") or run.reason
+    why = (run.cancel_reason if run.state == "CANCELED" and not run.error_summary else "") or failure_text(
+        run.reason, run.error_summary, run.last_line
+    )
     return clean(", ".join(parts) + (f": {why}" if why and run.state != "SUCCEEDED" else ""))

@@ -9,7 +9,9 @@ from typing import Any
 from toban_cli.exit_status import format_exit
 from toban_cli.formatting import NOTHING, duration, given_key, local, moment, to_time, took
 from toban_cli.report import echo
+from toban_cli.sanitize import clean
 from toban_cli.tables import facts, table
+from toban_domain.outcome import failure_text
 from toban_domain.state_times import state_spans
 
 _BAR = 20
@@ -24,7 +26,7 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("Run", str(run.id)),
             ("Job", f"{run.job} (version {run.definition_version})"),
             ("State", run.state),
-            ("Why", run.error_summary or run.reason),
+            ("Why", _why(run)),
             ("Waits", run.waiting),
             ("Continuation", _continuation(run, now)),
             ("Progress", format_progress(run, bar=True)),
@@ -47,15 +49,35 @@ def show_run(run: Any, now: datetime, *, wide: bool = False, log: str = "") -> N
             ("Cancel requested", f"{cancel} {run.cancel_reason}".strip()),
             ("Key", given_key(run.idempotency_key)),
             ("By", run.created_by),
-            ("Last line", run.last_line),
+            ("Last line", "" if _error_lines(run) else run.last_line),
             ("Log", log),
             *(_more_facts(run, now) if wide else []),
         ]
     )
+    _last_lines(run)
     _steps(run, now)
     _earlier_steps(run, now)
     _attempts(run, now, wide=wide)
     _events(run, now)
+
+
+def _why(run: Any) -> str:
+    """What explains the failure, and the exit code or signal beside it."""
+    why = failure_text(run.reason, run.error_summary, run.last_line)
+    return why if why == run.error_summary or not run.error_summary else f"{why} ({run.error_summary})"
+
+
+def _error_lines(run: Any) -> list[Any]:
+    """The last lines of the last attempt, when it failed."""
+    return list(run.attempts[-1].error_lines) if run.attempts else []
+
+
+def _last_lines(run: Any) -> None:
+    if lines := _error_lines(run):
+        echo(f"\nLast lines of attempt {run.attempts[-1].attempt} (all: toban run logs {run.id})")
+        width = len(str(lines[-1].seq))
+        for line in lines:
+            echo(f"  {line.seq:>{width}}  {clean(line.text)}")
 
 
 def scope_of(run: Any) -> str:

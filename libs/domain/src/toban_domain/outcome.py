@@ -57,6 +57,18 @@ class Reason(StrEnum):
 LOST_REASONS = frozenset({Reason.CONTINUATION_REFUSED, Reason.LEASE_LOST, Reason.FORCED_SHUTDOWN})
 
 
+def failure_text(reason: str, error_summary: str, last_line: str) -> str:
+    """What explains a failure best in one line: an exit code alone says nothing, so the last line of the output does when there is one."""
+    return (last_line if reason == Reason.EXIT_CODE else "") or error_summary or reason
+
+
+class ErrorLine(NamedTuple):
+    """A line of the output of a failed attempt: its number in the log, and the beginning of its text."""
+
+    seq: int
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """A step of an attempt that was started; `index` counts from 0. Its lines of output are `seq_from` to `seq_to`, none when that is lower."""
@@ -100,7 +112,7 @@ class StepResult:
 class Outcome:
     """The end of one attempt. Times are the executor's wall clock in UTC; `last_seq` is the number of its last log line (0 = none);
     `progress` is the last one that the job reported. `result_json` (JSON) and `log_ref` are what the job has set; `steps` those of a job
-    that has more than one."""
+    that has more than one. `error_lines` are the last lines of stderr of a failed attempt, of its output when it wrote none there."""
 
     kind: OutcomeKind
     reason: Reason = Reason.NONE
@@ -118,6 +130,7 @@ class Outcome:
     steps: tuple[StepResult, ...] = ()
     # Whether the definition has a schema for the result.
     result_expected: bool = False
+    error_lines: tuple[ErrorLine, ...] = ()
 
     @property
     def lost(self) -> bool:

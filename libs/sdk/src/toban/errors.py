@@ -95,7 +95,14 @@ class RunFailedError(TobanError):
     """A run ended in another state than SUCCEEDED; `run` is that run."""
 
     def __init__(self, run: Any) -> None:
-        text = run.error_summary or run.reason or run.cancel_reason or "it names no reason"
+        # An exit code alone says nothing.
+        text = (
+            (run.last_line if run.reason == "exit_code" else "")
+            or run.error_summary
+            or run.reason
+            or run.cancel_reason
+            or "it names no reason"
+        )
         super().__init__(f"run {run.id} of {run.job} ended as {run.state}: {text}", code="RUN_FAILED")
         self.run = run
 

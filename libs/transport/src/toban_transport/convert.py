@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey, AttemptState, Outcome, OutcomeKind, Reason, StepResult
+from toban_domain.outcome import AttemptKey, AttemptState, ErrorLine, Outcome, OutcomeKind, Reason, StepResult
 from toban_domain.progress import Progress
 from toban_proto.v1 import common_pb2
 
@@ -127,6 +127,7 @@ def outcome_to_pb(outcome: Outcome) -> common_pb2.Outcome:
         log_ref=outcome.log_ref,
         steps=[step_to_pb(step) for step in outcome.steps],
         result_expected=outcome.result_expected,
+        error_lines=[common_pb2.ErrorLine(seq=line.seq, text=line.text) for line in outcome.error_lines],
     )
 
 
@@ -155,6 +156,7 @@ def outcome_from_pb(message: common_pb2.Outcome) -> Outcome:
         log_ref=message.log_ref,
         steps=steps_from_pb(message.steps),
         result_expected=message.result_expected,
+        error_lines=tuple(ErrorLine(line.seq, line.text) for line in message.error_lines),
     )
 
 

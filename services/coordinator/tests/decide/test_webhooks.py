@@ -73,6 +73,10 @@ def test_what_people_read() -> None:
     assert summary("run.failed", {"run": FAILED}) == (
         "Job load: run 7 failed (state FAILED, reason exit_code, exit code 3)\n<!channel> & co"
     )
+    said = summary("run.failed", {"run": {**FAILED, "error": "exit code 3", "last_line": "no such table: t"}})
+    assert said.partition("\n")[2] == "no such table: t", "the exit code alone does not say why"
+    late = {**FAILED, "reason": "timeout", "error": "ran longer than 5 s", "last_line": "part 3"}
+    assert summary("run.timed_out", {"run": late}).partition("\n")[2] == "ran longer than 5 s"
     assert summary("job.long", {"run": {"id": 7, "job": "load", "state": "RUNNING"}}) == (
         "Job load: run 7 lasts longer than it should (state RUNNING)"
     )

@@ -14,7 +14,7 @@ from toban_coordinator.server.job_reader import JobReader
 from toban_coordinator.store.cluster import read_models
 from toban_coordinator.store.cluster.settings import SettingsCache
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey
+from toban_domain.outcome import AttemptKey, ErrorLine, OutcomeKind, Reason
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.common_pb2 import Page
 from toban_runtime.clock import SystemClock
@@ -121,6 +121,7 @@ async def test_one_run_one_job_the_cluster(world: Any, make: Any, reader: JobRea
     await world.report(world.key(run), make.outcome(last_line="hello"))
     shown = await reader.GetRun(pb.GetRunRequest(id=run), None)
     assert (shown.state, shown.last_line, shown.executor, shown.exit_code) == ("SUCCEEDED", "hello", "e1", 0)
+    assert not shown.attempts[0].error_lines
     assert [a.state for a in shown.attempts] == ["SUCCEEDED"] and shown.events[0].type == "created"
     job = await reader.GetJob(pb.GetJobRequest(name="hello"), None)
     assert (job.description, job.last_run.id, job.schedules[0].rule) == ("says hello", run, "every 10 seconds")
@@ -133,6 +134,29 @@ async def test_one_run_one_job_the_cluster(world: Any, make: Any, reader: JobRea
     assert (executor.running, executor.state, executor.slots) == (0, "on", 4)
     cluster = await reader.GetCluster(pb.GetClusterRequest(), None)
     assert cluster.epoch == world.term.epoch and cluster.settled and json.loads(cluster.health_json) == {"status": "ok"}
+
+
+async def test_a_failed_run_says_why(world: Any, make: Any, reader: JobReader) -> None:
+    await world.executor()
+    await world.apply(make.job())
+    [broken] = await world.start()
+    await world.turn("assign")
+    lines = (ErrorLine(7, "Traceback"), ErrorLine(9, "ValueError: no"))
+    bad = make.outcome(
+        kind=OutcomeKind.FAILED,
+        reason=Reason.EXIT_CODE,
+        exit_code=1,
+        error_summary="exit code 1",
+        last_line="ValueError: no",
+        error_lines=lines,
+    )
+    await world.report(world.key(broken), bad)
+    failed = await reader.GetRun(pb.GetRunRequest(id=broken), None)
+    found = [(line.seq, line.text) for line in failed.attempts[0].error_lines]
+    assert found == [(7, "Traceback"), (9, "ValueError: no")]
+    told = (await reader.ExplainRun(pb.GetRunRequest(id=broken), None)).reasons
+    assert told[:2] == ["it failed on e1: exit code 1", "the last line of its output: ValueError: no"]
+    assert (await reader.GetOverview(pb.GetOverviewRequest(), None)).failures[0].last_line == "ValueError: no"
 
 
 async def test_runs_on_executors_count_as_running_from_their_dispatch_on(
@@ -234,9 +258,12 @@ async def test_reports_of_one_executor_are_merged(world: Any, make: Any) -> None
     keys = [world.key(run) for run in runs]
     answers = await asyncio.gather(*(reports.commit(incarnation, [Report(key, 1, outcome)]) for key in keys))
     assert answers == [[Committed(Answer.ACCEPTED)]] * 30
-    other = make.outcome(error_summary="nul \0 in it")
+    long = tuple(ErrorLine(number, "\0" + "x" * 300) for number in range(1, 9))
+    other = make.outcome(error_summary="nul \0 in it", error_lines=long)
     again = await reports.commit(incarnation, [Report(key, 1, other) for key in keys[:2]])
     assert again == [Committed(Answer.ORPHAN_RESULT)] * 2
+    [kept, _] = await world.sql("SELECT outcome -> 'error_lines' AS lines FROM scheduler.orphan_results")
+    assert kept["lines"] == [{"seq": number, "text": "�" + "x" * 199} for number in range(4, 9)], "no more is kept"
     stranger = await reports.commit(incarnation, [Report(AttemptKey(999, 1), 1, outcome)])
     assert stranger == [Committed(Answer.NOT_HELD)]
 

@@ -82,6 +82,8 @@ def test_values_are_masked_over_reads_pieces_and_in_what_is_said_of_the_job(guar
     assert guard.text.startswith(b"*** end\n")
     assert base64.b64encode(b"ab" + ENV["TOKEN"].encode())[3:-4] not in guard.text
     assert (end.last_line, end.redacted) == ("***", 5)
+    failed = guard.run("sh", "-c", 'echo "no $TOKEN" >&2; exit 1', env=ENV, logs=LogRules(redact=("TOKEN",)))
+    assert (failed.last_line, failed.error_lines) == ("no ***", ((1, "no ***"),))
 
 
 def test_why_a_job_did_not_start_is_masked(guard: Any) -> None:

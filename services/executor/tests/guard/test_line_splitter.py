@@ -4,7 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toban_executor.decide.log_block import LogBlock
+from toban_domain.outcome import ErrorLine
+from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.guard.line_splitter import LINE_LIMIT, LineNumbering, LineSplitter
 
 pieces = st.one_of(
@@ -49,3 +50,33 @@ def test_the_last_line_is_the_last_one_with_text() -> None:
     assert cut([b"one\n", b"\n" * 70_000])[1].last_line == "one"
     assert cut([b"one\nrest"])[1].last_line == "rest"
     assert cut([b"x" * 70_000 + b"\n"])[1].last_line == "x" * 200
+    assert cut([b"one\n::progress 100 done::\n"])[1].last_line == "one"
+    assert cut([b"\x1b[1;31mone\x1b[0m\n\x1b[0m\n"])[1].last_line == "one", "colours are not for lists"
+
+
+def write(*lines: tuple[int, bytes]) -> LineNumbering:
+    """Each is one read of a stream."""
+    numbering = LineNumbering()
+    cutters = {one: LineSplitter(stream=one, numbering=numbering, now_ns=lambda: 1) for one in (STDOUT, STDERR)}
+    for stream, data in lines:
+        list(cutters[stream].feed(data))
+    return numbering
+
+
+def test_the_lines_of_a_failure_are_the_last_ones_of_stderr() -> None:
+    trace = b"Traceback:\n  at 1\n\n  at 2\n  at 3\n  at 4\nValueError: no\n"
+    told = write((STDOUT, b"begun\n"), (STDERR, trace), (STDOUT, b"closing\nbye\n"))
+    assert told.last_line == "bye"
+    assert told.error_lines(0) == ((3, "at 1"), (5, "at 2"), (6, "at 3"), (7, "at 4"), (8, "ValueError: no"))
+    assert told.error_lines(8) == (ErrorLine(8, "ValueError: no"),)
+    assert told.error_lines(9) == ((9, "closing"), (10, "bye")), "the failed step wrote to stdout only"
+    assert told.error_lines(11) == ()
+
+
+def test_the_lines_of_a_failure_are_found_in_many_reads_and_long_lines() -> None:
+    assert [line.text for line in write(*((STDERR, b"%d\n" % n) for n in range(99))).error_lines(0)] == [
+        "94", "95", "96", "97", "98"
+    ]  # fmt: skip
+    long = write((STDERR, b"before\n" + b"x" * (2 * LINE_LIMIT + 5) + b"\nafter\n"))
+    assert long.error_lines(0) == ((1, "before"), (2, "x" * 200), (5, "after"))
+    assert write((STDERR, b"why\n"), (STDERR, b"\n" * 90_000)).error_lines(0) == ((1, "why"),)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_domain.outcome import AttemptKey
+from toban_domain.outcome import AttemptKey, ErrorLine
 from toban_executor.decide.guard_types import (
     Acknowledge,
     AttemptStart,
@@ -87,6 +87,7 @@ REPORT = st.one_of(
         last_line=TEXT,
         redacted=NUMBER,
         left_out=st.dictionaries(TEXT, COUNT, max_size=2),
+        error_lines=st.lists(st.builds(ErrorLine, NUMBER, TEXT), max_size=2).map(tuple),
     ),
 )
 

@@ -151,7 +151,15 @@ def overview_message(**given: Any) -> pb.Overview:
     values: dict[str, Any] = {
         "server_time": stamp(),
         "alerts": [pb.ActiveAlert(name="TobanQueueOld", severity="warning", value=412.0, unit="s")],
-        "failures": [pb.FailedRuns(**failure, last_finished_at=stamp(120), error_summary="exit code 3")],
+        "failures": [
+            pb.FailedRuns(
+                **failure,
+                last_finished_at=stamp(120),
+                error_summary="exit code 3",
+                reason="exit_code",
+                last_line="boom: no",
+            )
+        ],
         "waiting": [pb.WaitingRuns(kind="executor", runs=5, oldest_seconds=412.0)],
         "missed": [pb.MissedSlots(**missed)],
         "coming": [pb.ComingFire(schedule="hello-often", job="hello", at=stamp(-60), timezone="UTC")],

@@ -11,6 +11,7 @@ from toban_cli.messages import pb
 from toban_cli.options import Format, Output
 from toban_cli.output import Column, show, show_one
 from toban_cli.watch import Watch, watch
+from toban_domain.outcome import failure_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -83,7 +84,7 @@ def _failures(now: datetime) -> list[Column]:
         Column("STATE", lambda one: one.last_state),
         Column("ENDED", lambda one: age(one.last_finished_at, now)),
         Column("SINCE", lambda one: "succeeded" if one.recovered else NOTHING),
-        Column("CAUSE", lambda one: one.error_summary or one.reason or NOTHING, loose=True),
+        Column("CAUSE", lambda one: failure_text(one.reason, one.error_summary, one.last_line) or NOTHING, loose=True),
     ]
 
 

@@ -112,6 +112,7 @@ class Outcome(_message.Message):
     LOG_REF_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     RESULT_EXPECTED_FIELD_NUMBER: _builtins.int
+    ERROR_LINES_FIELD_NUMBER: _builtins.int
     kind: Global___OutcomeKind.ValueType
     exit_code: _builtins.int
     """Exit status of the process, when it exited on its own."""
@@ -126,7 +127,7 @@ class Outcome(_message.Message):
     tree_empty: _builtins.bool
     """True when the process tree was verified empty."""
     last_line: _builtins.str
-    """Last line of output (at most 200 characters), shown in lists."""
+    """Last line of output, of a failed attempt the last one of stderr if it has any (at most 200 characters), shown in lists."""
     progress_json: _builtins.str
     """{percentage, summary, at} as last reported by the job; empty when it reported none."""
     result_json: _builtins.str
@@ -141,6 +142,10 @@ class Outcome(_message.Message):
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepResult]:
         """Steps that were started, of a job that has more than one."""
+
+    @_builtins.property
+    def error_lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___ErrorLine]:
+        """The last lines of stderr of a failed attempt (of its output when it wrote none there), at most five."""
 
     def __init__(
         self,
@@ -160,10 +165,11 @@ class Outcome(_message.Message):
         log_ref: _builtins.str = ...,
         steps: _abc.Iterable[Global___StepResult] | None = ...,
         result_expected: _builtins.bool = ...,
+        error_lines: _abc.Iterable[Global___ErrorLine] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error_summary", b"error_summary", "exit_code", b"exit_code", "finished_at", b"finished_at", "kind", b"kind", "last_line", b"last_line", "last_seq", b"last_seq", "log_ref", b"log_ref", "progress_json", b"progress_json", "reason", b"reason", "result_expected", b"result_expected", "result_json", b"result_json", "signal", b"signal", "started_at", b"started_at", "steps", b"steps", "tree_empty", b"tree_empty"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error_lines", b"error_lines", "error_summary", b"error_summary", "exit_code", b"exit_code", "finished_at", b"finished_at", "kind", b"kind", "last_line", b"last_line", "last_seq", b"last_seq", "log_ref", b"log_ref", "progress_json", b"progress_json", "reason", b"reason", "result_expected", b"result_expected", "result_json", b"result_json", "signal", b"signal", "started_at", b"started_at", "steps", b"steps", "tree_empty", b"tree_empty"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -175,6 +181,32 @@ class Outcome(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__signal) -> _WhichOneofReturnType__signal | None: ...
 
 Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
+
+@_typing.final
+class ErrorLine(_message.Message):
+    """A line of the output of a failed attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQ_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    seq: _builtins.int
+    """Its number in the log of the attempt."""
+    text: _builtins.str
+    """At most 200 characters."""
+    def __init__(
+        self,
+        *,
+        seq: _builtins.int = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["seq", b"seq", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ErrorLine: _TypeAlias = ErrorLine  # noqa: Y015
 
 @_typing.final
 class StepResult(_message.Message):

@@ -2085,6 +2085,7 @@ class Run(_message.Message):
     cancel_reason: _builtins.str
     created_by: _builtins.str
     last_line: _builtins.str
+    """The last line of output; of a failed run the last one of stderr, if it has any."""
     version: _builtins.int
     rerun_of: _builtins.int
     idempotency_key: _builtins.str
@@ -2334,6 +2335,7 @@ class Attempt(_message.Message):
     ERROR_SUMMARY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
+    ERROR_LINES_FIELD_NUMBER: _builtins.int
     token: _builtins.int
     attempt: _builtins.int
     state: _builtins.str
@@ -2353,6 +2355,10 @@ class Attempt(_message.Message):
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunStep]:
         """Steps that it has started, of a job that has more than one (state also: lost). Only in GetRun."""
 
+    @_builtins.property
+    def error_lines(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ErrorLine]:
+        """Of one that failed: the last lines of its stderr (of its output when it wrote none there), at most five. Only in GetRun."""
+
     def __init__(
         self,
         *,
@@ -2369,10 +2375,11 @@ class Attempt(_message.Message):
         error_summary: _builtins.str = ...,
         reason: _builtins.str = ...,
         steps: _abc.Iterable[Global___RunStep] | None = ...,
+        error_lines: _abc.Iterable[_common_pb2.ErrorLine] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "attempt", b"attempt", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "reason", b"reason", "signal", b"signal", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "attempt", b"attempt", "dispatched_at", b"dispatched_at", "error_lines", b"error_lines", "error_summary", b"error_summary", "executor", b"executor", "exit_code", b"exit_code", "finished_at", b"finished_at", "reason", b"reason", "signal", b"signal", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -2951,6 +2958,7 @@ class FailedRuns(_message.Message):
     ERROR_SUMMARY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     RECOVERED_FIELD_NUMBER: _builtins.int
+    LAST_LINE_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     scope: _builtins.str
     scope_id: _builtins.str
@@ -2962,6 +2970,8 @@ class FailedRuns(_message.Message):
     reason: _builtins.str
     recovered: _builtins.bool
     """A run of the job in this scope has succeeded since."""
+    last_line: _builtins.str
+    """As that of the last run."""
     @_builtins.property
     def last_finished_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -2977,10 +2987,11 @@ class FailedRuns(_message.Message):
         error_summary: _builtins.str = ...,
         reason: _builtins.str = ...,
         recovered: _builtins.bool = ...,
+        last_line: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_finished_at", b"last_finished_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_summary", b"error_summary", "job", b"job", "last_finished_at", b"last_finished_at", "last_run_id", b"last_run_id", "last_state", b"last_state", "reason", b"reason", "recovered", b"recovered", "runs", b"runs", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_summary", b"error_summary", "job", b"job", "last_finished_at", b"last_finished_at", "last_line", b"last_line", "last_run_id", b"last_run_id", "last_state", b"last_state", "reason", b"reason", "recovered", b"recovered", "runs", b"runs", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -20,6 +20,13 @@ class AttemptKey(Answer):
     )
 
 
+class ErrorLine(Answer):
+    """A line of the output of a failed attempt."""
+
+    seq: int = Field(description="Its number in the log of the attempt.")
+    text: str = Field(description="At most 200 characters.")
+
+
 class NextSlot(Answer):
     """A future slot."""
 
@@ -156,6 +163,9 @@ class Attempt(Answer):
     steps: list[RunStep] = Field(
         description="Steps that it has started, of a job that has more than one (state also: lost). Only in GetRun."
     )
+    error_lines: list[ErrorLine] = Field(
+        description="Of one that failed: the last lines of its stderr (of its output when it wrote none there), at most five. Only in GetRun."
+    )
 
 
 class RunEvent(Answer):
@@ -209,7 +219,9 @@ class Run(Answer):
     log_ref: str
     cancel_reason: str
     created_by: str
-    last_line: str
+    last_line: str = Field(
+        description="The last line of output; of a failed run the last one of stderr, if it has any."
+    )
     version: int
     attempts: list[Attempt]
     events: list[RunEvent]
@@ -461,6 +473,7 @@ class FailedRuns(Answer):
     error_summary: str
     reason: str
     recovered: bool = Field(description="A run of the job in this scope has succeeded since.")
+    last_line: str = Field(description="As that of the last run.")
 
 
 class WaitingRuns(Answer):

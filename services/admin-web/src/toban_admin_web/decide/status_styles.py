@@ -31,6 +31,9 @@ _STYLES = {
     **dict.fromkeys(("RUNNING", "ASSIGNED", "WAITING_WORKER", "subleader"), BUSY),
 }
 
+FAILED_STATES = (RunState.FAILED.value, RunState.TIMED_OUT.value)
+"""Their runs have an error to show."""
+
 STATE_GROUPS = {
     "live": tuple(sorted(state.value for state in LIVE)),
     "ended": tuple(sorted(state.value for state in TERMINAL)),

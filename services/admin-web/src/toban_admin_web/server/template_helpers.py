@@ -16,9 +16,10 @@ from toban_admin_web.decide.api_models import Schedule
 from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.log_text import clean, printable
 from toban_admin_web.decide.payload_form import field_id
-from toban_admin_web.decide.status_styles import style
+from toban_admin_web.decide.status_styles import FAILED_STATES, style
 from toban_admin_web.decide.translations import Message, Translations
 from toban_admin_web.server import language
+from toban_domain.outcome import failure_text
 from toban_runtime.clock import Clock
 
 DIGEST_LENGTH = 12
@@ -109,9 +110,9 @@ def install(app: Flask, translations: Translations, clock: Clock) -> None:
             helpers.rule,
             helpers.asset,
         ),
-        *(style, clean, language_url, part_url, field_id),
+        *(style, clean, failure_text, language_url, part_url, field_id),
     )
-    app.jinja_env.globals.update({function.__name__: function for function in functions})
+    app.jinja_env.globals.update({function.__name__: function for function in functions}, FAILED_STATES=FAILED_STATES)
 
     def common() -> dict[str, Any]:
         return {

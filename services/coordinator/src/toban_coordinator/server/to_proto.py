@@ -13,6 +13,7 @@ from toban_coordinator.decide.runs.step_states import StepState
 from toban_domain.redacted import masked_definition_text, masked_payload_text, masked_text
 from toban_domain.schedule import RuleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1.common_pb2 import ErrorLine
 from toban_schedule import AnnotatedSlot, describe
 from toban_store.tx import Row
 from toban_transport.convert import fill
@@ -118,6 +119,7 @@ def attempt_to_pb(row: Row, steps: Sequence[StepState]) -> pb.Attempt:
         state=row["state"],
         worker_id=row["worker_id"] or 0,
         steps=[_step_to_pb(step) for step in steps],
+        error_lines=[ErrorLine(seq=line["seq"], text=line["text"]) for line in row["error_lines"]],
         **_execution(row),
     )
 

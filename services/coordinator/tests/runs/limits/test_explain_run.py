@@ -164,7 +164,7 @@ async def test_what_the_leader_will_skip_and_what_it_has_skipped(world: Any, mak
     assert blocking(found) == ["late"] and found.reasons[0].startswith("the leader skips it in its next turn (late): ")
     await limited.turn("assign")
     skipped = await why(run)
-    assert skipped.state == "SKIPPED" and skipped.reasons[0].startswith("it is SKIPPED: late: ")
+    assert skipped.state == "SKIPPED" and skipped.reasons[0].startswith("it was skipped: late: ")
     assert "skip_late_after_seconds" in skipped.reasons[1]
 
 
@@ -175,7 +175,7 @@ async def test_a_policy_is_foretold(world: Any, make: Any, limited: Any, why: An
     found = await why(second)
     assert blocking(found) == ["policy"] and f"run {first} with the same dedupe keys is still live" in found.reasons[0]
     await limited.turns()
-    assert (await why(second)).reasons[0].startswith("it is SKIPPED: overlap: ")
+    assert (await why(second)).reasons[0].startswith("it was skipped: overlap: ")
 
 
 async def test_scopes_take_turns_and_what_is_more_urgent_is_counted(

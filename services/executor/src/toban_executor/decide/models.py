@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS
-from toban_domain.outcome import AttemptKey, Outcome
+from toban_domain.outcome import AttemptKey, ErrorLine, Outcome
 from toban_domain.secret import SecretFile
 
 
@@ -102,7 +102,7 @@ class AttemptEnd(NamedTuple):
 
     An empty `cause` means that it ended by itself, `pid` 0 that its last step has had no process. `redacted` values were masked
     in its output; `left_out` is what the limits cost: rate or budget → (lines, bytes). `result_json` and `log_ref` are what the job has set;
-    `step_ends` are the steps of a job that has more than one.
+    `step_ends` are the steps of a job that has more than one, `error_lines` the last lines of a failed step.
     """
 
     key: AttemptKey
@@ -123,6 +123,12 @@ class AttemptEnd(NamedTuple):
     log_ref: str = ""
     step_ends: tuple[StepEnd, ...] = ()
     result_expected: bool = False
+    error_lines: tuple[ErrorLine, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended neither well nor because it was told to."""
+        return self.cause != "cancel" and (bool(self.cause) or self.exit_code != 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,7 @@ def outcome_of(end: AttemptEnd, progress: Progress | None = None) -> Outcome:
         last_seq=end.last_seq,
         tree_empty=True,
         last_line=end.last_line,
+        error_lines=end.error_lines,
         progress=progress,
         result_json=end.result_json,
         log_ref=end.log_ref,

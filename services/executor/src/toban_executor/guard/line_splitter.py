@@ -1,21 +1,32 @@
 """Splits the output of a job into numbered lines, in blocks as large as the reads were."""
 
+import re
+from collections import deque
 from collections.abc import Callable, Iterator
 
-from toban_executor.decide.log_block import LogBlock
+from toban_domain.outcome import ErrorLine
+from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 
 LINE_LIMIT = 16 * 1024
 """Bytes of one line; a longer one goes on in the next, and all its pieces but the last are `partial`."""
 
 LAST_LINE_CHARS = 200
+ERROR_LINES = 5
+"""How many of the last lines a failed attempt keeps beside its log."""
+
+# Of terminals, such as colours: these lines are read without one.
+_CODES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+
+TAIL_BYTES = 64 * 1024
+"""Of each stream, what is kept to find them in; the last block is kept whole."""
 
 
 class LineNumbering:
-    """Line numbers from 1 over both streams of one attempt, and its last line with text in it."""
+    """Line numbers from 1 over both streams of one attempt, and the last lines with text of each."""
 
     def __init__(self) -> None:
         self.last_seq = 0
-        self._last = b""
+        self._tails: dict[int, _Tail] = {}
 
     def reserve(self, count: int) -> int:
         """Reserve `count` numbers and return the first."""
@@ -23,15 +34,66 @@ class LineNumbering:
         self.last_seq += count
         return first
 
-    def remember(self, line: bytes) -> None:
-        """Keep `line` as the last one, unless it is blank."""
-        if line.strip():
-            self._last = line
+    def keep(self, block: LogBlock) -> None:
+        """The last lines may be in this block, which is the newest of its stream."""
+        if not block.text.isspace():
+            tail = self._tails.get(block.stream)
+            if tail is None:
+                tail = self._tails[block.stream] = _Tail()
+            tail.keep(block)
 
     @property
     def last_line(self) -> str:
         """The last line with text, at most 200 characters, invalid bytes replaced."""
-        return self._last[: LAST_LINE_CHARS * 4].decode(errors="replace").strip()[:LAST_LINE_CHARS]
+        found = [line for tail in self._tails.values() for line in tail.last(1)]
+        return max(found).text if found else ""
+
+    def error_lines(self, since: int) -> tuple[ErrorLine, ...]:
+        """The last lines of stderr from number `since` on, in order; those of stdout when it has none there."""
+        for stream in (STDERR, STDOUT):
+            if stream in self._tails and (found := self._tails[stream].last(ERROR_LINES, since)):
+                return tuple(reversed(found))
+        return ()
+
+
+class _Tail:
+    """The last blocks of one stream that have text."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[LogBlock] = deque()
+        self._bytes = 0
+
+    def keep(self, block: LogBlock) -> None:
+        self._blocks.append(block)
+        self._bytes += len(block.text)
+        while len(self._blocks) > 1 and self._bytes > TAIL_BYTES:
+            self._bytes -= len(self._blocks.popleft().text)
+
+    def last(self, count: int, since: int = 0) -> list[ErrorLine]:
+        """The last `count` lines from number `since` on with text that is no marker, the last one first.
+
+        A line that came in pieces is one, with the number of the first piece that is still here.
+        """
+        found: list[ErrorLine] = []
+        rest = b""
+        for index in range(len(self._blocks) - 1, -1, -1):
+            block = self._blocks[index]
+            lines = block.text.removesuffix(b"\n").split(b"\n")
+            lines[-1] += rest
+            rest = b""
+            for offset in range(len(lines) - 1, -1, -1):
+                if block.seq_from + offset < since:
+                    return found
+                if offset == 0 and index and self._blocks[index - 1].partial:
+                    rest = lines[0]
+                    break
+                text = _CODES.sub(b"", lines[offset][: 8 * LAST_LINE_CHARS]).strip()
+                if text and not (text.startswith(b"::") and text.endswith(b"::")):
+                    shown = text[: LAST_LINE_CHARS * 4].decode(errors="replace")[:LAST_LINE_CHARS]
+                    found.append(ErrorLine(block.seq_from + offset, shown))
+                    if len(found) == count:
+                        return found
+        return found
 
 
 class LineSplitter:
@@ -60,12 +122,10 @@ class LineSplitter:
         """The stream ended: what is left without a newline is a partial line."""
         if self._rest:
             rest, self._rest = self._rest, b""
-            self._numbering.remember(rest)
             yield self._block(rest, 1, self._now_ns(), partial=True)
 
     def _whole(self, body: bytes, at_ns: int) -> Iterator[LogBlock]:
         """Whole lines: those before the next one that is too long together, then the pieces of that one."""
-        self._remember_last(body)
         start = 0
         while start < len(body):
             short = _short_until(body, start)
@@ -78,20 +138,8 @@ class LineSplitter:
                     yield self._block(body[start : start + LINE_LIMIT], 1, at_ns, partial=True)
                     start += LINE_LIMIT
 
-    def _remember_last(self, body: bytes) -> None:
-        """The last line with text in it: nearly always the last one."""
-        end = len(body) - 1
-        floor = max(0, len(body) - 4 * LINE_LIMIT)
-        while end > floor:
-            start = body.rfind(b"\n", floor, end) + 1 or floor
-            line = body[start:end]
-            if line.strip():
-                self._numbering.remember(line)
-                return
-            end = start - 1
-
     def _block(self, text: bytes, count: int, at_ns: int, *, partial: bool = False) -> LogBlock:
-        return LogBlock(
+        block = LogBlock(
             stream=self._stream,
             partial=partial,
             at_ns=at_ns,
@@ -99,6 +147,8 @@ class LineSplitter:
             lines=count,
             text=text,
         )
+        self._numbering.keep(block)
+        return block
 
 
 def _short_until(body: bytes, start: int) -> int:

@@ -87,12 +87,14 @@ class OutputPipeline:
         """The attempt is over: what is still due."""
         return self._limiter.finish()
 
-    def complete(self, end: AttemptEnd) -> AttemptEnd:
-        """The end of the attempt, with what became of its output."""
+    def complete(self, end: AttemptEnd, step_seq: int) -> AttemptEnd:
+        """The end of the attempt, with what became of its output; the lines of its last step begin at number `step_seq`."""
+        error_lines = self.numbering.error_lines(step_seq) if end.failed else ()
         return end._replace(
             reason=self.redact(end.reason),
             last_seq=self.numbering.last_seq,
-            last_line=self.numbering.last_line,
+            last_line=error_lines[-1].text if error_lines else self.numbering.last_line,
+            error_lines=error_lines,
             redacted=self.redacted,
             left_out=self.left_out,
         )

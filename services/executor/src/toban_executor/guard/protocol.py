@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toban_domain.outcome import AttemptKey
+from toban_domain.outcome import AttemptKey, ErrorLine
 from toban_domain.secret import SecretFile
 from toban_executor.decide.guard_types import (
     Acknowledge,
@@ -282,6 +282,8 @@ def _end_fields(end: AttemptEnd) -> dict[str, Any]:
     if end.result_json or end.log_ref or end.step_ends or end.result_expected:
         job = {"result": end.result_json, "log_ref": end.log_ref, "steps": end.step_ends}
         fields["job"] = {**job, "expected": end.result_expected}
+    if end.error_lines:
+        fields["errors"] = end.error_lines
     return fields
 
 
@@ -308,6 +310,7 @@ def _end(body: Mapping[str, Any]) -> AttemptEnd:
         log_ref=job.get("log_ref", ""),
         result_expected=job.get("expected", False),
         step_ends=tuple(StepEnd._make(step) for step in job.get("steps", ())),
+        error_lines=tuple(ErrorLine._make(line) for line in body.get("errors", ())),
     )
 
 

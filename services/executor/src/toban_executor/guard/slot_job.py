@@ -85,6 +85,11 @@ class SlotJob:
         assert self._output is not None
         self._first_seqs.append(self._output.numbering.last_seq + 1)
 
+    @property
+    def step_seq(self) -> int:
+        """The number of the first line of the step that was started last."""
+        return self._first_seqs[-1] if self._first_seqs else 0
+
     def note_steps(self, attempt: Attempt) -> None:
         """Tell the executor which step of several runs."""
         current = StepEnd(step=attempt.step, started_ns=int(attempt.step_started_wall * 1e9))

@@ -368,7 +368,7 @@ class SlotSupervisor:
         self._work_dir.clear()
         self._renew_descriptors()
         self._send_blocks(self._output.finish())
-        end = self._job.finish(self._output.complete(report.end))
+        end = self._job.finish(self._output.complete(report.end, self._job.step_seq))
         self._channel.send(encode_report(end), ticket=report.ticket)
         # It holds the values to redact.
         self._output = self._no_output

@@ -13,7 +13,7 @@ from toban_coordinator.app.runs.results import ResultChecks
 from toban_coordinator.decide.runs.report import Answer, Report
 from toban_coordinator.store.runs import run_steps
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey, Outcome
+from toban_domain.outcome import AttemptKey, ErrorLine, Outcome
 from toban_domain.payload import check_payload
 from toban_runtime.group_commit import GroupCommit, GroupLimits
 from toban_runtime.loop import WakeRegistry
@@ -25,6 +25,7 @@ MAX_BATCH = 1000
 MAX_REPORTS = 5000
 MAX_SUMMARY = 2000
 MAX_LINE = 200
+MAX_ERROR_LINES = 5
 MAX_LOG_REF = 1024
 MAX_STEPS = 50
 Group = GroupCommit[Sequence[Report], list[Committed]]
@@ -111,6 +112,10 @@ def _storable(report: Report) -> Report:
         result_json=storable_json(report.what.result_json),
         log_ref=report.what.log_ref.replace("\0", "�")[:MAX_LOG_REF],
         steps=report.what.steps[:MAX_STEPS],
+        error_lines=tuple(
+            ErrorLine(line.seq, line.text.replace("\0", "�")[:MAX_LINE])
+            for line in report.what.error_lines[-MAX_ERROR_LINES:]
+        ),
     )
     return replace(report, what=outcome)
 

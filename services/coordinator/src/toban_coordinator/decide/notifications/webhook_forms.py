@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from toban_domain.outcome import failure_text
+
 GENERIC, SMTP = "generic", "smtp"
 MAX_SUBJECT = 150
 MAX_LINE = 500
@@ -37,8 +39,9 @@ def summary(kind: str, data: Mapping[str, Any]) -> str:
     if "run" not in data:
         return _of_job(kind, data)
     run = data["run"]
-    details = [str(run[key])[:MAX_LINE] for key in ("error", "last_line") if run.get(key)][:1]
-    return "\n".join([_headline(kind, run), *details])
+    reason, error, last_line = (str(run.get(key) or "") for key in ("reason", "error", "last_line"))
+    detail = failure_text(reason, error, last_line) if error else last_line
+    return "\n".join([_headline(kind, run), *([detail[:MAX_LINE]] if detail else [])])
 
 
 def _headline(kind: str, run: Mapping[str, Any]) -> str:

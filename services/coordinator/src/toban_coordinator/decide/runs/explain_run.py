@@ -12,6 +12,7 @@ from toban_coordinator.decide.limits.limits import Admission, Need, Usage, room,
 from toban_coordinator.decide.placement.assign import late_limit, skip_reason, wait_until
 from toban_coordinator.decide.runs.wait_reason import Check
 from toban_domain.job import JobSpec
+from toban_domain.outcome import Reason
 from toban_domain.placement import DueRun
 from toban_domain.run import RunState
 
@@ -24,6 +25,17 @@ _REMEDIES = {
     "late": "`skip_late_after_seconds` of the job, or the setting skip_late_runs_after_seconds, allows more",
     "max_wait": "`max_wait_seconds` of the job allows more; `toban limit list` shows what is full",
 }
+_VERBS = {
+    RunState.SUCCEEDED: "succeeded",
+    RunState.FAILED: "failed",
+    RunState.TIMED_OUT: "timed out",
+    RunState.CANCELED: "was canceled",
+    RunState.SKIPPED: "was skipped",
+    RunState.EXPIRED: "expired",
+    RunState.RUNNING: "runs",
+}
+_REASONS = frozenset(Reason)
+_FAILED = frozenset({RunState.FAILED, RunState.TIMED_OUT})
 # Events that tell why a run came to where it is.
 _TOLD = (
     "deferred",
@@ -101,19 +113,23 @@ def limit_checks(facts: RunFacts) -> list[LimitCheck]:
     return found
 
 
-def sent_reasons(row: Mapping[str, object], events: Sequence[Mapping[str, object]]) -> list[str]:
+def sent_reasons(row: Mapping[str, Any], events: Sequence[Mapping[str, object]]) -> list[str]:
     """What became of a run that was sent or is over, newest first; `row` and `events` are as they are shown."""
-    state, reason = str(row["state"]), str(row["reason"] or "")
+    state, reason = RunState(row["state"]), str(row["reason"] or "")
     last = next((event for event in reversed(events) if event["to_state"] == state and event["message"]), None)
     message = str(last["message"]) if last is not None else str(row["error_summary"] or "")
-    why = ": ".join(part for part in (reason, message) if part)
+    # How an attempt ended is said in words; why a run was not started is a name that documents and filters use.
+    why = message if message and reason in _REASONS else ": ".join(part for part in (reason, message) if part)
     at_executor = row["token"] and row["assigned_worker_id"]
     where = f" on {row['executor'] or 'executor ' + str(row['assigned_worker_id'])}" if at_executor else ""
-    first = f"it is {state}{where}" + (f": {why}" if why else "")
+    first = f"it {_VERBS.get(state, f'is {state.value}')}{where}" + (f": {why}" if why else "")
+    output = f"the last line of its output: {row['last_line']}" if state in _FAILED and row["last_line"] else ""
+    used = state in _FAILED and row["max_attempts"] > 1
+    tries = f"it was attempt {row['attempt']} of {row['max_attempts']}" if used else ""
     remedy = f"{_REMEDIES[reason]}" if row["token"] is None and reason in _REMEDIES else ""
     told = [event for event in events if event["type"] in _TOLD and event is not last][-TOLD_EVENTS:]
     before = [f"{event['at']:%Y-%m-%d %H:%M:%S} UTC {event['type']}: {event['message']}" for event in reversed(told)]
-    return [text for text in (first, remedy, *before) if text]
+    return [text for text in (first, output, tries, remedy, *before) if text]
 
 
 def waits_for_step(run_id: int, steps: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ WITH newest AS MATERIALIZED (
      ORDER BY max(n.finished_at) DESC, max(n.id) DESC
      LIMIT %(limit)s::integer
 )
-SELECT g.*, l.state::text AS last_state, l.finished_at AS last_finished_at, l.error_summary, l.reason,
+SELECT g.*, l.state::text AS last_state, l.finished_at AS last_finished_at, l.error_summary, l.reason, l.last_line,
        EXISTS (SELECT 1
                  FROM (SELECT h.state, h.scope, h.scope_id FROM scheduler.runs_history h
                         WHERE h.job_name = g.job_name AND h.id > g.last_run_id AND h.finished_at >= now() - interval '1 day'

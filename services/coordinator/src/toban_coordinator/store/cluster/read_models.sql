@@ -20,7 +20,7 @@ SELECT r.version, r.state::text AS state FROM scheduler.job_runs r WHERE r.id = 
 -- name: attempts
 -- The dispatches of a run, in order.
 SELECT a.token, a.attempt, a.state, a.worker_id, COALESCE(e.node_id, a.worker) AS executor, a.dispatched_at, a.started_at, a.finished_at, a.exit_code, a.term_signal,
-       a.error_summary, a.reason, COALESCE(a.outcome -> 'steps', a.steps, l.steps) AS steps
+       a.error_summary, a.reason, COALESCE(a.outcome -> 'steps', a.steps, l.steps) AS steps, COALESCE(a.outcome -> 'error_lines', '[]') AS error_lines
   FROM scheduler.job_attempts a
   LEFT JOIN scheduler.runs_live l ON l.id = a.run_id AND l.token = a.token
   LEFT JOIN scheduler.executors e ON e.incarnation = a.incarnation

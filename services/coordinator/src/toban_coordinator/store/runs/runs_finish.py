@@ -76,6 +76,8 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         stored["result"] = json.loads(outcome.result_json)
     if outcome.log_ref:
         stored["log_ref"] = outcome.log_ref
+    if outcome.error_lines:
+        stored["error_lines"] = [line._asdict() for line in outcome.error_lines]
     if outcome.steps:
         stored["steps"] = [step.to_json() for step in outcome.steps]
     return stored
