@@ -67,7 +67,7 @@ def test_the_lines_of_a_failure_are_the_last_ones_of_stderr() -> None:
     trace = b"Traceback:\n  at 1\n\n  at 2\n  at 3\n  at 4\nValueError: no\n"
     told = write((STDOUT, b"begun\n"), (STDERR, trace), (STDOUT, b"closing\nbye\n"))
     assert told.last_line == "bye"
-    assert told.error_lines(0) == ((3, "at 1"), (5, "at 2"), (6, "at 3"), (7, "at 4"), (8, "ValueError: no"))
+    assert told.error_lines(0) == ((3, "  at 1"), (5, "  at 2"), (6, "  at 3"), (7, "  at 4"), (8, "ValueError: no"))
     assert told.error_lines(8) == (ErrorLine(8, "ValueError: no"),)
     assert told.error_lines(9) == ((9, "closing"), (10, "bye")), "the failed step wrote to stdout only"
     assert told.error_lines(11) == ()

@@ -46,7 +46,7 @@ class LineNumbering:
     def last_line(self) -> str:
         """The last line with text, at most 200 characters, invalid bytes replaced."""
         found = [line for tail in self._tails.values() for line in tail.last(1)]
-        return max(found).text if found else ""
+        return max(found).text.strip() if found else ""
 
     def error_lines(self, since: int) -> tuple[ErrorLine, ...]:
         """The last lines of stderr from number `since` on, in order; those of stdout when it has none there."""
@@ -87,8 +87,8 @@ class _Tail:
                 if offset == 0 and index and self._blocks[index - 1].partial:
                     rest = lines[0]
                     break
-                text = _CODES.sub(b"", lines[offset][: 8 * LAST_LINE_CHARS]).strip()
-                if text and not (text.startswith(b"::") and text.endswith(b"::")):
+                text = _CODES.sub(b"", lines[offset][: 8 * LAST_LINE_CHARS]).rstrip()
+                if text.strip() and not (text.startswith(b"::") and text.endswith(b"::")):
                     shown = text[: LAST_LINE_CHARS * 4].decode(errors="replace")[:LAST_LINE_CHARS]
                     found.append(ErrorLine(block.seq_from + offset, shown))
                     if len(found) == count:

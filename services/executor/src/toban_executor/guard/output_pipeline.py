@@ -93,7 +93,7 @@ class OutputPipeline:
         return end._replace(
             reason=self.redact(end.reason),
             last_seq=self.numbering.last_seq,
-            last_line=error_lines[-1].text if error_lines else self.numbering.last_line,
+            last_line=error_lines[-1].text.strip() if error_lines else self.numbering.last_line,
             error_lines=error_lines,
             redacted=self.redacted,
             left_out=self.left_out,
