@@ -1,7 +1,8 @@
 """Pages of runs by each filter, alone and with a job, among many finished runs; through JobReads and real PostgreSQL.
 
 Usage: scripts/bench run_lists, or python tests/bench/run_lists.py [finished runs] [days]; prints one JSON line with p50 and p95 in milliseconds
-for each filter. Each measurement asks for the first page and for one in the middle, with changing values.
+for each filter, and for the overview: its first answers read the last day in parts. Each measurement asks for the first page and for one in the
+middle, with changing values.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 
+from toban_coordinator.app.cluster.overview import KEPT_SECONDS, Overviews
 from toban_coordinator.app.paging import PageRequest
 from toban_coordinator.app.runs.job_reads import JobReads
 from toban_coordinator.app.runs.run_queries import RunQuery
@@ -100,6 +102,12 @@ async def measure(url, runs, days):
                 asked = time.perf_counter()
                 await reads.list_runs(RunQuery(**wanted), PageRequest(cursor=cursor))
                 times.setdefault(name, []).append((time.perf_counter() - asked) * 1000)
+    overviews = Overviews(pool=pool, clock=SystemClock(), health=dict)
+    for _ in range(ROUNDS):
+        asked = time.perf_counter()
+        await overviews.get()
+        times.setdefault("overview", []).append((time.perf_counter() - asked) * 1000)
+        await asyncio.sleep(KEPT_SECONDS + 0.05)
     figures = {
         name: [round(sorted(each)[len(each) * share // 100], 1) for share in (50, 95)] for name, each in times.items()
     }

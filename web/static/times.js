@@ -31,6 +31,9 @@ export function showInputs(zone) {
 }
 
 export function showTimes(root) {
+  for (const element of root.querySelectorAll("[data-clock]")) {
+    element.textContent = localTime(new Date(element.dataset.clock)).slice(11, 16);
+  }
   for (const element of root.querySelectorAll("time[datetime]:not([title])")) {
     const moment = new Date(element.dateTime);
     if (!Number.isNaN(moment.getTime())) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -27,6 +27,19 @@ from toban_domain.payload import MAX_NESTING, deeper_than
 )
 def test_progress(value: Any, seen: Progress | None) -> None:
     assert parse_progress(value) == seen
+
+
+def test_the_end_is_expected_at_the_pace_so_far() -> None:
+    start = datetime(2026, 11, 29, 9, 0, tzinfo=UTC)
+
+    def eta(percentage: float, at: str, **more: Any) -> datetime | None:
+        found = parse_progress({"percentage": percentage, "at": at, **more}, start)
+        return found.eta if found else None
+
+    assert eta(25, "2026-11-29T09:10:00+00:00") == start + timedelta(minutes=40)
+    assert eta(25, "2026-11-29T09:10:00+00:00", eta="2026-11-29T09:30:00+00:00") == start + timedelta(minutes=30)
+    assert eta(1, "2026-11-29T09:10:00+00:00") is None and eta(50, "no time") is None
+    assert eta(50, "2026-11-29T08:59:00+00:00") is None, "its executor's clock is behind"
 
 
 def test_the_deepest_value_of_an_answer_can_be_indented() -> None:

@@ -262,3 +262,25 @@ async def test_failed_schedules_are_counted_without_a_read_of_the_others(world: 
 
 def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
     return [node, *(inner for part in node.get("Plans", []) for inner in _nodes(part))]
+
+
+async def test_the_last_day_in_intervals(world: Any, make: Any) -> None:
+    await world.sql(
+        "SELECT scheduler.ensure_partitions((now() AT TIME ZONE 'UTC')::date - 2, (now() AT TIME ZONE 'UTC')::date)"
+    )
+    for number, state in enumerate(("SUCCEEDED", "SUCCEEDED", "FAILED", "EXPIRED", "CANCELED", "SKIPPED")):
+        await ended(world, number + 1, state, ago=7200.0)
+    await ended(world, 20, "SUCCEEDED", ago=2 * 86_400.0)
+    await world.executor()
+    await world.apply(make.job())
+    [run] = await world.start()
+    await world.turn("assign")
+    await world.report(world.key(run), make.outcome())
+    activity = (await overview(world)).activity
+    assert len(activity) == 288 and all(
+        b.begins_at.seconds - a.begins_at.seconds == 300 for a, b in zip(activity, activity[1:])
+    )
+    old = [one for one in activity[:-12] if one.succeeded or one.failed or one.other]
+    assert [(one.succeeded, one.failed, one.other) for one in old] == [(2, 2, 1)], "what was skipped never ran"
+    assert sum(one.succeeded for one in activity[-2:]) == 1
+    assert any(one.HasField("wait_seconds") for one in activity[-2:]) and old[0].wait_seconds == 0.0

@@ -40,6 +40,8 @@ def _failed_jobs(found: Any) -> str:
 def _page(found: Any) -> None:
     now = to_time(found.server_time) or wall_now()
     more = " (more are not listed)" if found.more_failures else ""
+    if found.activity:
+        report.echo(f"Runs of the last 24 hours\n{_activity(found.activity)}\n")
     for title, items, columns, empty in (
         ("Alerts", found.alerts, _ALERTS, "none"),
         (f"Failures of the last 24 hours{more}", found.failures, _failures(now), "none"),
@@ -50,6 +52,16 @@ def _page(found: Any) -> None:
         report.echo(f"{title}")
         show(Format.TABLE, items, table=columns, empty=empty)
         report.echo("")
+
+
+def _activity(intervals: Any) -> str:
+    """What ended, and how long the runs had to wait."""
+    counts = ", ".join(
+        f"{sum(getattr(one, name) for one in intervals):,} {word}"
+        for name, word in (("succeeded", "succeeded"), ("failed", "failed"), ("other", "canceled"))
+    )
+    longest = max(one.wait_seconds for one in intervals)
+    return f"{counts}; within five minutes 95 % of those that began had waited for {duration(longest)} at most"
 
 
 def _coming_title(found: Any) -> str:
@@ -100,7 +112,11 @@ def _missed(now: datetime) -> list[Column]:
 
 def _coming(now: datetime) -> list[Column]:
     return [
-        Column("SCHEDULE", lambda one: one.schedule, name=True),
+        Column(
+            "SCHEDULE",
+            lambda one: f"{one.schedule} and {one.schedules - 1} more" if one.schedules > 1 else one.schedule,
+            name=True,
+        ),
         Column("JOB", lambda one: one.job, name=True),
         Column("FIRES", lambda one: age(one.at, now)),
     ]

@@ -2860,6 +2860,7 @@ class Overview(_message.Message):
     MISSED_FIELD_NUMBER: _builtins.int
     COMING_FIELD_NUMBER: _builtins.int
     COMING_SCHEDULES_FIELD_NUMBER: _builtins.int
+    ACTIVITY_FIELD_NUMBER: _builtins.int
     more_failures: _builtins.bool
     """There were more failures than are read or listed."""
     coming_schedules: _builtins.int
@@ -2886,7 +2887,11 @@ class Overview(_message.Message):
 
     @_builtins.property
     def coming(self) -> _containers.RepeatedCompositeFieldContainer[Global___ComingFire]:
-        """Schedules that fire in the next 24 hours, the next ones first; at most 20."""
+        """Schedules that fire in the next 24 hours, by minute and job, the next ones first; at most 20, of the next 1000 schedules."""
+
+    @_builtins.property
+    def activity(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActivityInterval]:
+        """The last 24 hours in intervals of five minutes, the oldest first. Right after the start of a coordinator the older ones are missing."""
 
     def __init__(
         self,
@@ -2899,14 +2904,59 @@ class Overview(_message.Message):
         missed: _abc.Iterable[Global___MissedSlots] | None = ...,
         coming: _abc.Iterable[Global___ComingFire] | None = ...,
         coming_schedules: _builtins.int = ...,
+        activity: _abc.Iterable[Global___ActivityInterval] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["server_time", b"server_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alerts", b"alerts", "coming", b"coming", "coming_schedules", b"coming_schedules", "failures", b"failures", "missed", b"missed", "more_failures", b"more_failures", "server_time", b"server_time", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "alerts", b"alerts", "coming", b"coming", "coming_schedules", b"coming_schedules", "failures", b"failures", "missed", b"missed", "more_failures", b"more_failures", "server_time", b"server_time", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Overview: _TypeAlias = Overview  # noqa: Y015
+
+@_typing.final
+class ActivityInterval(_message.Message):
+    """Five minutes of the cluster."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGINS_AT_FIELD_NUMBER: _builtins.int
+    SUCCEEDED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    OTHER_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    BUSY_SLOTS_FIELD_NUMBER: _builtins.int
+    succeeded: _builtins.int
+    """Runs that ended in it."""
+    failed: _builtins.int
+    """FAILED, TIMED_OUT and EXPIRED."""
+    other: _builtins.int
+    """CANCELED."""
+    wait_seconds: _builtins.float
+    """How long 95 % of them had waited at most for their start, seconds; unset when none began."""
+    busy_slots: _builtins.float
+    """Slots in use on average."""
+    @_builtins.property
+    def begins_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        begins_at: _timestamp_pb2.Timestamp | None = ...,
+        succeeded: _builtins.int = ...,
+        failed: _builtins.int = ...,
+        other: _builtins.int = ...,
+        wait_seconds: _builtins.float | None = ...,
+        busy_slots: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_wait_seconds", b"_wait_seconds", "begins_at", b"begins_at", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_wait_seconds", b"_wait_seconds", "begins_at", b"begins_at", "busy_slots", b"busy_slots", "failed", b"failed", "other", b"other", "succeeded", b"succeeded", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__wait_seconds: _TypeAlias = _typing.Literal["wait_seconds"]  # noqa: Y015
+    _WhichOneofArgType__wait_seconds: _TypeAlias = _typing.Literal["_wait_seconds", b"_wait_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__wait_seconds) -> _WhichOneofReturnType__wait_seconds | None: ...
+
+Global___ActivityInterval: _TypeAlias = ActivityInterval  # noqa: Y015
 
 @_typing.final
 class ActiveAlert(_message.Message):
@@ -3067,7 +3117,7 @@ Global___MissedSlots: _TypeAlias = MissedSlots  # noqa: Y015
 
 @_typing.final
 class ComingFire(_message.Message):
-    """The next slot of a schedule."""
+    """The next slot of a schedule, or of several of one job that fire in the same minute."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -3075,9 +3125,13 @@ class ComingFire(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
     TIMEZONE_FIELD_NUMBER: _builtins.int
+    SCHEDULES_FIELD_NUMBER: _builtins.int
     schedule: _builtins.str
+    """The first of them."""
     job: _builtins.str
     timezone: _builtins.str
+    schedules: _builtins.int
+    """How many schedules of the job fire in this minute."""
     @_builtins.property
     def at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -3087,10 +3141,11 @@ class ComingFire(_message.Message):
         job: _builtins.str = ...,
         at: _timestamp_pb2.Timestamp | None = ...,
         timezone: _builtins.str = ...,
+        schedules: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "job", b"job", "schedule", b"schedule", "timezone", b"timezone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "job", b"job", "schedule", b"schedule", "schedules", b"schedules", "timezone", b"timezone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -498,12 +498,26 @@ class MissedSlots(Answer):
 
 
 class ComingFire(Answer):
-    """The next slot of a schedule."""
+    """The next slot of a schedule, or of several of one job that fire in the same minute."""
 
-    schedule: str
+    schedule: str = Field(description="The first of them.")
     job: str
     at: datetime | None
     timezone: str
+    schedules: int = Field(description="How many schedules of the job fire in this minute.")
+
+
+class ActivityInterval(Answer):
+    """Five minutes of the cluster."""
+
+    begins_at: datetime | None
+    succeeded: int = Field(description="Runs that ended in it.")
+    failed: int = Field(description="FAILED, TIMED_OUT and EXPIRED.")
+    other: int = Field(description="CANCELED.")
+    wait_seconds: float | None = Field(
+        description="How long 95 % of them had waited at most for their start, seconds; unset when none began."
+    )
+    busy_slots: float = Field(description="Slots in use on average.")
 
 
 class Overview(Answer):
@@ -520,9 +534,12 @@ class Overview(Answer):
         description="Slots of the last 24 hours without a run of their time, the latest first; at most 50."
     )
     coming: list[ComingFire] = Field(
-        description="Schedules that fire in the next 24 hours, the next ones first; at most 20."
+        description="Schedules that fire in the next 24 hours, by minute and job, the next ones first; at most 20, of the next 1000 schedules."
     )
     coming_schedules: int = Field(description="How many schedules fire in the next 24 hours; counted up to 10000.")
+    activity: list[ActivityInterval] = Field(
+        description="The last 24 hours in intervals of five minutes, the oldest first. Right after the start of a coordinator the older ones are missing."
+    )
 
 
 class Member(Answer):

@@ -11,6 +11,8 @@ from typing import Any
 from toban_admin_web.decide.log_text import printable_json
 
 MAX_SUMMARY = 200
+# Percent.
+LEAST_FOR_PACE = 3.0
 # Longer values, such as serial numbers, are for programs.
 MAX_VALUE = 32
 
@@ -45,8 +47,8 @@ def indent(value: Any) -> str:
     return printable_json(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def parse_progress(value: Any) -> Progress | None:
-    """The progress of a run; None when the job reported none."""
+def parse_progress(value: Any, started_at: datetime | None = None) -> Progress | None:
+    """The progress of a run; None when the job reported none. A job that names no end is expected to go on at the pace that it had since its start."""
     data = as_object(value)
     number = data.get("percentage")
     percentage = float(number) if isinstance(number, int | float) and not isinstance(number, bool) else None
@@ -55,7 +57,15 @@ def parse_progress(value: Any) -> Progress | None:
     if percentage is None and not text:
         return None
     shown = None if percentage is None else min(100.0, max(0.0, percentage))
-    return Progress(shown, text, _steps(data.get("steps")), _moment(data.get("eta")))
+    eta = _moment(data.get("eta")) or _expected_end(shown, started_at, _moment(data.get("at")))
+    return Progress(shown, text, _steps(data.get("steps")), eta)
+
+
+def _expected_end(percentage: float | None, started_at: datetime | None, at: datetime | None) -> datetime | None:
+    """None before a part of the work is done that tells the pace."""
+    if not percentage or percentage < LEAST_FOR_PACE or started_at is None or at is None or at <= started_at:
+        return None
+    return started_at + (at - started_at) * (100 / percentage)
 
 
 def _steps(value: Any) -> tuple[int, int] | None:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from toban_coordinator.app.cluster.overview import Overview
+from toban_coordinator.decide.cluster.activity import Interval
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_transport.convert import fill
 from toban_transport.convert import timestamp_to_pb as at
+
+
+def _interval(one: Interval) -> pb.ActivityInterval:
+    return pb.ActivityInterval(
+        begins_at=Timestamp(seconds=one.begins_at),
+        succeeded=one.succeeded,
+        failed=one.failed,
+        other=one.other,
+        wait_seconds=one.wait,
+        busy_slots=one.busy,
+    )
 
 
 def overview_to_pb(overview: Overview) -> pb.Overview:
@@ -22,4 +36,5 @@ def overview_to_pb(overview: Overview) -> pb.Overview:
         missed=[fill(pb.MissedSlots, row) for row in overview.missed],
         coming=[fill(pb.ComingFire, row) for row in overview.coming],
         coming_schedules=overview.coming_schedules,
+        activity=[_interval(one) for one in overview.activity],
     )

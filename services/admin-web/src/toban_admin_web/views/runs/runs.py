@@ -53,7 +53,7 @@ def show(run_id: int) -> Response:
         "run",
         run=run,
         ended=is_terminal(run.state),
-        progress=parse_progress(run.progress),
+        progress=parse_progress(run.progress, run.started_at),
         payload=indent(run.payload or {}),
         result="" if run.result is None else indent(run.result),
         actions=[name for name in run_actions(run) if may_try(g.person.role, ENDPOINTS[name])],

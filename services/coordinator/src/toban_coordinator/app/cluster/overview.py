@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from toban_coordinator.app.cluster.activity import Activity
 from toban_coordinator.decide.cluster import overview as decide
+from toban_coordinator.decide.cluster.activity import Interval
 from toban_coordinator.decide.cluster.overview import ActiveAlert, AlertFacts, Queue, Waiting
 from toban_coordinator.store.cluster import cluster_stats, epoch_claims
 from toban_coordinator.store.cluster import overview as store
@@ -35,6 +37,7 @@ class Overview:
     missed: Sequence[Row]
     coming: Sequence[Row]
     coming_schedules: int
+    activity: Sequence[Interval]
 
 
 class Overviews:
@@ -44,6 +47,7 @@ class Overviews:
         self._pool = pool
         self._clock = clock
         self._health = health
+        self._activity = Activity(clock)
         self._reading = asyncio.Lock()
         self._kept: tuple[float, Overview] | None = None
 
@@ -77,6 +81,7 @@ class Overviews:
             missed=missed,
             coming=coming,
             coming_schedules=schedules,
+            activity=await self._activity.read(t, facts["server_time"]),
         )
 
     async def _facts(self, t: Tx, row: Row, queues: Mapping[str, Queue]) -> AlertFacts:

@@ -11,7 +11,7 @@ from toban_store.tx import Row, Tx
 
 _sql = queries.load(__name__)
 FAILED_STATES = (RunState.FAILED, RunState.TIMED_OUT, RunState.EXPIRED)
-# Of each state; and of the skipped slots.
+# Of each state, of the skipped slots, and of the coming ones.
 MOST_READ = 1000
 MOST_GROUPS = 50
 MOST_COMING = 20
@@ -43,7 +43,7 @@ async def missed(t: Tx) -> list[Row]:
 
 async def coming(t: Tx) -> tuple[list[Row], int]:
     """The next fires within a day, and how many schedules have one."""
-    rows = await t.fetch_all(_sql.coming, {"limit": MOST_COMING})
+    rows = await t.fetch_all(_sql.coming, {"read": MOST_READ, "limit": MOST_COMING})
     counted = await t.fetch_one(_sql.coming_count, {"limit": MOST_COUNTED})
     return rows, counted["schedules"] if counted else 0
 

@@ -58,14 +58,17 @@ SELECT s.name AS schedule, f.outcome, f.slots, f.last_slot, f.message, f.run_id
  LIMIT %(limit)s::integer;
 
 -- name: coming
--- The next slot of each schedule that fires within a day, the next ones first. Runs of slots are made some seconds ahead: theirs count.
-SELECT s.name AS schedule, d.name AS job, s.timezone,
-       COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at) AS at
-  FROM (SELECT x.* FROM scheduler.schedules x JOIN scheduler.job_definitions j ON j.id = x.definition_id AND j.enabled
-         WHERE x.enabled AND x.status = 'active' AND x.next_run_at BETWEEN now() AND now() + interval '1 day'
-         ORDER BY x.next_run_at, x.id LIMIT %(limit)s::integer) s
-  JOIN scheduler.job_definitions d ON d.id = s.definition_id
- ORDER BY at, s.name;
+-- The next slots of schedules that fire within a day, by minute and job, the next ones first. Runs of slots are made some seconds ahead: theirs count.
+SELECT min(f.schedule) AS schedule, f.job, (array_agg(f.timezone ORDER BY f.schedule))[1] AS timezone, min(f.at) AS at, count(*)::bigint AS schedules
+  FROM (SELECT s.name AS schedule, d.name AS job, s.timezone,
+               COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at) AS at
+          FROM (SELECT x.* FROM scheduler.schedules x JOIN scheduler.job_definitions j ON j.id = x.definition_id AND j.enabled
+                 WHERE x.enabled AND x.status = 'active' AND x.next_run_at BETWEEN now() AND now() + interval '1 day'
+                 ORDER BY x.next_run_at, x.id LIMIT %(read)s::integer) s
+          JOIN scheduler.job_definitions d ON d.id = s.definition_id) f
+ GROUP BY date_trunc('minute', f.at), f.job
+ ORDER BY min(f.at), min(f.schedule)
+ LIMIT %(limit)s::integer;
 
 -- name: coming_count
 -- How many schedules fire within a day, counted up to a number.
