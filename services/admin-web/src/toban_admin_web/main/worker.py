@@ -26,6 +26,7 @@ from toban_admin_web.views.definitions import definition_edit, job_actions, jobs
 from toban_admin_web.views.people import account, oidc, sign_in
 from toban_admin_web.views.people.oidc_limits import OidcLimits
 from toban_admin_web.views.people.session_gate import SessionGate
+from toban_admin_web.views.pulse import Pulse
 from toban_admin_web.views.runs import bulk_actions, log, run_actions, runs, timeline
 from toban_admin_web.views.view_context import StreamSlots, ViewContext
 from toban_domain.version import VERSION
@@ -98,6 +99,7 @@ class SiteWorker:
             oidc_limits=OidcLimits(clock=clock, at_once=config.max_oidc_steps),
             logs=LogClient(archivers=self._archivers),
             hooks=HookClient(coordinators=self._coordinators),
+            pulse=Pulse(clock=clock),
             clock=clock,
             stream_slots=StreamSlots(config.max_streams),
             stopping=stopping,
