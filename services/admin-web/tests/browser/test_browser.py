@@ -46,7 +46,9 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize(("width", "language"), [(360, "ja"), pytest.param(1600, "en", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("width", "language"), [(360, "ja"), (1100, "en"), pytest.param(1600, "en", marks=pytest.mark.long)]
+)
 def test_pages_fit_and_violate_no_policy(page: Page, address: str, width: int, language: str) -> None:
     for path in PAGES:
         page.look(width=width, height=800, language=language)

@@ -22,7 +22,7 @@ SHOWN = "((one) => one !== null && one.getClientRects().length > 0)(document.que
 def test_the_pages_are_at_the_side_or_in_a_menu(page: Page, address: str, width: int) -> None:
     page.look(width=width)
     page.open(address + "/jobs")
-    wide = width > 960
+    wide = width > 1088
     assert page.run(SHOWN.format("nav.side")) is wide and page.run(SHOWN.format(".menu.pages")) is not wide
     assert page.run("document.querySelector('nav.side [aria-current]').textContent.trim()") == "Jobs"
     if not wide:
