@@ -6,7 +6,7 @@ const palette = document.getElementById("palette");
 const help = document.getElementById("keys");
 const input = palette.querySelector("input");
 const list = palette.querySelector("ul");
-const pages = [...document.querySelectorAll("header [data-key]")];
+const pages = [...document.querySelectorAll("nav.side a")];
 let known = [];
 let timer = 0;
 let asked = 0;
@@ -50,14 +50,15 @@ async function loadNames(text) {
   suggest();
 }
 
+const nameOf = (link) => link.textContent.trim();
 const entry = (text, path) => ({ text, path });
 const named = ({ kind, name }) => entry(`${palette.dataset[kind]} ${name}`, `/${kind}/${encodeURIComponent(name)}`);
 
 function candidates(text) {
   const wanted = text.toLowerCase();
   const found = pages
-    .filter((link) => link.textContent.toLowerCase().includes(wanted))
-    .map((link) => entry(link.textContent, link.getAttribute("href")));
+    .filter((link) => nameOf(link).toLowerCase().includes(wanted))
+    .map((link) => entry(nameOf(link), link.getAttribute("href")));
   if (!text) return found;
   const names = known.filter((one) => one.name.toLowerCase().includes(wanted));
   names.sort((one, other) => one.name.toLowerCase().indexOf(wanted) - other.name.toLowerCase().indexOf(wanted));
@@ -102,6 +103,7 @@ function suggest() {
 }
 
 function openPalette() {
+  document.querySelector("details.menu[open]")?.removeAttribute("open");
   show(palette);
   input.value = "";
   suggest();
@@ -131,6 +133,7 @@ function second(key) {
 
 // On a Mac Ctrl-K deletes to the end of the line.
 const mac = navigator.platform.startsWith("Mac");
+if (mac) document.querySelector("[data-open-palette] kbd").textContent = "⌘ K";
 
 document.addEventListener("keydown", (event) => {
   const command = mac ? event.metaKey && !event.ctrlKey : event.ctrlKey && !event.metaKey;
@@ -144,6 +147,8 @@ document.addEventListener("keydown", (event) => {
   if (act) act();
   if (act || second(event.key)) event.preventDefault();
 });
-const opener = document.querySelector("[data-open-keys]");
-opener.hidden = false;
-opener.addEventListener("click", () => show(help));
+for (const [name, open] of [["palette", openPalette], ["keys", () => show(help)]]) {
+  const opener = document.querySelector(`[data-open-${name}]`);
+  opener.hidden = false;
+  opener.addEventListener("click", open);
+}

@@ -1,15 +1,46 @@
 // Refreshes the parts of a page periodically, and shows a notice while the server does not respond.
-import { showInputs, showTimes } from "./times.js";
+import { inUtc, showInputs, showTimes } from "./times.js";
 
 const TIMEOUT_MS = 15000;
 const MAX_DELAY_MS = 15000;
 
+// The zone of the times is that of the browser, or UTC, which the pages are in.
 function showZone() {
-  const note = document.querySelector("[data-zone]");
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (!zone) return;
+  if (!zone || inUtc) return;
+  const note = document.querySelector("[data-zone]:not(html)");
   if (note) note.textContent = note.dataset.zone.replace("%", zone);
   showInputs(zone);
+}
+
+// Menus close when something else is clicked, or by Escape.
+function closeMenus() {
+  const open = () => document.querySelector("details.menu[open]");
+  document.addEventListener("click", ({ target }) => {
+    if (open() && !open().contains(target)) open().open = false;
+  });
+  document.addEventListener("keydown", ({ key }) => {
+    const menu = key === "Escape" && open();
+    if (!menu) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+}
+
+// Signs out at once by the form of the own account, whose token no other page has.
+async function signOut(event) {
+  event.preventDefault();
+  const link = event.currentTarget;
+  try {
+    const response = await fetch(link.href, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
+    const account = new DOMParser().parseFromString(await response.text(), "text/html");
+    const form = document.importNode(account.querySelector(`form[action^="${CSS.escape(link.dataset.signOut)}"]`), true);
+    form.hidden = true;
+    document.body.append(form);
+    form.requestSubmit();
+  } catch {
+    location.assign(link.href);
+  }
 }
 
 // Restores the focus after a replacement, by the link's target.
@@ -86,6 +117,7 @@ class Refresher {
 
   showNotice() {
     this.notice.hidden = this.failures === 0;
+    document.getElementById("leader-pill")?.toggleAttribute("data-away", this.failures > 0);
     const time = this.updatedAt.toLocaleTimeString(document.documentElement.lang);
     const text = this.notice.dataset.text.replace("%", time);
     if (this.failures && this.notice.textContent !== text) this.notice.textContent = text;
@@ -94,6 +126,9 @@ class Refresher {
 
 showTimes(document);
 showZone();
+closeMenus();
+for (const one of document.querySelectorAll("[data-scripts]")) one.hidden = false;
+document.querySelector("[data-sign-out]")?.addEventListener("click", signOut);
 const main = document.querySelector("main[data-refresh]");
 if (main) new Refresher(main);
 

@@ -1,4 +1,5 @@
-// Shows server times in the viewer's time zone; the UTC text becomes the title.
+// Shows server times in the viewer's time zone; the UTC text becomes the title. Who has chosen UTC sees it, and the other as title.
+export const inUtc = document.documentElement.dataset.zone === "utc";
 const pad = (number) => String(number).padStart(2, "0");
 
 export function localTime(moment) {
@@ -10,7 +11,7 @@ export function localTime(moment) {
 function hideSameZone(root) {
   for (const table of root.querySelectorAll("table[data-zoned]")) {
     const same = [...table.tBodies[0].rows].every(
-      (row) => row.querySelector("time").textContent === row.querySelector("td.in-zone").textContent.slice(0, 19)
+      (row) => row.querySelector("time").textContent.slice(0, 19) === row.querySelector("td.in-zone").textContent.slice(0, 19)
     );
     table.classList.toggle("one-zone", same);
   }
@@ -32,13 +33,14 @@ export function showInputs(zone) {
 
 export function showTimes(root) {
   for (const element of root.querySelectorAll("[data-clock]")) {
-    element.textContent = localTime(new Date(element.dataset.clock)).slice(11, 16);
+    if (!inUtc) element.textContent = localTime(new Date(element.dataset.clock)).slice(11, 16);
   }
   for (const element of root.querySelectorAll("time[datetime]:not([title])")) {
     const moment = new Date(element.dateTime);
     if (!Number.isNaN(moment.getTime())) {
-      element.title = element.textContent;
-      element.textContent = localTime(moment);
+      const [utc, local] = [element.textContent, localTime(moment)];
+      element.title = inUtc ? local : utc;
+      if (!inUtc) element.textContent = local;
     }
   }
   hideSameZone(root);

@@ -229,6 +229,10 @@ class Web:
         self.cluster.reader.requests.clear()
         return self.client.post(action, data={**hidden, **fields}, headers={"Origin": "http://localhost"})
 
+    def asked(self, kind: type) -> list[Any]:
+        """The requests of one kind that the coordinator has had."""
+        return [one for one in self.cluster.reader.requests if isinstance(one, kind)]
+
     def refuse(self, method: str, code: ErrorCode, message: str = "no") -> None:
         """Makes a method of the coordinator fail."""
         self.cluster.reader.responses[method] = TobanError(code, message)

@@ -80,7 +80,7 @@ def test_a_password_that_cannot_be_signed_in_with_leads_to_the_sign_in(web: Any)
 @pytest.mark.parametrize(
     ("error", "status", "text"),
     [
-        (TobanError(ErrorCode.UNAUTHENTICATED, "no"), 400, "The present password is wrong"),
+        (TobanError(ErrorCode.UNAUTHENTICATED, "no"), 400, "The current password is wrong"),
         (TobanError(ErrorCode.INVALID_ARGUMENT, "the password has 2 characters"), 400, "has 2 characters"),
         (
             TobanError(ErrorCode.RESOURCE_EXHAUSTED, "wait", detail={"retry_after_seconds": 17}),

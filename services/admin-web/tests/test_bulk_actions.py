@@ -79,7 +79,7 @@ def test_nothing_matches(web: Any, parts: Parts) -> None:
 def test_all_parts_in_one_request_when_there_is_time(web: Any, parts: Parts, verb: str, operation: bool) -> None:
     response = web.post(f"/runs/{verb}?{QUERY}", reason="wrong input")
     text = response.get_data(as_text=True)
-    assert response.status_code == 200 and "Done." in text and "Changed: 23 of 25" in text
+    assert response.status_code == 200 and "Done." in text and "23 of 25 runs " in text
     assert "Runs left as they are: 2" in text and "run 3 has &lt;ended&gt;" in text
     assert [one.filter.page.cursor for one in parts.changing] == ["", "10", "20"]
     assert {one.reason for one in parts.changing} == {"wrong input"}
@@ -100,8 +100,8 @@ def test_it_goes_on_part_after_part_with_the_progress(web: Any, parts: Parts, mo
     for _ in range(3):
         pages.append(web.client.post("/runs/rerun?job=hello", data=form, headers=local).get_data(as_text=True))
         form = hidden(pages[-1])
-    assert "data-continue" in pages[0] and "Changed: 8 of 25" in pages[0] and "Changed: 18 of 25" in pages[1]
-    assert "Done." in pages[2] and "Changed: 23 of 25" in pages[2] and "data-continue" not in pages[2]
+    assert "data-continue" in pages[0] and "8 of 25 runs " in pages[0] and "18 of 25 runs " in pages[1]
+    assert "Done." in pages[2] and "23 of 25 runs " in pages[2] and "data-continue" not in pages[2]
     assert [one.filter.page.cursor for one in parts.changing] == ["", "10", "20"]
     assert len({(one.operation, one.reason, one.latest_definition) for one in parts.changing}) == 1
     assert {one.filter.active_until.ToJsonString() for one in parts.changing} == {
@@ -114,10 +114,10 @@ def test_a_part_that_fails_is_repeated_from_where_it_stopped(web: Any, parts: Pa
     response = web.post("/runs/cancel?job=hello", reason="x")
     text = response.get_data(as_text=True)
     assert response.status_code == 503 and "no leader &lt;now&gt;" in text and "Stopped." in text
-    assert "Changed: 8 of 25" in text and hidden(text)["cursor"] == "10" and "data-continue" not in text
+    assert "8 of 25 runs " in text and hidden(text)["cursor"] == "10" and "data-continue" not in text
     parts.error_at = -1
     again = web.client.post("/runs/cancel?job=hello", data=hidden(text), headers={"Origin": "http://localhost"})
-    assert "Changed: 23 of 25" in again.get_data(as_text=True)
+    assert "23 of 25 runs " in again.get_data(as_text=True)
 
 
 def test_without_a_reason_nothing_is_changed(web: Any, parts: Parts) -> None:

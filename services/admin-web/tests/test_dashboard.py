@@ -60,7 +60,7 @@ def test_more_schedules_than_are_listed(web: Any) -> None:
 def test_older_coordinators_know_no_overview(web: Any) -> None:
     web.cluster.reader.responses["GetOverview"] = TobanError(ErrorCode.UNIMPLEMENTED, "unknown method")
     text = web.page("/")
-    assert "older release" in text and "executors on" in text and "failures-title" not in text
+    assert "older release" in text and "executors ready" in text and "failures-title" not in text
 
 
 @pytest.mark.parametrize("beat", [None, 20])
@@ -96,7 +96,7 @@ def test_the_last_day_as_a_picture(web: Any) -> None:
     until = datetime.fromtimestamp(hour + 1200, UTC).strftime("%Y-%m-%dT%H:%M")
     [link] = [one for one in re.findall(r'href="(/runs[^"]*)"', text) if at in one]
     assert "state=unsuccessful" in link and until in link, "a failure leads to its runs"
-    assert '<path class="bad" d="M' in text and text.count('data-clock="') == 7
+    assert '<path class="bad" d="M' in text and text.count('data-clock="') == 9
 
 
 def test_schedules_of_one_minute_are_one_line(web: Any) -> None:

@@ -14,7 +14,7 @@ PATHS = [
     "/runs/1",
     "/runs/1/log/stream",
     "/runs/1/log.txt",
-    "/static/site.css",
+    "/static/components.css",
     "/static/none.css",
     "/nope",
     "/jobs?part=1",
@@ -54,7 +54,7 @@ def test_caches_store_static_files_and_no_pages(web: Any) -> None:
     text = web.page("/")
     assert web.get("/").headers["Cache-Control"] == "no-store"
     address = text.partition('rel="stylesheet" href="')[2].partition('"')[0]
-    for requested, cached in ((address, True), ("/static/site.css", False)):
+    for requested, cached in ((address, True), ("/static/components.css", False)):
         with web.get(requested) as response:
             assert ("immutable" in response.headers["Cache-Control"]) is cached
 
@@ -71,22 +71,22 @@ def opened(web: Any, path: str, **headers: str) -> tuple[str | None, bytes]:
 
 
 def test_answers_are_compressed_for_clients_that_take_it(web: Any) -> None:
-    for path in ("/", "/jobs/hello", "/runs?part=1", "/api/v1/runs/1", "/static/site.css", "/static/keys.js"):
+    for path in ("/", "/jobs/hello", "/runs?part=1", "/api/v1/runs/1", "/static/components.css", "/static/keys.js"):
         encoding, body = opened(web, path)
         with web.get(path) as plain:
             assert encoding == "gzip" and "Content-Encoding" not in plain.headers
             # The age of a time may have changed.
             assert len(body) == pytest.approx(len(plain.get_data()), rel=0.01)
-    with web.get("/static/site.css", Accept_Encoding="gzip;q=0") as response:
+    with web.get("/static/components.css", Accept_Encoding="gzip;q=0") as response:
         assert "Content-Encoding" not in response.headers
-    with web.get("/static/site.css", Accept_Encoding="gzip", Range="bytes=0-9") as response:
+    with web.get("/static/components.css", Accept_Encoding="gzip", Range="bytes=0-9") as response:
         assert response.status_code == 206 and len(response.get_data()) == 10
 
 
 def test_a_compressed_file_that_a_client_has_is_not_sent_again(web: Any) -> None:
-    with web.get("/static/site.css", Accept_Encoding="gzip") as response:
+    with web.get("/static/components.css", Accept_Encoding="gzip") as response:
         tag = response.headers["ETag"]
-    with web.get("/static/site.css", Accept_Encoding="gzip", If_None_Match=tag) as response:
+    with web.get("/static/components.css", Accept_Encoding="gzip", If_None_Match=tag) as response:
         assert response.status_code == 304
 
 

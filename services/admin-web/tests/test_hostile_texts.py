@@ -133,7 +133,7 @@ def test_the_audit_shows_who_did_what_and_from_where(web: Any) -> None:
         "not in the hash chain yet",
     ):
         assert seen in text
-    request = web.cluster.reader.requests[-1]
+    request = web.asked(pb.ListAuditRequest)[-1]
     assert (request.actor, request.address, request.page.cursor) == ("user ada", "203.0.113.7", "9")
     assert "/audit?actor=user+ada&amp;address=203.0.113.7&amp;cursor=3" in text
     evil = web.audit_entry(
@@ -142,7 +142,7 @@ def test_the_audit_shows_who_did_what_and_from_where(web: Any) -> None:
     web.cluster.reader.responses["ListAudit"] = pb.ListAuditResponse(entries=[evil])
     text = web.page("/audit?cursor=x")
     assert "<script>alert" not in text and "not in the hash chain yet" not in text
-    assert web.cluster.reader.requests[-1].page.cursor == ""
+    assert web.asked(pb.ListAuditRequest)[-1].page.cursor == ""
     web.cluster.reader.responses["ListAudit"] = pb.ListAuditResponse()
     assert "No action matches." in web.page("/audit")
     refused = TobanError(ErrorCode.PERMISSION_DENIED, "bob may not operate here", detail={"user": "bob"})

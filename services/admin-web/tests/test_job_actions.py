@@ -191,7 +191,7 @@ def test_the_durations_of_the_last_runs_are_a_picture(job: Any) -> None:
     assert bars[0][2:] == ("118.0", "2.0") and bars[1][2:] == ("0.0", "120.0")
     assert "at most 1 m 00 s" in text
     job.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=[pb.Run(id=1, state="PENDING")])
-    assert "<svg" not in job.page("/jobs/hello"), "none has started"
+    assert '<figure class="durations">' not in job.page("/jobs/hello"), "none has started"
 
 
 def test_a_form_keeps_its_key_when_the_fate_of_its_run_is_not_known(job: Any) -> None:

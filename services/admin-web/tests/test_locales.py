@@ -12,11 +12,12 @@ from toban_admin_web.decide.day_map import TONES
 from toban_admin_web.decide.languages import LANGUAGES, NAMES
 from toban_admin_web.decide.limit_state import ACTIONS as LIMIT_ACTIONS
 from toban_admin_web.decide.limit_state import LEVELS, WHYS
+from toban_admin_web.decide.navigation import GROUPS
 from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.timeline import BY
 from toban_admin_web.decide.translations import placeholders
-from toban_admin_web.server.theme import THEMES
+from toban_admin_web.server.theme import CHOICES
 from toban_admin_web.views.actions import DONE
 from toban_admin_web.views.cluster.cluster_actions import MODES
 from toban_admin_web.views.definitions.job_actions import DELETE_OPTIONS
@@ -80,7 +81,7 @@ def used_keys() -> set[str]:
     for action in RUN_ACTIONS:
         own = ("", ".text", ".do") if action != "rerun" else ("",)
         names |= {f"run_action.{action}{part}" for part in own}
-    names |= {f"bulk.{verb}{part}" for verb in ("cancel", "rerun") for part in ("", ".do", ".states")}
+    names |= {f"bulk.{verb}{part}" for verb in ("cancel", "rerun") for part in ("", ".do", ".states", ".progress")}
     names |= {f"schedule.{verb}{part}" for verb in ("pause", "resume") for part in ("", ".text", ".do")}
     names |= {
         f"executor_action.{verb}{part}" for verb in ("drain", "undrain", "detach") for part in ("", ".text", ".do")
@@ -89,11 +90,16 @@ def used_keys() -> set[str]:
     names |= {f"limit.why.{why}" for why in WHYS} | {f"limit.level.{level}" for level in LEVELS}
     names |= {f"executor_action.detach.{mode}" for mode in MODES}
     names |= {f"job.delete.{option}" for option in DELETE_OPTIONS}
-    names |= {f"theme.{one}" for one in THEMES} | {f"timeline.by.{one}" for one in BY}
+    names |= {f"{kind}.{one}" for kind, values in CHOICES.items() for one in ("title", *values)} | {
+        f"timeline.by.{one}" for one in BY
+    }
     names |= {f"job.{verb}{part}" for verb in ("disable", "enable") for part in ("", ".text", ".do")}
     names |= {f"job.day.{tone}" for tone in TONES}
     names |= {f"{kind}.{verb}" for kind in ("job", "schedule") for verb in ("edit", "new")}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
+    for group in GROUPS:
+        names |= {group.title} | {link.text for link in group.links}
+    names |= {f"leader_pill.{status}" for status in ("none", "unresponsive", "away", "unknown")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 
 

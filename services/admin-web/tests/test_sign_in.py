@@ -172,7 +172,7 @@ def test_before_the_first_administrator_there_is_one_page(web: Any, path: str) -
     assert response.status_code == 303 and response.headers["Location"] == "/first"
     assert web.cluster.reader.requests == [] and web.cluster.accounts.requests == []
     assert "one-time" in web.page("/first")
-    with web.get("/static/site.css") as static:
+    with web.get("/static/components.css") as static:
         assert static.status_code == 200
 
 

@@ -1,4 +1,4 @@
-"""Theme and language of a page: chosen by a link and kept in a cookie of the browser, or those of the system."""
+"""Theme, time zone and language of a page: chosen by a link and kept in a cookie of the browser, or those of the system."""
 
 from __future__ import annotations
 
@@ -62,4 +62,16 @@ def test_a_language_is_kept_for_addresses_without_it(web: Any) -> None:
 def test_what_is_no_language_is_not_kept(web: Any, path: str) -> None:
     assert "toban-language" not in web.get(path).headers.get("Set-Cookie", "")
     web.client.set_cookie("toban-language", '"><script>')
+    assert '<html lang="en">' in web.page("/jobs")
+
+
+def test_a_time_zone_is_kept_and_leads_back(web: Any) -> None:
+    page = web.page("/runs?state=FAILED")
+    [link] = re.findall(r'href="([^"]*zone=utc)"', page)
+    assert '<html lang="en">' in page
+    response = web.get(link.replace("&amp;", "&"))
+    assert (response.status_code, response.location) == (303, "/runs?state=FAILED")
+    assert response.headers["Set-Cookie"].startswith("toban-zone=utc")
+    assert 'data-zone="utc"' in web.page("/jobs")
+    web.get("/jobs?zone=local")
     assert '<html lang="en">' in web.page("/jobs")

@@ -52,7 +52,7 @@ def test_the_palette_finds_pages_runs_jobs_and_schedules(page: Page, address: st
     page.open(address + "/executors")
     page.until(LOADED)
     press(page, "k", ctrlKey=True)
-    links = page.run("document.querySelectorAll('header [data-key]').length")
+    links = page.run("document.querySelectorAll('nav.side a').length")
     assert page.run(f"{palette}.open && {found}.length") == links >= 8, "the pages of an administrator"
     type_in("hello")
     page.until(f"{found}.some((one) => one.pathname === '/schedules/hello-often')")
@@ -87,5 +87,5 @@ def test_a_theme_is_chosen_and_kept(page: Page, address: str, width: int) -> Non
             seen[theme] = page.run(ground)
         assert seen["dark"] != seen["light"]
         assert seen["system"] == seen["dark" if system_is_dark else "light"]
-    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert page.run(f"document.documentElement.scrollWidth <= {width}")
     assert page.complaints == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from hypothesis import given
@@ -18,7 +19,7 @@ def test_everything_is_read_once_and_the_newest_always() -> None:
     assert sorted(number for first, last in spans for number in range(first, last + 1)) == [
         *range(LAST - INTERVALS + 1, LAST + 1)
     ]
-    assert all(later[1] < earlier[0] for earlier, later in zip(spans, spans[1:], strict=False)), "newest first"
+    assert all(later[1] < earlier[0] for earlier, later in itertools.pairwise(spans)), "newest first"
     known = dict.fromkeys(range(LAST - INTERVALS + 1, LAST + 1), 0.0)
     assert list(due(known, last=LAST, now=10.0)) == [(LAST - 1, LAST)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 from typing import Any
 
@@ -278,7 +279,7 @@ async def test_the_last_day_in_intervals(world: Any, make: Any) -> None:
     await world.report(world.key(run), make.outcome())
     activity = (await overview(world)).activity
     assert len(activity) == 288 and all(
-        b.begins_at.seconds - a.begins_at.seconds == 300 for a, b in zip(activity, activity[1:])
+        b.begins_at.seconds - a.begins_at.seconds == 300 for a, b in itertools.pairwise(activity)
     )
     old = [one for one in activity[:-12] if one.succeeded or one.failed or one.other]
     assert [(one.succeeded, one.failed, one.other) for one in old] == [(2, 2, 1)], "what was skipped never ran"

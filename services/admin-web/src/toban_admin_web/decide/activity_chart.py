@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 from toban_admin_web.decide.api_models import ActivityInterval
 
 INTERVAL = timedelta(minutes=5)
-INTERVALS = 288
+# The picture begins with a whole hour, so that it has up to 25 hours of which the last one goes on.
+HOURS = 25
+INTERVALS = HOURS * 12
 STEP = 3
 WIDTH, HEIGHT, LINE_HEIGHT = INTERVALS * STEP, 72, 28
 SMALLEST = 2.0
@@ -41,12 +43,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityChart:
-    """`bars`: tone → path. `labels`: time and share of the width from the left, 0 … 1. `peak`: most runs of an interval."""
+    """`bars`: tone → path. `labels`: each third hour. `peak`: most runs of an interval."""
 
     bars: dict[str, str]
     hours: Sequence[Spot]
     failures: Sequence[Spot]
-    labels: Sequence[tuple[datetime, float]]
+    labels: Sequence[datetime]
     succeeded: int
     failed: int
     other: int
@@ -65,15 +67,14 @@ def activity_chart(intervals: Sequence[ActivityInterval]) -> ActivityChart | Non
     timed = [(one.begins_at, one) for one in intervals if one.begins_at is not None]
     if not timed:
         return None
-    end = timed[-1][0] + INTERVAL
-    begin = end - INTERVAL * INTERVALS
+    begin = _hour_of(timed[-1][0]) - timedelta(hours=HOURS - 1)
     placed = [(int((at - begin) / INTERVAL) * STEP, one) for at, one in timed if at >= begin]
     peak = max(one.succeeded + one.failed + one.other for _, one in placed)
     return ActivityChart(
         bars=_bars(placed, peak or 1),
-        hours=_hours(timed, begin, end),
+        hours=_hours(timed, begin),
         failures=[_spot(begin, x, STEP, [one]) for x, one in placed if one.failed],
-        labels=_labels(begin, end),
+        labels=[begin + LABEL_EVERY * number for number in range(HOURS // 3 + 1)],
         succeeded=sum(one.succeeded for _, one in placed),
         failed=sum(one.failed for _, one in placed),
         other=sum(one.other for _, one in placed),
@@ -95,17 +96,18 @@ def _bars(placed: Sequence[tuple[int, ActivityInterval]], peak: int) -> dict[str
     return {tone: "".join(parts) for tone, parts in paths.items() if parts}
 
 
-def _hours(timed: Sequence[tuple[datetime, ActivityInterval]], begin: datetime, end: datetime) -> list[Spot]:
+def _hours(timed: Sequence[tuple[datetime, ActivityInterval]], begin: datetime) -> list[Spot]:
     by_hour: dict[datetime, list[ActivityInterval]] = {}
     for at, one in timed:
         if at >= begin:
-            by_hour.setdefault(at.replace(minute=0, second=0, microsecond=0), []).append(one)
-    spots = []
-    for hour, found in sorted(by_hour.items()):
-        since, until = max(hour, begin), min(hour + timedelta(hours=1), end)
-        x = int((since - begin) / INTERVAL) * STEP
-        spots.append(_spot(begin, x, int((until - since) / INTERVAL) * STEP, found))
-    return spots
+            by_hour.setdefault(_hour_of(at), []).append(one)
+    return [
+        _spot(begin, int((hour - begin) / INTERVAL) * STEP, 12 * STEP, found) for hour, found in sorted(by_hour.items())
+    ]
+
+
+def _hour_of(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
 
 
 def _spot(begin: datetime, x: int, width: int, found: Sequence[ActivityInterval]) -> Spot:
@@ -119,16 +121,6 @@ def _spot(begin: datetime, x: int, width: int, found: Sequence[ActivityInterval]
         failed=sum(one.failed for one in found),
         other=sum(one.other for one in found),
     )
-
-
-def _labels(begin: datetime, end: datetime) -> list[tuple[datetime, float]]:
-    first = begin.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-    first += timedelta(hours=-first.hour % 3)
-    found = []
-    while first <= end - timedelta(minutes=30):
-        found.append((first, round((first - begin) / (end - begin), 4)))
-        first += LABEL_EVERY
-    return found
 
 
 def _line(placed: Sequence[tuple[int, ActivityInterval]], value: Callable[[ActivityInterval], float]) -> Line:

@@ -48,7 +48,7 @@ def indent(value: Any) -> str:
 
 
 def parse_progress(value: Any, started_at: datetime | None = None) -> Progress | None:
-    """The progress of a run; None when the job reported none. A job that names no end is expected to go on at the pace that it had since its start."""
+    """The progress of a run; None when the job reported none. A job that names no end is expected to keep its pace."""
     data = as_object(value)
     number = data.get("percentage")
     percentage = float(number) if isinstance(number, int | float) and not isinstance(number, bool) else None

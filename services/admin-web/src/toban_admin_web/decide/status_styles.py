@@ -34,6 +34,31 @@ _STYLES = {
 FAILED_STATES = (RunState.FAILED.value, RunState.TIMED_OUT.value)
 """Their runs have an error to show."""
 
+_ICONS = {
+    "PENDING": "clock",
+    "DEFERRED": "calendar-clock",
+    "ASSIGNED": "arrow-right-left",
+    "RUNNING": "circle-play",
+    "WAITING_WORKER": "hourglass",
+    "CANCEL_REQUESTED": "ban",
+    "ORPHANED": "unplug",
+    "SUCCEEDED": "circle-check",
+    "FAILED": "circle-x",
+    "TIMED_OUT": "timer-off",
+    "CANCELED": "ban",
+    "SKIPPED": "skip-forward",
+    "EXPIRED": "hourglass",
+    "LOST": "unplug",
+    "paused": "circle-pause",
+}
+_ICONS_OF_STYLES = {
+    GOOD: "circle-check",
+    BAD: "circle-x",
+    WARN: "triangle-alert",
+    BUSY: "circle-dot",
+    NEUTRAL: "circle-minus",
+}
+
 STATE_GROUPS = {
     "live": tuple(sorted(state.value for state in LIVE)),
     "ended": tuple(sorted(state.value for state in TERMINAL)),
@@ -45,6 +70,11 @@ STATE_GROUPS = {
 def style(status: str) -> str:
     """The CSS class of a state, status or role; neutral for an unknown one."""
     return _STYLES.get(status, NEUTRAL)
+
+
+def state_icon(status: str) -> str:
+    """The icon of a state, status or role, so that it differs from others by more than its colour."""
+    return _ICONS.get(status) or _ICONS_OF_STYLES[style(status)]
 
 
 def is_terminal(state: str) -> bool:

@@ -23,6 +23,7 @@ from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.cluster import audit, cluster, cluster_actions, dashboard, executors, limits, settings
 from toban_admin_web.views.definitions import definition_edit, job_actions, jobs, schedules
+from toban_admin_web.views.leader_pill import LeaderPill
 from toban_admin_web.views.people import account, oidc, sign_in
 from toban_admin_web.views.people.oidc_limits import OidcLimits
 from toban_admin_web.views.people.session_gate import SessionGate
@@ -98,6 +99,7 @@ class SiteWorker:
             oidc_limits=OidcLimits(clock=clock, at_once=config.max_oidc_steps),
             logs=LogClient(archivers=self._archivers),
             hooks=HookClient(coordinators=self._coordinators),
+            leader_pill=LeaderPill(clock=clock),
             clock=clock,
             stream_slots=StreamSlots(config.max_streams),
             stopping=stopping,

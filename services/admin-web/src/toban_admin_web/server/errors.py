@@ -99,6 +99,8 @@ def _from_bug(error: Exception, error_id: str) -> Problem:
 
 
 def _respond(problem: Problem) -> Response:
+    # The frame of the page sends no read to the coordinators then.
+    g.failed = problem.name
     plain = wants_part(request.args) or request.accept_mimetypes.best == "text/event-stream"
     body = f"{problem.message or problem.name}\n" if plain else render_template("error.html", problem=problem)
     response = make_response(body, problem.status)

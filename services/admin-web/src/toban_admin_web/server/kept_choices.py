@@ -1,4 +1,4 @@
-"""Choices of a person that cookies of the browser keep for a year: theme and language. The pages before the sign-in have them too."""
+"""Choices of a person that cookies of the browser keep for a year: theme, time zone and language. The pages before the sign-in have them too."""
 
 from __future__ import annotations
 

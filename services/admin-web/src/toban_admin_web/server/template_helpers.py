@@ -15,8 +15,10 @@ from toban_admin_web.decide import durations, languages, schedule_text
 from toban_admin_web.decide.api_models import Schedule
 from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.log_text import clean, printable
+from toban_admin_web.decide.navigation import groups_for, is_here
 from toban_admin_web.decide.payload_form import field_id
-from toban_admin_web.decide.status_styles import FAILED_STATES, style
+from toban_admin_web.decide.status_styles import FAILED_STATES, state_icon, style
+from toban_admin_web.decide.terms import term_name
 from toban_admin_web.decide.translations import Message, Translations
 from toban_admin_web.server import language
 from toban_domain.outcome import failure_text
@@ -31,7 +33,7 @@ class TemplateHelpers:
     def __init__(self, translations: Translations, static: Path) -> None:
         self._translations = translations
         self._static = static
-        self._digests: dict[str, str] = {}
+        self._urls: dict[tuple[str, str], str] = {}
 
     def t(self, key: str, **values: object) -> str:
         """The text `key` in the language of the request."""
@@ -85,9 +87,11 @@ class TemplateHelpers:
 
     def asset(self, name: str) -> str:
         """The URL of a file in static/, with its digest."""
-        if name not in self._digests:
-            self._digests[name] = sha256((self._static / name).read_bytes()).hexdigest()[:DIGEST_LENGTH]
-        return url_for("static", filename=name, v=self._digests[name])
+        key = (request.script_root, name)
+        if key not in self._urls:
+            digest = sha256((self._static / name).read_bytes()).hexdigest()[:DIGEST_LENGTH]
+            self._urls[key] = url_for("static", filename=name, v=digest)
+        return self._urls[key]
 
     def _message(self, message: Message) -> str:
         return self.t(message[0], **message[1])
@@ -110,7 +114,7 @@ def install(app: Flask, translations: Translations, clock: Clock) -> None:
             helpers.rule,
             helpers.asset,
         ),
-        *(style, clean, failure_text, language_url, part_url, field_id),
+        *(style, state_icon, term_name, clean, failure_text, language_url, part_url, field_id, groups_for, is_here),
     )
     app.jinja_env.globals.update({function.__name__: function for function in functions}, FAILED_STATES=FAILED_STATES)
 

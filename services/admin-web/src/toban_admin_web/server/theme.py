@@ -1,4 +1,4 @@
-"""The theme of a page: the choice that ?theme= names, kept in a cookie of this browser; else that of the system."""
+"""Theme and time zone of a page: the choice that ?theme= or ?zone= names, kept in a cookie of this browser."""
 
 from __future__ import annotations
 
@@ -12,41 +12,37 @@ from toban_admin_web.server import kept_choices
 from toban_admin_web.server.template_helpers import page_path
 
 THEMES = ("system", "light", "dark")
-COOKIE = "theme"
+ZONES = ("local", "utc")
+"""Of the times: that of the browser, which its script knows, or UTC."""
+CHOICES = {"theme": THEMES, "zone": ZONES}
+"""Parameter and cookie → values; the first is the one without a cookie."""
 SEE_OTHER = 303
-# Letters after g that open a page.
-PAGE_KEYS = {
-    "dashboard.show": "d",
-    "runs.listed": "r",
-    "jobs.listed": "j",
-    "schedules.listed": "s",
-    "executors.show": "e",
-    "limits.listed": "l",
-    "cluster.show": "c",
-    "settings.listed": "t",
-    "audit.listed": "a",
-}
 
 
 def install(app: Flask) -> None:
-    """Answers a choice with the same page, and gives the templates of `app` the theme."""
+    """Answers a choice with the same page, and gives the templates of `app` what was chosen: "" for the first value."""
 
     def choose() -> Any:
-        kept = kept_choices.kept(COOKIE)
-        g.theme = kept if kept in THEMES[1:] else ""
-        chosen = request.args.get("theme", "")
-        if request.method != "GET" or chosen not in THEMES or is_for_programs(request.path):
+        g.choices = {name: _kept(name) for name in CHOICES}
+        chosen = {name: request.args[name] for name, values in CHOICES.items() if request.args.get(name) in values}
+        if request.method != "GET" or not chosen or is_for_programs(request.path):
             return None
-        query = [(name, value) for name, value in request.args.items(multi=True) if name != "theme"]
+        query = [(name, value) for name, value in request.args.items(multi=True) if name not in chosen]
         response = make_response(redirect(page_path() + (f"?{urlencode(query)}" if query else ""), SEE_OTHER))
-        kept_choices.keep(response, COOKIE, "" if chosen == THEMES[0] else chosen)
+        for name, value in chosen.items():
+            kept_choices.keep(response, name, "" if value == CHOICES[name][0] else value)
         return response
 
     app.before_request(choose)
-    app.jinja_env.globals.update(THEMES=THEMES, PAGE_KEYS=PAGE_KEYS, theme_url=theme_url)
-    app.context_processor(lambda: {"theme": g.get("theme", "")})
+    app.jinja_env.globals.update(CHOICES=CHOICES, choice_url=choice_url)
+    app.context_processor(lambda: g.get("choices") or dict.fromkeys(CHOICES, ""))
 
 
-def theme_url(theme: str) -> str:
-    """The URL that chooses a theme and leads back to this page."""
-    return f"{page_path()}?{urlencode({**request.args, 'theme': theme})}"
+def choice_url(name: str, value: str) -> str:
+    """The URL that makes a choice and leads back to this page."""
+    return f"{page_path()}?{urlencode({**request.args, name: value})}"
+
+
+def _kept(name: str) -> str:
+    value = kept_choices.kept(name)
+    return value if value in CHOICES[name][1:] else ""

@@ -10,12 +10,14 @@ from typing import Any, TypeVar, cast
 
 from flask import Blueprint, Flask, Response, current_app, g, make_response, render_template, request
 
+from toban_admin_web.decide.api_models import Cluster
 from toban_admin_web.decide.filters import wants_part
 from toban_admin_web.ports.api import Caller
 from toban_admin_web.ports.hooks import Hooks
 from toban_admin_web.ports.logs import GrantedTicket, LogSource, ReadTicket
 from toban_admin_web.ports.people import Credential, IdTokens
 from toban_admin_web.views.api.request_rate import RequestRate
+from toban_admin_web.views.leader_pill import LeaderPill, Seen
 from toban_admin_web.views.people.oidc_limits import OidcLimits
 from toban_admin_web.views.people.session_gate import SessionGate
 from toban_domain.errors import ErrorCode, TobanError
@@ -122,6 +124,7 @@ class ViewContext:
     oidc_limits: OidcLimits
     logs: LogSource
     hooks: Hooks
+    leader_pill: LeaderPill
     clock: Clock
     stream_slots: StreamSlots
     stopping: threading.Event
@@ -131,6 +134,7 @@ class ViewContext:
         """Registers the views at `app`."""
         app.extensions[EXTENSION] = self
         self.gate.install(app)
+        app.jinja_env.globals["leader_pill"] = leader_pill
         for blueprint in blueprints:
             app.register_blueprint(blueprint)
 
@@ -149,7 +153,18 @@ def caller() -> Caller:
 
 def read(method: str, answer: type[T], /, **fields: Any) -> T:
     """A read of this request: Caller.read with the fields of the method's request."""
-    return caller().read(method, answer, fields)
+    found = caller().read(method, answer, fields)
+    if isinstance(found, Cluster):
+        context().leader_pill.take(found)
+    return found
+
+
+def leader_pill() -> Seen:
+    """Who leads, for the bar of the page. A page about an error sends no read."""
+    kept, failed = context().leader_pill, g.get("failed", "")
+    if failed == "unreachable":
+        kept.failed()
+    return kept.now(None if failed else lambda: caller().read("JobReader.GetCluster", Cluster, {}))
 
 
 def write(method: str, answer: type[T], /, **fields: Any) -> T:
@@ -164,9 +179,11 @@ def read_ticket(*run_ids: int, by: Caller | None = None) -> ReadTicket:
 
 
 def page(template: str, **values: object) -> Response:
-    """Renders `template.html`, or only `template_part.html` for the script that refreshes the page."""
-    name = f"{template}_part.html" if wants_part(request.args) else f"{template}.html"
-    return make_response(render_template(name, now=context().clock.wall(), **values))
+    """Renders `template.html`, or only `template_part.html` and the pill of the leader for the script that refreshes the page."""
+    values["now"] = context().clock.wall()
+    if not wants_part(request.args):
+        return make_response(render_template(f"{template}.html", **values))
+    return make_response(render_template(f"{template}_part.html", **values) + render_template("leader_pill.html"))
 
 
 def if_implemented(call: Callable[[], T]) -> T | None:
