@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toban_admin_web.decide.api_models import Run
 from toban_admin_web.decide.log_blocks import MOST_OF_A_LINE, is_marker, line_anchor
@@ -52,3 +52,21 @@ def log_rows(lines: Sequence[LogLine], run: Run, hits: frozenset[tuple[int, int]
         )
         token = line.token
     return rows
+
+
+def without_repeats(groups: list[list[LogRow]]) -> list[list[LogRow]]:
+    """Groups of rows without a heading that an earlier group has."""
+    seen: set[tuple[int, int]] = set()
+    kept: list[list[LogRow]] = []
+    for group in groups:
+        rows: list[LogRow] = []
+        for row in group:
+            token = row.line.token
+            repeated = (token, 0) in seen
+            known = row.step is not None and (token, row.step.first) in seen
+            rows.append(replace(row, attempt=None if repeated else row.attempt, step=None if known else row.step))
+            seen.add((token, 0))
+            if row.step is not None:
+                seen.add((token, row.step.first))
+        kept.append(rows)
+    return kept

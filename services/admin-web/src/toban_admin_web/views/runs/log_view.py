@@ -19,7 +19,7 @@ from toban_admin_web.decide.log_cursor import Cursor, parse_cursor
 from toban_admin_web.decide.log_find import PAGE_HITS, LogHits, LogQuery, parse_log_query, parse_page
 from toban_admin_web.decide.log_lines import LogLine
 from toban_admin_web.views.runs.log_reads import LogReads
-from toban_admin_web.views.runs.log_rows import LogRow, log_rows
+from toban_admin_web.views.runs.log_rows import LogRow, log_rows, without_repeats
 from toban_admin_web.views.runs.log_stream import page_row
 from toban_admin_web.views.stream_response import occupied
 from toban_admin_web.views.view_context import page, read
@@ -95,7 +95,7 @@ class _Hits:
             self.pages = max(1, -(-len(self.found.lines) // PAGE_HITS))
             marked = frozenset((line.token, line.seq) for line in on_page)
             around = LogReads(run, seconds=BLOCK_SECONDS).around(on_page, CONTEXT_LINES) if on_page else []
-            self.groups = [log_rows(group, run, marked) for group in around]
+            self.groups = without_repeats([log_rows(group, run, marked) for group in around])
         except TobanError as error:
             self.error = _shown_error(error)
 
