@@ -37,7 +37,7 @@ export class LogView {
     latest.addEventListener("click", () => this.toEnd());
     log.addEventListener("scroll", () => this.scrolled());
     const details = document.getElementById("run-details");
-    new MutationObserver(() => this.regroup()).observe(details, { childList: true });
+    new MutationObserver(() => this.stepsChanged()).observe(details, { childList: true });
     this.regroup();
     this.toBottom();
   }
@@ -128,6 +128,7 @@ export class LogView {
     this.last = part ? { token: part.token, seq: part.lines.at(-1)[0] } : after;
     if (end && compare(reached, this.last) > 0) this.last = reached;
     this.atEnd = end && compare(this.last, this.cursor) >= 0;
+    this.behind = end && !this.atEnd;
     if (compare(this.last, this.cursor) > 0 && end) this.cursor = this.last;
   }
 
@@ -149,11 +150,16 @@ export class LogView {
     return used;
   }
 
-  toEnd() {
+  async toEnd() {
     this.setFollowing(true);
-    return this.replace({ before: "end" }, () => {
-      log.scrollTop = log.scrollHeight;
-    });
+    if (await this.replace({ before: "end" }, () => {})) await this.catchUp();
+    this.setFollowing(true);
+    this.toBottom();
+  }
+
+  // Lines that came while a block was on its way are in the next one.
+  async catchUp() {
+    for (let blocks = 0; blocks < MAX_FILL && !this.atEnd; blocks += 1) if (!(await this.newer())) return;
   }
 
   // Shows the line and marks it.
@@ -210,6 +216,18 @@ export class LogView {
     if (row?.isConnected) log.scrollTop += row.getBoundingClientRect().top - top;
   }
 
+  // The page has steps as they were a moment ago: lines behind a closed step that ran may turn out to be another one's.
+  async stepsChanged() {
+    const open = this.headings.steps.filter((step) => step.last === Infinity && this.headings.closed.has(step.key));
+    this.regroup();
+    const ended = open.some((one) => this.headings.steps.some((step) => step.key === one.key && step.last !== Infinity));
+    if (!ended) return;
+    if (this.atEnd) await this.replace({ before: "end" }, () => {});
+    else await this.replace({ around: written(this.first) }, () => {});
+    await this.catchUp();
+    this.toBottom();
+  }
+
   regroup() {
     this.headings.read();
     const last = this.rows.length && compare(lastOf(this.rows.at(-1)), this.last) > 0 ? lastOf(this.rows.at(-1)) : this.last;
@@ -246,7 +264,7 @@ export class LogView {
     this.setFollowing(this.atEnd && below < NEAR_END_PX);
     if (this.busy) return;
     if (!this.atStart && log.scrollTop < log.clientHeight) await this.older();
-    else if (!this.atEnd && below < log.clientHeight) await this.newer();
+    else if (!this.atEnd && below < log.clientHeight && (await this.newer()) && this.behind) await this.newer();
   }
 
   follow(on) {

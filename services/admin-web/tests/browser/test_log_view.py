@@ -195,6 +195,30 @@ def test_steps_close_and_open(page: Page, address: str, long_log: Any) -> None:
     assert page.complaints == []
 
 
+def test_a_closed_step_hides_no_line_of_the_next_one(page: Page, address: str, web: Any) -> None:
+    """The page learns of the next step after its first lines have come."""
+    fetch = {"id": "a", "name": "fetch", "number": 1, "seq_from": 1}
+    waiting = pb.RunStep(id="b", name="load", number=2, state="pending")
+
+    def running(*steps: pb.RunStep) -> pb.Run:
+        attempts = [pb.Attempt(token=web.token, attempt=1, state="RUNNING", steps=steps)]
+        return web.run(1, "RUNNING", attempts=attempts)  # type: ignore[no-any-return]
+
+    web.cluster.reader.responses["GetRun"] = running(pb.RunStep(state="running", seq_to=2, **fetch), waiting)
+    page.open(address + "/runs/1")
+    page.until("document.getElementById('log-state').dataset.state === 'live'")
+    page.run("document.querySelector('#log .step').click()")
+    page.until(f"{ROWS} === 0")
+    web.cluster.write(web.line(3), web.line(4), web.line(5))
+    ended = pb.RunStep(state="succeeded", seq_to=3, finished_at=web.stamp(1), **fetch)
+    load = pb.RunStep(id="b", name="load", number=2, state="running", seq_from=4, seq_to=5)
+    web.cluster.reader.responses["GetRun"] = running(ended, load)
+    page.until(f"{ROWS} === 2 && {FIRST} === 4")
+    web.cluster.write(web.line(6))
+    page.until(f"{ROWS} === 3 && {LAST} === 6")
+    assert page.complaints == []
+
+
 HOSTILE = (
     "<img src=x onerror=\"document.title='x'\"> \x1b[31m<script>document.title='x'</script>\x1b[0m"
     "\x1b]8;;javascript:alert(1)\x07link\x1b]8;;\x07 \u202etxt.exe\u2066 \x1b[2J\x1b[1;1H"
