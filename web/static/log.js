@@ -84,10 +84,10 @@ class Stream {
   }
 }
 
-addSwitches();
 for (const one of document.querySelectorAll("[data-static]")) one.remove();
 const filter = new Filter();
 const view = new LogView(filter, tell);
+addSwitches(view);
 const search = new Search(view, filter);
 view.changed = (rows) => {
   showMarkers(rows);

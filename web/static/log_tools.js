@@ -85,11 +85,11 @@ function keep(choice) {
 }
 
 // A button that sets a class while it is pressed.
-function classSwitch(id, target, name, { on, inverted = false }) {
+function classSwitch(view, id, name, { on, inverted = false }) {
   const button = byId(id);
   const set = (pressed) => {
     button.setAttribute("aria-pressed", String(pressed));
-    target.classList.toggle(name, pressed !== inverted);
+    view.steady(() => log.classList.toggle(name, pressed !== inverted));
   };
   set(kept()[id] ?? on);
   button.addEventListener("click", () => {
@@ -97,7 +97,6 @@ function classSwitch(id, target, name, { on, inverted = false }) {
     set(pressed);
     keep({ [id]: pressed });
   });
-  return set;
 }
 
 export function showMarkers(rows) {
@@ -107,14 +106,15 @@ export function showMarkers(rows) {
   button.textContent = button.dataset.text.replace("%", count.toLocaleString("en"));
 }
 
-export function addSwitches() {
+export function addSwitches(view) {
   byId("log-switches").hidden = false;
-  classSwitch("log-wrap", log, "nowrap", { on: true, inverted: true });
-  classSwitch("log-times", log, "times", { on: false });
-  classSwitch("log-markers", log, "no-markers", { on: false, inverted: true });
+  classSwitch(view, "log-wrap", "nowrap", { on: true, inverted: true });
+  classSwitch(view, "log-times", "times", { on: false });
+  classSwitch(view, "log-markers", "no-markers", { on: false, inverted: true });
   const full = byId("log-full");
   const set = (on) => {
-    section.classList.toggle("full", on);
+    if (on === section.classList.contains("full")) return;
+    view.steady(() => section.classList.toggle("full", on));
     full.setAttribute("aria-pressed", String(on));
   };
   full.hidden = false;
@@ -212,7 +212,11 @@ export class Search {
       return;
     }
     const hits = new Set(this.hits.map((hit) => hit.join(":")));
-    const ranges = rows.filter((row) => hits.has(`${row.dataset.token}:${row.dataset.last}`)).flatMap((row) => [...rangesOf(row.lastChild, pattern)]);
+    const found = ({ dataset: { token, first, last } }) => {
+      for (let seq = Number(first); seq <= Number(last); seq += 1) if (hits.has(`${token}:${seq}`)) return true;
+      return false;
+    };
+    const ranges = rows.filter(found).flatMap((row) => [...rangesOf(row.lastChild, pattern)]);
     CSS.highlights.set("log-hit", new Highlight(...ranges));
   }
 }

@@ -179,7 +179,7 @@ export class LogView {
     log.querySelector(".target")?.classList.remove("target");
     const row = this.find(at);
     row?.classList.add("target");
-    // Without the scrolling of the page, which scrollIntoView would do as well.
+    // The page itself stays where it is, which scrollIntoView would move as well.
     if (row) log.scrollTop += row.getBoundingClientRect().top - log.getBoundingClientRect().top - log.clientHeight / 3;
     return row;
   }
@@ -211,9 +211,10 @@ export class LogView {
 
   // Changes the rows while this one stays where it is in the view.
   keep(row, change) {
-    const top = row?.getBoundingClientRect().top;
+    const top = () => row.getBoundingClientRect().top - log.getBoundingClientRect().top;
+    const before = row && top();
     change();
-    if (row?.isConnected) log.scrollTop += row.getBoundingClientRect().top - top;
+    if (row?.isConnected) log.scrollTop += top() - before;
   }
 
   // The page has steps as they were a moment ago: lines behind a closed step that ran may turn out to be another one's.
@@ -225,6 +226,15 @@ export class LogView {
     if (this.atEnd) await this.replace({ before: "end" }, () => {});
     else await this.replace({ around: written(this.first) }, () => {});
     await this.catchUp();
+    this.toBottom();
+  }
+
+  // Changes how rows look while the marked row, or else the first one in sight, stays where it is.
+  steady(change) {
+    const box = log.getBoundingClientRect();
+    const inSight = (row) => row.getBoundingClientRect().bottom > box.top && row.getBoundingClientRect().top < box.bottom && row.offsetHeight > 0;
+    const marked = this.rows.find((row) => row.classList.contains("target"));
+    this.keep(marked && inSight(marked) ? marked : this.rows.find(inSight), change);
     this.toBottom();
   }
 

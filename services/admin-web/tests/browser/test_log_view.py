@@ -49,6 +49,10 @@ def test_a_search_goes_from_hit_to_hit(page: Page, address: str, long_log: Any) 
     click(page, "log-next")
     page.until(f"{MARKED} === '400'")
     assert page.run(shown) == "2 of 111" and page.run(IN_SIGHT)
+    for switch in ("log-wrap", "log-full", "log-times"):
+        click(page, switch)
+        assert page.run(IN_SIGHT), f"{switch} leaves the marked line in sight"
+    page.run("localStorage.clear(); document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))")
     click(page, "log-previous")
     page.until(f"{MARKED} === '40'")
     click(page, "log-previous")
