@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from flask.testing import FlaskClient
 from google.protobuf.message_factory import GetMessageClass
 
 from toban_admin_web.config import AdminWebConfig
+from toban_admin_web.decide.log_blocks import LEVELS
 from toban_admin_web.main.worker import SiteWorker
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -38,6 +40,9 @@ from toban_testing.site_messages import (
     stamp,
 )
 from toban_transport.server import metadata
+
+# Lines in one part of an answer.
+BATCH_LINES = 200
 
 
 class Reader(
@@ -103,11 +108,20 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         self.silent = False
         self.failure: TobanError | None = None
         self.selection_failure: TobanError | None = None
-        self.found: list[Any] = [logs_pb2.SearchLogResponse()]  # of a search: messages and exceptions
+        # Of a search: messages and exceptions; None = the lines that match.
+        self.found: list[Any] | None = [logs_pb2.SearchLogResponse()]
         self.changed = asyncio.Condition()
 
     async def Search(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self.requests.append(request)
+        if self.found is None:
+            hits = [
+                logs_pb2.LogHit(run_id=request.run_ids[0], token=token, line=one)
+                for token, one in self._matching(request)
+            ]
+            cut = "lines" if len(hits) > request.limit else ""
+            yield logs_pb2.SearchLogResponse(hits=hits[: request.limit], cut=cut, runs=1)
+            return
         for one in self.found:
             if isinstance(one, Exception):
                 raise one
@@ -121,6 +135,11 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
             raise self.selection_failure
         if self.silent:
             await asyncio.Event().wait()
+        if not request.follow:
+            for token, lines in self._selected(request):
+                for start in range(0, len(lines), BATCH_LINES):
+                    yield logs_pb2.ReadLogResponse(token=token, lines=lines[start : start + BATCH_LINES])
+            return
         sent: dict[int, int] = {}
         while True:
             wanted = [token for token in sorted(self.lines) if request.token in (0, token)]
@@ -129,14 +148,37 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
                 fresh = [one for one in self.lines[token] if one.seq >= first]
                 if fresh:
                     sent[token] = fresh[-1].seq
-                    yield logs_pb2.ReadLogResponse(token=token, lines=fresh[-request.tail :] if request.tail else fresh)
-            if not request.follow:
-                return
+                    yield logs_pb2.ReadLogResponse(token=token, lines=fresh)
             if wanted and wanted[-1] in self.sealed:
                 yield logs_pb2.ReadLogResponse(token=wanted[-1], at_end=True)
                 return
             async with self.changed:
                 await self.changed.wait()
+
+    def _matching(self, request: Any) -> list[tuple[int, Any]]:
+        flat = [(token, one) for token in sorted(self.lines) for one in self.lines[token]]
+        pattern = re.compile((request.grep if request.regex else re.escape(request.grep)).encode())
+        return [
+            (token, one)
+            for token, one in flat
+            if pattern.search(one.text) and (not request.streams or one.stream in request.streams)
+        ]
+
+    def _selected(self, request: Any) -> list[tuple[int, list[Any]]]:
+        """What a read without follow gives, as a log-archiver would."""
+        tokens = set(request.tokens) or ({request.token} if request.token else set(self.lines))
+        after = (request.after.token, request.after.seq)
+        found = [
+            (token, one)
+            for token in sorted(tokens & set(self.lines))
+            for one in self.lines[token]
+            if (token, one.seq) > after and one.seq >= request.from_seq
+            if not request.to_seq or one.seq <= request.to_seq
+            if not request.streams or one.stream in request.streams
+            if not request.level or (one.level and LEVELS.index(one.level) >= LEVELS.index(request.level))
+        ]
+        found = found[-request.tail :] if request.tail else found[: request.head or None]
+        return [(token, [one for _, one in group]) for token, group in groupby(found, key=lambda pair: pair[0])]
 
 
 for _service in ("JobReader", "Operations", "JobControl"):

@@ -63,13 +63,13 @@ def test_lines_arrive_until_the_run_ends(web: Any) -> None:
     assert data == {
         "token": str(web.token),
         "attempt": 1,
-        "lines": [[n, "stdout", "2026-11-21T00:00:00+00:00", f"line {n}", False] for n in (1, 2)],
+        "lines": [[n, "stdout", "2026-11-21T00:00:00+00:00", f"line {n}", False, "", False] for n in (1, 2)],
         "dropped": 0,
     }
     with ThreadPoolExecutor(1) as pool:
         later = pool.submit(events.next)
         web.cluster.write(web.line(3, "\x1b[31mred\x1b[0m", stream=2))
-        assert [(row[1], row[3]) for row in later.result(10)[2]["lines"]] == [("stderr", "red")]
+        assert [(row[1], row[3]) for row in later.result(10)[2]["lines"]] == [("stderr", "\x1b[31mred\x1b[0m")]
         last = pool.submit(events.next)
         finish(web)
         web.cluster.write(sealed=True)

@@ -20,6 +20,7 @@ PAGES = [
     "/account",
     "/runs",
     "/runs/1",
+    "/runs/1/log?find=line",
     "/jobs",
     "/jobs/hello",
     "/schedules",

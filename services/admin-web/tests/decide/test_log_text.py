@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_admin_web.decide.log_lines import LogLine
-from toban_admin_web.decide.log_text import clean, join_partial, printable, printable_json
+from toban_admin_web.decide.log_text import clean, coloured, join_partial, printable, printable_json
 
 
 def test_terminal_codes_are_removed() -> None:
@@ -24,6 +25,24 @@ def test_clean_lines_are_one_line_without_control_characters(text: str) -> None:
     assert len(shown.splitlines()) <= 1
     assert not [one for one in shown if one != "\t" and (ord(one) < 32 or 127 <= ord(one) < 160)]
     assert clean(shown) == shown
+
+
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def test_a_log_keeps_colours_and_no_other_codes() -> None:
+    assert coloured("\x1b[1;31mred\x1b[0m \x1b[38;5;9mx") == "\x1b[1;31mred\x1b[0m \x1b[38;5;9mx"
+    assert coloured("\x1b[2Ka\x1b[3Ab\x1b]8;;http://x\x07link\x1b]8;;\x07\u202ec\x9b31m") == "ablinkc31m"
+    assert coloured("\x1b[?31mx\x1b[38:2:1:2:3my\x1b[" + "1;" * 40 + "mz") == "xyz"
+    assert coloured("10 %\r\x1b[32m90 %\x1b[0m\r\x1b[0m") == "\x1b[32m90 %\x1b[0m"
+    assert coloured("\x1b[31m\x1b[0m") == "" and coloured("\x1b\x1b[5A[31mx") == "[31mx"
+
+
+@given(st.text(alphabet=st.sampled_from("\x1b[]m31;:A\\\r\x00\x07\x9b8 a\u202e"), max_size=30))
+def test_a_coloured_line_is_the_clean_line_with_colours(text: str) -> None:
+    shown = coloured(text)
+    assert SGR.sub("", shown) == clean(text)
+    assert coloured(shown) == shown
 
 
 @given(st.text(alphabet=st.characters()))

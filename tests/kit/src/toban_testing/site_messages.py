@@ -56,6 +56,8 @@ PAGES = [
     "/cluster/demote",
     "/runs/cancel?state=FAILED",
     "/runs/rerun",
+    "/runs/1/log",
+    "/runs/1/log?find=line",
 ]
 """Pages of the site, the first nine refresh a part of themselves."""
 

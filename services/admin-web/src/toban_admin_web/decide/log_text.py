@@ -11,6 +11,11 @@ from toban_admin_web.decide.log_lines import LogLine
 # CSI and OSC sequences, other two-byte escapes, then every control character but the tab.
 _CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# Of these a log keeps the ones that set colours and weights (SGR), with plain numbers as their parameters. In place of their escape character a
+# zero byte marks them, so that what other removals join is none.
+_SGR = re.compile(r"\x1b\[[0-9;]{0,40}m")
+_MARKED = re.compile(r"\x00\[[0-9;]*m")
+_CODES_AND_ZERO = re.compile(f"{_CODES.pattern}|\\x00")
 # The same without line breaks.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -22,6 +27,23 @@ def clean(text: str) -> str:
     """
     text = _CODES.sub("", text).rstrip("\r")
     return _CONTROL.sub("", text.rpartition("\r")[2])
+
+
+def coloured(text: str) -> str:
+    """As `clean`, with the codes that set colours and weights."""
+    if "\x1b" not in text:
+        return clean(text)
+    versions = _CODES_AND_ZERO.sub(_mark_colours, text).split("\r")
+    # Of an overwritten line the last version with a text.
+    last = next((one for one in reversed(versions) if _MARKED.sub("", one)), "")
+    shown = "\x1b".join(_CONTROL.sub("", piece) for piece in last.split("\x00"))
+    return shown if _SGR.sub("", shown) else ""
+
+
+def _mark_colours(found: re.Match[str]) -> str:
+    if found[0] == "\x00":
+        return "\x01"
+    return f"\x00{found[0][1:]}" if _SGR.fullmatch(found[0]) else ""
 
 
 def printable(text: str) -> str:

@@ -27,7 +27,7 @@ from toban_admin_web.views.leader_pill import LeaderPill
 from toban_admin_web.views.people import account, oidc, sign_in
 from toban_admin_web.views.people.oidc_limits import OidcLimits
 from toban_admin_web.views.people.session_gate import SessionGate
-from toban_admin_web.views.runs import bulk_actions, log, run_actions, runs, timeline
+from toban_admin_web.views.runs import bulk_actions, log, log_view, run_actions, runs, timeline
 from toban_admin_web.views.view_context import StreamSlots, ViewContext
 from toban_domain.version import VERSION
 from toban_observability import tracing
@@ -60,6 +60,7 @@ _PAGES = (
     jobs,
     limits,
     log,
+    log_view,
 )
 VIEWS = tuple(
     module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, settings, sign_in, timeline)

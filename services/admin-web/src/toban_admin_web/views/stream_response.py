@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from flask import Response, g
 
@@ -14,10 +15,8 @@ EVENT_STREAM = "text/event-stream"
 
 def stream_response(body: Callable[[], Iterator[bytes]], content_type: str) -> Response:
     """A long response that occupies a stream slot until it ends. Raises RESOURCE_EXHAUSTED when none is free, and what `body` raises."""
-    slots, person, stream = context().stream_slots, g.person.user, content_type == EVENT_STREAM
-    release = slots.acquire(person, stream=stream)
-    if release is None:
-        raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, slots.refusal(person, stream=stream))
+    stream = content_type == EVENT_STREAM
+    release = _acquire(stream=stream)
     try:
         response = Response(body(), content_type=content_type)
     except BaseException:
@@ -28,3 +27,21 @@ def stream_response(body: Callable[[], Iterator[bytes]], content_type: str) -> R
         # Disables buffering in proxies, which would delay the events.
         response.headers["X-Accel-Buffering"] = "no"
     return response
+
+
+@contextmanager
+def occupied() -> Iterator[None]:
+    """Occupies a slot meanwhile, for work that lasts before the response. Raises RESOURCE_EXHAUSTED when none is free."""
+    release = _acquire(stream=False)
+    try:
+        yield
+    finally:
+        release()
+
+
+def _acquire(*, stream: bool) -> Callable[[], None]:
+    slots, person = context().stream_slots, g.person.user
+    release = slots.acquire(person, stream=stream)
+    if release is None:
+        raise TobanError(ErrorCode.RESOURCE_EXHAUSTED, slots.refusal(person, stream=stream))
+    return release

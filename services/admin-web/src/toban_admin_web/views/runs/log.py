@@ -26,15 +26,15 @@ views = Blueprint("log", __name__)
 @views.get("/runs/<id:run_id>/log/stream")
 def stream(run_id: int) -> Response:
     """Events `lines`, `unavailable` and `end`; the id of each is the cursor to resume from (Last-Event-ID or ?after=)."""
-    return log_events(run_id, request.args.get("after", ""))
+    return log_events(run_id, request.args.get("after", ""), for_page=True)
 
 
-def log_events(run_id: int, after: str) -> Response:
+def log_events(run_id: int, after: str, *, for_page: bool = False) -> Response:
     """The output from the event Last-Event-ID, or `after`, on. Raises RUN_NOT_FOUND, and RESOURCE_EXHAUSTED when no stream slot is free."""
     run = read("JobReader.GetRun", Run, id=run_id)
     cursor = parse_cursor(request.headers.get("Last-Event-ID", "") or after)
-    events = LogStream(context=context(), run=run, cursor=cursor, credential=g.credential).events()
-    return stream_response(lambda: encode_events(events), EVENT_STREAM)
+    events = LogStream(context=context(), run=run, cursor=cursor, credential=g.credential, for_page=for_page)
+    return stream_response(lambda: encode_events(events.events()), EVENT_STREAM)
 
 
 @views.get("/runs/<id:run_id>/log.txt")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from toban_admin_web.decide.api_models import Run
+from toban_admin_web.decide.log_blocks import is_marker
 from toban_admin_web.decide.log_cursor import Cursor, NextStep, ReadState, next_step
-from toban_admin_web.decide.log_lines import LogPart
-from toban_admin_web.decide.log_text import clean
+from toban_admin_web.decide.log_lines import LogLine, LogPart
+from toban_admin_web.decide.log_text import clean, coloured
 from toban_admin_web.decide.status_styles import is_terminal
 from toban_admin_web.ports.api import Caller
 from toban_admin_web.ports.logs import ReadTicket
@@ -41,9 +42,12 @@ class LogEvent:
 
 
 class LogStream:
-    """One reader of one run's output, from `cursor` on. `run` is as it was a moment ago."""
+    """One reader of one run's output, from `cursor` on. `run` is as it was a moment ago. `for_page`: rows are those of `page_row`."""
 
-    def __init__(self, *, context: ViewContext, run: Run, cursor: Cursor, credential: Credential) -> None:
+    def __init__(
+        self, *, context: ViewContext, run: Run, cursor: Cursor, credential: Credential, for_page: bool = False
+    ) -> None:
+        self._row = page_row if for_page else _plain_row
         self._context = context
         self._credential = credential
         self._run_id = run.id
@@ -94,7 +98,7 @@ class LogStream:
         for part in parts:
             if part.lines:
                 self._cursor = Cursor(part.token, part.lines[-1].seq)
-                yield LogEvent("lines", self._cursor, _data(part, attempts.get(part.token, 0)))
+                yield LogEvent("lines", self._cursor, _data(part, attempts.get(part.token, 0), self._row))
             if part.at_end:
                 self._sealed = True
                 if part.token > self._cursor.token:
@@ -118,11 +122,21 @@ class LogStream:
         )
 
 
-def _data(part: LogPart, attempt: int) -> dict[str, Any]:
+def page_row(line: LogLine) -> list[Any]:
+    """A line for the script of the page: with its colours, its level and whether it is a marker."""
+    return [*_plain_row(line)[:3], coloured(line.text), line.partial, line.level, is_marker(line)]
+
+
+def _plain_row(line: LogLine) -> list[Any]:
+    return [line.seq, line.stream, line.at.isoformat() if line.at else "", clean(line.text), line.partial]
+
+
+def _data(part: LogPart, attempt: int, row: Callable[[LogLine], list[Any]]) -> dict[str, Any]:
     """The event's data: the token as text (it exceeds 2^53), one row per line, and how many dropped lines they count."""
-    rows = [
-        [line.seq, line.stream, line.at.isoformat() if line.at else "", clean(line.text), line.partial]
-        for line in part.lines
-    ]
     dropped = sum(line.dropped_lines for line in part.lines)
-    return {"token": str(part.token), "attempt": attempt, "lines": rows, "dropped": dropped}
+    return {
+        "token": str(part.token),
+        "attempt": attempt,
+        "lines": [row(line) for line in part.lines],
+        "dropped": dropped,
+    }
