@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -12,6 +12,7 @@ from toban_coordinator.app.people.further_needs import EVERYTHING, Further
 from toban_coordinator.app.people.own_account import OwnCall
 from toban_coordinator.app.people.targets import find_by_key, find_targets
 from toban_coordinator.app.runs.change_runs import Rights, every_right
+from toban_coordinator.decide.schedules.coming_load import Use
 from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
 from toban_domain.access import (
     Action,
@@ -165,6 +166,17 @@ class PersonAdmission:
         """Whether the person may let runs of others wait for a run of some job of theirs."""
         return not is_restricted(self._person, Action.RUN) or may_every(self._person, Action.EDIT, EVERYTHING).allowed
 
+    async def seen(self, uses: Set[Use]) -> frozenset[Use] | None:
+        """Those that the person may see; None = all."""
+        if not is_restricted(self._person, Action.VIEW):
+            return None
+        jobs = await find_by_key(self._check.pool, "job", sorted({use.job for use in uses}))
+        return frozenset(
+            use
+            for use in uses
+            if (job := jobs.get(use.job)) and self._may_see(replace(job, scope=use.scope, scope_id=use.scope_id))
+        )
+
     async def rights(self, action: Action, runs: Sequence[int]) -> Mapping[int, bool]:
         """Those of `runs` that the person may see, and whether they may do this with each."""
         if action is Action.VIEW and not is_restricted(self._person, action):
@@ -196,6 +208,12 @@ def run_rights(action: Action) -> Rights:
         return await admission.rights(action, runs)
 
     return rights
+
+
+async def seen_uses(uses: Set[Use]) -> frozenset[Use] | None:
+    """Those jobs and scopes of schedules that the person of the call that the current task serves may see; None = all."""
+    admission = _admission.get()
+    return None if admission is None else await admission.seen(uses)
 
 
 def may_raise_priority() -> bool:
