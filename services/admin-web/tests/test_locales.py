@@ -13,6 +13,7 @@ from toban_admin_web.decide.languages import LANGUAGES, NAMES
 from toban_admin_web.decide.limit_state import ACTIONS as LIMIT_ACTIONS
 from toban_admin_web.decide.limit_state import LEVELS, WHYS
 from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
+from toban_admin_web.decide.spread import REASONS as LEFT_ALONE
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.timeline import BY
 from toban_admin_web.decide.translations import placeholders
@@ -59,6 +60,8 @@ REFUSED = (
     "wrong_manifest",
     "read_change",
     "long_change",
+    "load_changed",
+    "load_nothing",
 )
 
 
@@ -92,6 +95,7 @@ def used_keys() -> set[str]:
     names |= {f"theme.{one}" for one in THEMES} | {f"timeline.by.{one}" for one in BY}
     names |= {f"job.{verb}{part}" for verb in ("disable", "enable") for part in ("", ".text", ".do")}
     names |= {f"job.day.{tone}" for tone in TONES}
+    names |= {f"load.left.{reason}" for reason in LEFT_ALONE} | {"load.next_before", "load.next_after"}
     names |= {f"{kind}.{verb}" for kind in ("job", "schedule") for verb in ("edit", "new")}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
