@@ -388,16 +388,3 @@ def test_next_of_a_file_needs_no_cluster(toban: Toban, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("SUN", "MOON"))
     code, _, err = toban("schedule", "next", "-f", str(file))
     assert code == 67 and "'MOON' is not a day of week" in err
-
-
-def test_the_most_crowded_minutes(cluster: Any, toban: Toban) -> None:
-    named = [pb.LoadSchedule(schedule=name, job="sync", slots=1) for name in ("sync-a", "sync-b")]
-    minute = pb.CrowdedMinute(at=at("2026-11-29T18:00:00"), slots=30, schedules=30, named=named)
-    cluster.reader.answers["GetComingLoad"] = pb.ComingLoad(crowded=[minute], left_out=1, unreadable=2)
-    code, out, errors = toban("schedule", "load", "--minutes", "5", "--names", "2")
-    assert code == 0 and "30" in out and "sync-a, sync-b +28" in out
-    assert "1 schedule left out" in errors and "2 schedules with a rule" in errors
-    assert cluster.reader.requests[-1] == pb.GetComingLoadRequest(crowded=5, names=2)
-    assert toban("schedule", "load", "-o", "name")[1] == "sync-a\nsync-b\n"
-    cluster.reader.answers["GetComingLoad"] = pb.ComingLoad()
-    assert "No schedule fires" in "".join(toban("schedule", "load")[1:])

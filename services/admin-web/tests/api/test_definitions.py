@@ -179,11 +179,13 @@ def test_versions_and_days_of_a_job(api: Any) -> None:
 
 
 def test_the_coming_load(api: Any) -> None:
-    minute = pb.CrowdedMinute(slots=30, schedules=2, named=[pb.LoadSchedule(schedule="a", job="hello", slots=15)])
+    minute = pb.CrowdedMinute(
+        slots=30, schedules=2, named=[pb.LoadSchedule(schedule="a", job="hello", slots=15, version=2)]
+    )
     api.further.answers["GetComingLoad"] = pb.ComingLoad(crowded=[minute], schedules=2)
     response = api.ask("GET", "/load?crowded=5&names=1&minute=2026-11-29T18:00:00Z")
     [found] = response.json["crowded"]
-    assert found["named"] == [{"schedule": "a", "job": "hello", "slots": 15}] and found["slots"] == 30
+    assert found["named"] == [{"schedule": "a", "job": "hello", "slots": 15, "version": 2}] and found["slots"] == 30
     request = last(api)[1]
     assert (request.crowded, request.names, request.minute.seconds) == (5, 1, 1795975200)
     assert api.ask("GET", "/load?names=201").status_code == 400

@@ -82,6 +82,12 @@ def test_an_even_spread_by_name(count: int, minutes: int, expected: list[int]) -
     assert spread(dict(sorted(specs.items())), count, minutes) == found
 
 
+def test_one_that_changed_meanwhile_takes_no_part() -> None:
+    found = spread({name: {"hourly_at_minute": 0} for name in "abc"}, 3, 10, changed={"a"})
+    assert [(one.name, one.after) for one in found.moves] == [("b", "0"), ("c", "5")]
+    assert [(one.name, one.reason) for one in found.left] == [("a", "changed")]
+
+
 def test_the_last_minute_of_an_hour_is_reached() -> None:
     found = spread({name: {"daily_at": "23:58"} for name in "ab"}, 2, 2)
     assert after(found) == ["23:58", "23:59"] and not found.left

@@ -12,9 +12,9 @@ from toban_coordinator.decide.schedules.coming_load import Crowded, Firing, Grou
 BEGIN = datetime(2026, 11, 29, 18, tzinfo=UTC)
 HERE, THERE = Use("here", "system", ""), Use("there", "account", "17")
 GROUPS = [
-    Group({0: 1, 60: 1}, [Firing("a", HERE), Firing("d", THERE)]),
-    Group({60: 3}, [Firing("b", HERE)]),
-    Group({90: 2}, [Firing("c", THERE)]),
+    Group({0: 1, 60: 1}, [Firing("a", 1, HERE), Firing("d", 1, THERE)]),
+    Group({60: 3}, [Firing("b", 1, HERE)]),
+    Group({90: 2}, [Firing("c", 1, THERE)]),
 ]
 
 
@@ -29,14 +29,14 @@ def test_the_most_crowded_minutes_of_equal_ones_the_earlier_first() -> None:
 
 
 def test_a_minute_names_its_first_schedules_over_all_groups() -> None:
-    named = [Named(schedule="a", job="here", slots=1), Named(schedule="b", job="here", slots=3)]
+    named = [Named(schedule="a", job="here", slots=1, version=1), Named(schedule="b", job="here", slots=3, version=1)]
     assert decide.crowded(GROUPS, 60, 2) == Crowded(minute=60, slots=5, schedules=3, named=named)
 
 
 def test_only_what_a_person_may_see() -> None:
     assert decide.visible(GROUPS, frozenset({HERE})) == [
-        Group({0: 1, 60: 1}, [Firing("a", HERE)]),
-        Group({60: 3}, [Firing("b", HERE)]),
+        Group({0: 1, 60: 1}, [Firing("a", 1, HERE)]),
+        Group({60: 3}, [Firing("b", 1, HERE)]),
     ]
 
 

@@ -171,7 +171,7 @@ def load_message(**given: Any) -> pb.ComingLoad:
     def at(moment: datetime) -> Any:
         return timestamp_to_pb(moment)
 
-    named = [pb.LoadSchedule(schedule=f"sync-{n:02}", job="sync", slots=1) for n in range(3)]
+    named = [pb.LoadSchedule(schedule=f"sync-{n:02}", job="sync", slots=1, version=3) for n in range(3)]
     values: dict[str, Any] = {
         "read_at": stamp(),
         "begin": at(begin),

@@ -1315,20 +1315,24 @@ class LoadSchedule(_message.Message):
     SCHEDULE_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     schedule: _builtins.str
     job: _builtins.str
     slots: _builtins.int
     """Its slots in this minute."""
+    version: _builtins.int
+    """Its version when it was read: a later one may fire at other times."""
     def __init__(
         self,
         *,
         schedule: _builtins.str = ...,
         job: _builtins.str = ...,
         slots: _builtins.int = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "schedule", b"schedule", "slots", b"slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "schedule", b"schedule", "slots", b"slots", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

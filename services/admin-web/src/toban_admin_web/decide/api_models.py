@@ -55,6 +55,7 @@ class LoadSchedule(Answer):
     schedule: str
     job: str
     slots: int = Field(description="Its slots in this minute.")
+    version: int = Field(description="Its version when it was read: a later one may fire at other times.")
 
 
 class CrowdedMinute(Answer):

@@ -4,7 +4,7 @@ hour, weekday and date stay as they were written."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 # Why a schedule is left alone.
-REASONS = ("period", "drawn", "several", "past_hour", "seconds")
+REASONS = ("period", "drawn", "several", "past_hour", "seconds", "changed")
 _TIME = re.compile(r"(.*?)(\d{1,2}):(\d{2})((?::\d{2})?\s*)", re.ASCII)
 _HASH = re.compile(r"(^|,)H([/(,]|$)", re.IGNORECASE)
 
@@ -69,12 +69,17 @@ class _Fixed:
     with_minute: Callable[[int], Any]
 
 
-def spread(specs: Mapping[str, Mapping[str, Any]], count: int, minutes: int) -> Spread:
-    """The first `count` of the schedules that can be moved, evenly over `minutes` minutes from their own one on; the first one stays in it."""
+def spread(
+    specs: Mapping[str, Mapping[str, Any]], count: int, minutes: int, *, changed: Collection[str] = ()
+) -> Spread:
+    """The first `count` of the schedules that can be moved, evenly over `minutes` minutes from their own one on; the first one stays in it.
+
+    `changed`: those that may fire in another minute by now.
+    """
     fixed: dict[str, _Fixed] = {}
     left: list[Left] = []
     for name in sorted(specs):
-        found = _fixed(specs[name])
+        found = "changed" if name in changed else _fixed(specs[name])
         if isinstance(found, str):
             left.append(Left(name=name, rule=_shown(specs[name]), reason=found))
         elif found.minute + minutes - 1 > LAST_MINUTE:

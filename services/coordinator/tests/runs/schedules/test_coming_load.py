@@ -54,10 +54,10 @@ async def test_the_slots_of_each_minute_of_a_day(world: Any, make: Any) -> None:
     assert len(answer.crowded) == 20 and answer.crowded[0].at.ToDatetime() == next(t for t in times if t.minute == 20)
     first = answer.crowded[0]
     assert (first.slots, first.schedules) == (15, 13)
-    assert [(one.schedule, one.job, one.slots) for one in first.named] == [
-        ("seconds", "hello", 3),
-        ("twenty-00", "hello", 1),
-        ("twenty-01", "hello", 1),
+    assert [(one.schedule, one.job, one.slots, one.version) for one in first.named] == [
+        ("seconds", "hello", 3, 1),
+        ("twenty-00", "hello", 1, 1),
+        ("twenty-01", "hello", 1, 1),
     ]
 
 

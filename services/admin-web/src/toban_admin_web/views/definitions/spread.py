@@ -53,6 +53,11 @@ class _Preview:
     refusal: str = ""
 
     @property
+    def seen(self) -> str:
+        """The versions as a field of the form."""
+        return " ".join(f"{name}={version}" for name, version in self.versions.items())
+
+    @property
     def moved(self) -> list[Move]:
         """Those whose rule changes."""
         return [one for one in self.spread.moves if not one.stays]
@@ -116,13 +121,16 @@ def _number(name: str, default: int, most: int) -> int:
 
 def _preview(choice: _Choice) -> _Preview:
     crowded = read("JobReader.GetComingLoad", ComingLoad, minute=choice.at, names=MOST_READ).crowded
-    names = [one.schedule for minute in crowded for one in minute.named]
-    found = {name: read("JobReader.GetSchedule", Schedule, name=name) for name in names}
-    chosen = spread({name: as_object(one.spec) for name, one in found.items()}, choice.count, choice.minutes)
+    counted = {one.schedule: one.version for minute in crowded for one in minute.named}
+    found = {name: read("JobReader.GetSchedule", Schedule, name=name) for name in counted}
+    # A coordinator may answer from its memory: a schedule may have been moved since.
+    changed = {name for name, one in found.items() if one.version != counted[name]}
+    specs = {name: as_object(one.spec) for name, one in found.items()}
+    chosen = spread(specs, choice.count, choice.minutes, changed=changed)
     preview = _Preview(
         spread=chosen,
-        versions={name: one.version for name, one in found.items()},
-        unread=sum(minute.schedules for minute in crowded) - len(names),
+        versions={name: one.version for name, one in found.items() if name not in changed},
+        unread=sum(minute.schedules for minute in crowded) - len(counted),
     )
     if not preview.moved:
         return preview
@@ -153,5 +161,5 @@ def _document(move: Move) -> str:
 
 def _seen() -> dict[str, int]:
     """The schedules of the preview that the form was made from, with their versions."""
-    pairs = [text.partition(" ") for text in request.form.getlist("seen")[:MOST_READ]]
-    return {name: int(version) for version, _, name in pairs if version.isascii() and version.isdigit() and name}
+    pairs = [text.partition("=") for text in request.form.get("seen", "").split()[:MOST_READ]]
+    return {name: int(version) for name, _, version in pairs if version.isascii() and version.isdigit() and name}

@@ -166,7 +166,7 @@ class _Work:
             return
         if group[0]:
             use = Use(row["job"], row["scope"], row["scope_id"])
-            group[1].append(Firing(name, self.uses.setdefault(use, use)))
+            group[1].append(Firing(name, row["version"], self.uses.setdefault(use, use)))
 
     def _minutes(self, key: str) -> Minutes | None:
         """None when no work is left for it. Raises UnreadableRule."""

@@ -38,6 +38,7 @@ class Firing:
     """A schedule that fires."""
 
     name: str
+    version: int
     use: Use
 
 
@@ -56,6 +57,7 @@ class Named:
     schedule: str
     job: str
     slots: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,10 @@ def crowded(groups: Iterable[Group], minute: int, names: int) -> Crowded:
         minute=minute,
         slots=sum(group.minutes[minute] * len(group.firings) for group in here),
         schedules=sum(len(group.firings) for group in here),
-        named=[Named(schedule=firing.name, job=firing.use.job, slots=slots) for firing, slots in named],
+        named=[
+            Named(schedule=firing.name, job=firing.use.job, slots=slots, version=firing.version)
+            for firing, slots in named
+        ],
     )
 
 
