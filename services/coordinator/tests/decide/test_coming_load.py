@@ -40,6 +40,10 @@ def test_only_what_a_person_may_see() -> None:
     ]
 
 
+def test_how_many_schedules_have_a_job() -> None:
+    assert decide.schedules_of(GROUPS, frozenset({THERE})) == 2 and decide.schedules_of(GROUPS, frozenset()) == 0
+
+
 def test_a_rule_is_shared_unless_it_draws_from_the_name() -> None:
     shared = '{"cron": "0 3 * * THU", "timezone": "Asia/Shanghai"}'
     assert decide.rule_key(shared, "a") == decide.rule_key(shared, "b") == shared

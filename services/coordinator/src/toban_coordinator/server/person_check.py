@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -42,6 +42,8 @@ EXPLAIN_RUN = "/toban_proto.v1.JobReader/ExplainRun"
 LIST_SECRETS = "/toban_proto.v1.Operations/ListSecrets"
 # Counts runs of any scope.
 GET_JOB_DAYS = "/toban_proto.v1.JobReader/GetJobDays"
+# Jobs and scopes that are decided about at a time: other calls are served in between.
+USES_AT_ONCE = 500
 
 
 class PersonAdmission:
@@ -166,16 +168,19 @@ class PersonAdmission:
         """Whether the person may let runs of others wait for a run of some job of theirs."""
         return not is_restricted(self._person, Action.RUN) or may_every(self._person, Action.EDIT, EVERYTHING).allowed
 
-    async def seen(self, uses: Set[Use]) -> frozenset[Use] | None:
+    async def seen(self, uses: Sequence[Use]) -> frozenset[Use] | None:
         """Those that the person may see; None = all."""
         if not is_restricted(self._person, Action.VIEW):
             return None
-        jobs = await find_by_key(self._check.pool, "job", sorted({use.job for use in uses}))
-        return frozenset(
-            use
-            for use in uses
-            if (job := jobs.get(use.job)) and self._may_see(replace(job, scope=use.scope, scope_id=use.scope_id))
-        )
+        found: set[Use] = set()
+        for first in range(0, len(uses), USES_AT_ONCE):
+            part = uses[first : first + USES_AT_ONCE]
+            jobs = await find_by_key(self._check.pool, "job", sorted({use.job for use in part}))
+            targets = {
+                use: replace(jobs[use.job], scope=use.scope, scope_id=use.scope_id) for use in part if use.job in jobs
+            }
+            found.update(use for use, target in targets.items() if self._may_see(target))
+        return frozenset(found)
 
     async def rights(self, action: Action, runs: Sequence[int]) -> Mapping[int, bool]:
         """Those of `runs` that the person may see, and whether they may do this with each."""
@@ -210,7 +215,7 @@ def run_rights(action: Action) -> Rights:
     return rights
 
 
-async def seen_uses(uses: Set[Use]) -> frozenset[Use] | None:
+async def seen_uses(uses: Sequence[Use]) -> frozenset[Use] | None:
     """Those jobs and scopes of schedules that the person of the call that the current task serves may see; None = all."""
     admission = _admission.get()
     return None if admission is None else await admission.seen(uses)

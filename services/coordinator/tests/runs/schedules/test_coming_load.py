@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from toban_coordinator.app.schedules import coming_load
 from toban_coordinator.app.schedules.coming_load import KEPT_SECONDS, ComingLoads
 from toban_coordinator.decide.schedules.coming_load import Use
+from toban_coordinator.server import person_check
 from toban_coordinator.server.person_check import PeopleCheck, seen_uses
 from toban_domain.access import Effect, Person, Role, Rule, Selector
 from toban_domain.errors import TobanError
@@ -135,6 +137,9 @@ async def test_more_work_than_one_reading_may_be_is_left_out(
     loads = ComingLoads(pool=world.pool, clock=clock)
     await world.apply(make.job(), *(make.schedule(f"s{n}", cron=f"{n} * * * *") for n in range(5)))
     monkeypatch.setattr(coming_load, "MOST_WORK", coming_load.RULE_COST + 25)
+    # Both readings are in the same hour.
+    [row] = await world.sql("SELECT now() AS at")
+    monkeypatch.setattr(coming_load.schedules_edit, "moment", AsyncMock(return_value=row["at"]))
     found = await loads.get(seen=seen_uses)
     assert (found.schedules, found.left_out) == (2, 3)
     # What is known of the hour costs no work again: the next reading goes on.
@@ -189,4 +194,20 @@ async def test_a_person_sees_their_own_load(world: Any, make: Any, selector: Sel
     answer = await load(world)
     assert by_minute(answer) == {20: len(names)} and answer.schedules == len(names)
     assert [one.schedule for one in answer.crowded[0].named] == names
-    assert await seen_uses({Use("gone", "system", "")}) == (None if selector == Selector() else frozenset())
+    assert await seen_uses([Use("gone", "system", "")]) == (None if selector == Selector() else frozenset())
+
+
+async def test_of_a_limited_person_some_jobs_are_looked_up(
+    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.apply(*(make.job(f"j{n}") for n in range(4)))
+    await world.apply(*(make.schedule(f"s{n}", f"j{n % 4}", cron="20 * * * *") for n in range(8)))
+    monkeypatch.setattr(coming_load, "MOST_USES", 3)
+    monkeypatch.setattr(person_check, "USES_AT_ONCE", 2)
+
+    assert ((await load(world)).schedules, (await load(world)).left_out) == (8, 0)
+    check = PeopleCheck(pool=world.pool, credentials=OnePerson(Selector(scope="system")))  # type: ignore[arg-type]
+    caller = Caller("192.0.2.7", "admin-web")
+    assert await check.admit(GET, caller=caller, about=pb.GetComingLoadRequest, given={CREDENTIAL: "x"})
+    answer = await load(world)
+    assert (answer.schedules, answer.left_out) == (6, 2) and by_minute(answer) == {20: 6}

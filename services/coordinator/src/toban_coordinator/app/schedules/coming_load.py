@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -28,10 +28,12 @@ MOST_SCHEDULES = 200_000
 MOST_WORK = 150_000
 RULE_COST = 20
 KEPT_RULES = 20_000
+# Jobs and scopes that are looked up for a person whose rules leave some of them out.
+MOST_USES = 20_000
 DEFAULT_CROWDED, MAX_CROWDED = 20, 100
 DEFAULT_NAMES, MAX_NAMES = 10, 200
 
-Seen = Callable[[Set[Use]], Awaitable[frozenset[Use] | None]]
+Seen = Callable[[Sequence[Use]], Awaitable[frozenset[Use] | None]]
 """Which of these jobs and scopes a person may see; None = all."""
 
 
@@ -55,7 +57,7 @@ class _Reading:
     read_at: datetime
     begin: datetime
     groups: list[Group]
-    uses: frozenset[Use] = frozenset()
+    uses: Sequence[Use] = ()
     left_out: int = 0
     unreadable: int = 0
 
@@ -81,8 +83,12 @@ class ComingLoads:
         crowded = _checked("crowded", crowded, DEFAULT_CROWDED, MAX_CROWDED)
         names = _checked("names", names, DEFAULT_NAMES, MAX_NAMES)
         reading = await self._reading()
-        allowed = await seen(reading.uses)
-        groups = reading.groups if allowed is None else decide.visible(reading.groups, allowed)
+        looked_up = reading.uses[:MOST_USES]
+        allowed = await seen(looked_up)
+        groups, left_out = reading.groups, reading.left_out
+        if allowed is not None:
+            groups = decide.visible(reading.groups, allowed)
+            left_out += decide.schedules_of(reading.groups, frozenset(reading.uses[MOST_USES:]))
         slots = decide.slots_by_minute(groups, reading.first)
         if minute is None:
             wanted = decide.most_crowded(slots, crowded)
@@ -94,7 +100,7 @@ class ComingLoads:
             slots=slots,
             crowded=[decide.crowded(groups, one, names) for one in wanted],
             schedules=decide.schedules_from(groups, reading.first),
-            left_out=reading.left_out,
+            left_out=left_out,
             unreadable=reading.unreadable,
         )
 
@@ -127,7 +133,7 @@ class ComingLoads:
         else:
             reading.left_out += await store.rest(t, until=until, after=after)
         reading.groups = [Group(minutes, firings) for minutes, firings in work.found.values() if firings]
-        reading.uses = frozenset(work.uses)
+        reading.uses = list(work.uses)
         return reading
 
 
@@ -147,7 +153,8 @@ class _Work:
     async def add(self, rows: Sequence[Row]) -> None:
         """Rows of a page, in the order of their names."""
         for row in rows:
-            self._add(row)
+            if row["enabled"]:
+                self._add(row)
             await self._pause.yield_if_due()
 
     def _add(self, row: Row) -> None:

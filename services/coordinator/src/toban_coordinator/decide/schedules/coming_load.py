@@ -108,6 +108,11 @@ def visible(groups: Iterable[Group], seen: frozenset[Use]) -> list[Group]:
     return [one for one in kept if one.firings]
 
 
+def schedules_of(groups: Iterable[Group], uses: frozenset[Use]) -> int:
+    """How many schedules have one of these jobs and scopes."""
+    return sum(firing.use in uses for group in groups for firing in group.firings) if uses else 0
+
+
 def slots_by_minute(groups: Iterable[Group], first: int) -> dict[int, int]:
     """Minute → slots, in the order of the minutes from `first` on; those without slots are left out."""
     counts: Counter[int] = Counter()

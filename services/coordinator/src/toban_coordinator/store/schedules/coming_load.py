@@ -11,7 +11,7 @@ _sql = queries.load(__name__)
 
 
 async def page(t: Tx, *, until: datetime, after: str, limit: int) -> list[Row]:
-    """The first `limit` by name after `after`; `rule` is JSON, the same text for the same rule."""
+    """The first `limit` by name after `after`; `rule` is JSON, the same text for the same rule, and `enabled` is about the job."""
     return await t.fetch_all(_sql.page, {"until": until, "after": after, "limit": limit})
 
 
