@@ -72,7 +72,7 @@ class _Fixed:
 def spread(
     specs: Mapping[str, Mapping[str, Any]], count: int, minutes: int, *, changed: Collection[str] = ()
 ) -> Spread:
-    """The first `count` of the schedules that can be moved, evenly over `minutes` minutes from their own one on; the first one stays in it.
+    """The first `count` of the schedules that can be moved, evenly over `minutes` minutes from their own one on; the first ones stay in it.
 
     `changed`: those that may fire in another minute by now.
     """
