@@ -32,6 +32,7 @@ from toban_testing.site_messages import (
     executor_message,
     job_message,
     line,
+    load_message,
     now_of_this_test,  # noqa: F401 (a fixture)
     operations_responses,
     overview_message,
@@ -60,6 +61,7 @@ class Reader(
         self.responses: dict[str, Any] = {
             "GetCluster": cluster_message(),
             "GetOverview": overview_message(),
+            "GetComingLoad": load_message(),
             "ListRuns": pb.ListRunsResponse(runs=[run(7, "SUCCEEDED", finished_at=stamp(28), exit_code=0)]),
             "ListJobs": pb.ListJobsResponse(jobs=[job_message()]),
             "GetJob": job_message(),

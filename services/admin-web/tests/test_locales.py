@@ -14,6 +14,7 @@ from toban_admin_web.decide.limit_state import ACTIONS as LIMIT_ACTIONS
 from toban_admin_web.decide.limit_state import LEVELS, WHYS
 from toban_admin_web.decide.navigation import GROUPS
 from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
+from toban_admin_web.decide.spread import REASONS as LEFT_ALONE
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.timeline import BY
 from toban_admin_web.decide.translations import placeholders
@@ -60,6 +61,8 @@ REFUSED = (
     "wrong_manifest",
     "read_change",
     "long_change",
+    "load_changed",
+    "load_nothing",
 )
 
 
@@ -95,6 +98,7 @@ def used_keys() -> set[str]:
     }
     names |= {f"job.{verb}{part}" for verb in ("disable", "enable") for part in ("", ".text", ".do")}
     names |= {f"job.day.{tone}" for tone in TONES}
+    names |= {f"load.left.{reason}" for reason in LEFT_ALONE} | {"load.next_before", "load.next_after"}
     names |= {f"{kind}.{verb}" for kind in ("job", "schedule") for verb in ("edit", "new")}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
     for group in GROUPS:

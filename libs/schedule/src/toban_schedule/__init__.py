@@ -3,6 +3,7 @@
 from toban_schedule.annotated_slots import AnnotatedSlot, annotated_slots
 from toban_schedule.describe import describe
 from toban_schedule.dst_preview import next_dst_change
+from toban_schedule.minute_counts import minute_counts
 from toban_schedule.rule import Rule, next_slot, problems, slots
 from toban_schedule.slot_count import SlotCount, count_slots
 from toban_schedule.spec import RuleLike, ScheduleError
@@ -18,6 +19,7 @@ __all__ = [
     "count_slots",
     "describe",
     "load_zone",
+    "minute_counts",
     "next_dst_change",
     "next_slot",
     "problems",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import lru_cache
 
@@ -56,6 +56,15 @@ class Cron:
     def day_matches(self, day: date) -> bool:
         """True when the expression has matches on this day."""
         return day.month in self._template.months and self._template.match_day(day)
+
+    def by_minute(self) -> tuple[Cron, int]:
+        """The expression with the first of its seconds alone, and how many seconds it has."""
+        seconds = len(self._template.seconds)
+        if seconds == 1:
+            return self, 1
+        template = copy.copy(self._template)
+        template.seconds = {min(template.seconds)}
+        return replace(self, _template=template), seconds
 
     @property
     def a_day(self) -> int:

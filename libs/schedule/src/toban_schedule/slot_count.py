@@ -40,7 +40,7 @@ def _last(at: At, first: datetime, until: datetime) -> datetime:
     look = _FIRST_LOOK
     while True:
         after = max(until - look, first - TICK)
-        found = _iterated(at, after, until)
+        found = slots_between(at, after, until)
         if found:
             return max(found)
         look *= 2
@@ -53,14 +53,14 @@ def _count(at: At, first: datetime, until: datetime) -> int:
     while (following := _midnight(at, day + _DAY)) <= until:
         midnight = _midnight(at, day)
         if _calm(at, day):
-            total += len(_iterated(at, begin, midnight - TICK))
+            total += len(slots_between(at, begin, midnight - TICK))
             total += at.cron.a_day if at.cron.day_matches(day) else 0
             begin = following - TICK
         day += _DAY
-    return total + len(_iterated(at, begin, until))
+    return total + len(slots_between(at, begin, until))
 
 
-def _iterated(at: At, after: datetime, until: datetime) -> set[datetime]:
+def slots_between(at: At, after: datetime, until: datetime) -> set[datetime]:
     """The slots in (after, until]: one pass over the local times."""
     found: set[datetime] = set()
     for wall in at.cron.walls(at.clock.wall_before(after)) if after < until else ():

@@ -178,6 +178,19 @@ def test_versions_and_days_of_a_job(api: Any) -> None:
     assert api.ask("GET", "/jobs/hello/days?days=367").status_code == 400
 
 
+def test_the_coming_load(api: Any) -> None:
+    minute = pb.CrowdedMinute(
+        slots=30, schedules=2, named=[pb.LoadSchedule(schedule="a", job="hello", slots=15, version=2)]
+    )
+    api.further.answers["GetComingLoad"] = pb.ComingLoad(crowded=[minute], schedules=2)
+    response = api.ask("GET", "/load?crowded=5&names=1&minute=2026-11-29T18:00:00Z")
+    [found] = response.json["crowded"]
+    assert found["named"] == [{"schedule": "a", "job": "hello", "slots": 15, "version": 2}] and found["slots"] == 30
+    request = last(api)[1]
+    assert (request.crowded, request.names, request.minute.seconds) == (5, 1, 1795975200)
+    assert api.ask("GET", "/load?names=201").status_code == 400
+
+
 def test_schedules_are_paused_with_a_reason_and_resumed(api: Any) -> None:
     assert api.post("/schedules/nightly/pause", {"reason": "holiday"}).status_code == 200
     assert last(api)[0] == "PauseSchedule" and last(api)[1].reason == "holiday"

@@ -28,6 +28,8 @@ PAGES = [
     "/executors",
     "/cluster",
     "/runs/timeline",
+    "/load",
+    "/load/spread?minute=2026-11-29T18:00",
     "/api/docs",
     "/settings",
     "/settings/leader_tick_seconds/change",

@@ -22,6 +22,7 @@ from toban_coordinator.app.runs.cancel import CancelRun
 from toban_coordinator.app.runs.commit_reports import commit_reports
 from toban_coordinator.app.runs.job_reads import JobReads
 from toban_coordinator.app.runs.start_runs import RunRequest, StartRuns
+from toban_coordinator.app.schedules.coming_load import ComingLoads
 from toban_coordinator.app.schedules.schedules import Schedules
 from toban_coordinator.decide.runs.report import Answer, Report
 from toban_coordinator.loops.build_loops import leader_loops
@@ -278,6 +279,7 @@ class World:
             reads=JobReads(pool=self.pool, clock=SystemClock()),
             events=Events(pool=self.pool),
             schedules=Schedules(pool=self.pool),
+            loads=ComingLoads(pool=self.pool, clock=SystemClock()),
             overviews=Overviews(pool=self.pool, clock=SystemClock(), health=lambda: {"status": "ok"}),
             health=lambda: {"status": "ok"},
             signer=None,  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ PAGES = [
     "/executors",
     "/cluster",
     "/runs/timeline",
+    "/load",
     "/audit",
     "/limits",
     "/limits/one?name=pool:licences",
@@ -58,8 +59,9 @@ PAGES = [
     "/runs/rerun",
     "/runs/1/log",
     "/runs/1/log?find=line",
+    "/load/spread?minute=2026-11-29T18:00",
 ]
-"""Pages of the site, the first nine refresh a part of themselves."""
+"""Pages of the site, the first twelve refresh a part of themselves."""
 
 
 @pytest.fixture(autouse=True)
@@ -168,6 +170,30 @@ def overview_message(**given: Any) -> pb.Overview:
         "coming_schedules": 1,
     }
     return pb.Overview(**(values | given))
+
+
+def load_message(**given: Any) -> pb.ComingLoad:
+    """A crowded minute, the next one, and a quiet one."""
+    moment = stamp().ToDatetime(tzinfo=UTC)
+    begin = moment.replace(minute=0, second=0, microsecond=0)
+    crowded = begin + timedelta(hours=2)
+
+    def at(moment: datetime) -> Any:
+        return timestamp_to_pb(moment)
+
+    named = [pb.LoadSchedule(schedule=f"sync-{n:02}", job="sync", slots=1, version=3) for n in range(3)]
+    values: dict[str, Any] = {
+        "read_at": stamp(),
+        "begin": at(begin),
+        "minutes": [
+            pb.LoadMinute(at=at(crowded), slots=30),
+            pb.LoadMinute(at=at(crowded + timedelta(minutes=1)), slots=6),
+            pb.LoadMinute(at=at(crowded + timedelta(hours=3)), slots=1),
+        ],
+        "crowded": [pb.CrowdedMinute(at=at(crowded), slots=30, schedules=30, named=named)],
+        "schedules": 37,
+    }
+    return pb.ComingLoad(**(values | given))
 
 
 def limit_message(**given: Any) -> pb.Limit:

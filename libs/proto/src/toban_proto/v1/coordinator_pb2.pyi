@@ -1161,6 +1161,184 @@ class NextSlot(_message.Message):
 Global___NextSlot: _TypeAlias = NextSlot  # noqa: Y015
 
 @_typing.final
+class GetComingLoadRequest(_message.Message):
+    """Which minutes are told in detail."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CROWDED_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
+    MINUTE_FIELD_NUMBER: _builtins.int
+    crowded: _builtins.int
+    """How many of the most crowded minutes, at most 100; left out = 20."""
+    names: _builtins.int
+    """How many schedules of each of them, at most 200; left out = 10."""
+    @_builtins.property
+    def minute(self) -> _timestamp_pb2.Timestamp:
+        """Instead of the most crowded minutes this one; its seconds do not count."""
+
+    def __init__(
+        self,
+        *,
+        crowded: _builtins.int = ...,
+        names: _builtins.int = ...,
+        minute: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["minute", b"minute"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["crowded", b"crowded", "minute", b"minute", "names", b"names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetComingLoadRequest: _TypeAlias = GetComingLoadRequest  # noqa: Y015
+
+@_typing.final
+class ComingLoad(_message.Message):
+    """The slots that come in each minute, of active schedules whose jobs are enabled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    READ_AT_FIELD_NUMBER: _builtins.int
+    BEGIN_FIELD_NUMBER: _builtins.int
+    MINUTES_FIELD_NUMBER: _builtins.int
+    CROWDED_FIELD_NUMBER: _builtins.int
+    SCHEDULES_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    UNREADABLE_FIELD_NUMBER: _builtins.int
+    schedules: _builtins.int
+    """How many schedules have slots in these minutes."""
+    left_out: _builtins.int
+    """How many schedules of the whole cluster are left out, since reading them would take too long."""
+    unreadable: _builtins.int
+    """How many schedules have a rule that this release cannot read."""
+    @_builtins.property
+    def read_at(self) -> _timestamp_pb2.Timestamp:
+        """When the schedules were read."""
+
+    @_builtins.property
+    def begin(self) -> _timestamp_pb2.Timestamp:
+        """The hour in which that was: the minutes are those of 24 hours from here on, after the one of `read_at`."""
+
+    @_builtins.property
+    def minutes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadMinute]:
+        """Those with slots, in their order."""
+
+    @_builtins.property
+    def crowded(self) -> _containers.RepeatedCompositeFieldContainer[Global___CrowdedMinute]:
+        """The most crowded ones, most slots first; or the one that was asked for."""
+
+    def __init__(
+        self,
+        *,
+        read_at: _timestamp_pb2.Timestamp | None = ...,
+        begin: _timestamp_pb2.Timestamp | None = ...,
+        minutes: _abc.Iterable[Global___LoadMinute] | None = ...,
+        crowded: _abc.Iterable[Global___CrowdedMinute] | None = ...,
+        schedules: _builtins.int = ...,
+        left_out: _builtins.int = ...,
+        unreadable: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "read_at", b"read_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin", b"begin", "crowded", b"crowded", "left_out", b"left_out", "minutes", b"minutes", "read_at", b"read_at", "schedules", b"schedules", "unreadable", b"unreadable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ComingLoad: _TypeAlias = ComingLoad  # noqa: Y015
+
+@_typing.final
+class LoadMinute(_message.Message):
+    """How many slots a minute has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    slots: _builtins.int
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        slots: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "slots", b"slots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoadMinute: _TypeAlias = LoadMinute  # noqa: Y015
+
+@_typing.final
+class CrowdedMinute(_message.Message):
+    """A minute with the schedules that fire in it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    SCHEDULES_FIELD_NUMBER: _builtins.int
+    NAMED_FIELD_NUMBER: _builtins.int
+    slots: _builtins.int
+    schedules: _builtins.int
+    """How many schedules fire in it."""
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def named(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoadSchedule]:
+        """The first of them, by name."""
+
+    def __init__(
+        self,
+        *,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        slots: _builtins.int = ...,
+        schedules: _builtins.int = ...,
+        named: _abc.Iterable[Global___LoadSchedule] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "named", b"named", "schedules", b"schedules", "slots", b"slots"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CrowdedMinute: _TypeAlias = CrowdedMinute  # noqa: Y015
+
+@_typing.final
+class LoadSchedule(_message.Message):
+    """A schedule that fires in a minute."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCHEDULE_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
+    SLOTS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    schedule: _builtins.str
+    job: _builtins.str
+    slots: _builtins.int
+    """Its slots in this minute."""
+    version: _builtins.int
+    """Its version when it was read: a later one may fire at other times."""
+    def __init__(
+        self,
+        *,
+        schedule: _builtins.str = ...,
+        job: _builtins.str = ...,
+        slots: _builtins.int = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "schedule", b"schedule", "slots", b"slots", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoadSchedule: _TypeAlias = LoadSchedule  # noqa: Y015
+
+@_typing.final
 class ListFiresRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

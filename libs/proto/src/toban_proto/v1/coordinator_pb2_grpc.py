@@ -509,6 +509,11 @@ class JobReaderStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsResponse.FromString,
                 _registered_method=True)
+        self.GetComingLoad = channel.unary_unary(
+                '/toban_proto.v1.JobReader/GetComingLoad',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetComingLoadRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ComingLoad.FromString,
+                _registered_method=True)
         self.ListFires = channel.unary_unary(
                 '/toban_proto.v1.JobReader/ListFires',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListFiresRequest.SerializeToString,
@@ -631,6 +636,14 @@ class JobReaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetComingLoad(self, request, context):
+        """How many slots come in each minute of the next 24 hours, over all schedules that the person may see, and what fires in the most crowded
+        minutes. A coordinator may answer from its memory, some seconds old.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListFires(self, request, context):
         """What became of the slots of a schedule, newest first: the fire ledger.
         """
@@ -734,6 +747,11 @@ def add_JobReaderServicer_to_server(servicer, server):
                     servicer.NextSlots,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsResponse.SerializeToString,
+            ),
+            'GetComingLoad': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetComingLoad,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetComingLoadRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ComingLoad.SerializeToString,
             ),
             'ListFires': grpc.unary_unary_rpc_method_handler(
                     servicer.ListFires,
@@ -1113,6 +1131,33 @@ class JobReader:
             '/toban_proto.v1.JobReader/NextSlots',
             toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.NextSlotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetComingLoad(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/GetComingLoad',
+            toban__proto_dot_v1_dot_coordinator__pb2.GetComingLoadRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.ComingLoad.FromString,
             options,
             channel_credentials,
             insecure,

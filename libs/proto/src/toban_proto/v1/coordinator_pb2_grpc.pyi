@@ -172,6 +172,10 @@ class JobReaderStub:
     """One schedule."""
     NextSlots: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]
     """The next slots of a schedule, with the rules of clock changes. The schedule is stored, or a manifest that is not applied."""
+    GetComingLoad: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetComingLoadRequest, _coordinator_pb2.ComingLoad]
+    """How many slots come in each minute of the next 24 hours, over all schedules that the person may see, and what fires in the most crowded
+    minutes. A coordinator may answer from its memory, some seconds old.
+    """
     ListFires: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListFiresRequest, _coordinator_pb2.ListFiresResponse]
     """What became of the slots of a schedule, newest first: the fire ledger."""
     ListTriggers: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]
@@ -216,6 +220,10 @@ class JobReaderAsyncStub(JobReaderStub):
     """One schedule."""
     NextSlots: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]  # type: ignore[assignment]
     """The next slots of a schedule, with the rules of clock changes. The schedule is stored, or a manifest that is not applied."""
+    GetComingLoad: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetComingLoadRequest, _coordinator_pb2.ComingLoad]  # type: ignore[assignment]
+    """How many slots come in each minute of the next 24 hours, over all schedules that the person may see, and what fires in the most crowded
+    minutes. A coordinator may answer from its memory, some seconds old.
+    """
     ListFires: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListFiresRequest, _coordinator_pb2.ListFiresResponse]  # type: ignore[assignment]
     """What became of the slots of a schedule, newest first: the fire ledger."""
     ListTriggers: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListTriggersRequest, _coordinator_pb2.ListTriggersResponse]  # type: ignore[assignment]
@@ -335,6 +343,16 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.NextSlotsResponse, _abc.Awaitable[_coordinator_pb2.NextSlotsResponse]]:
         """The next slots of a schedule, with the rules of clock changes. The schedule is stored, or a manifest that is not applied."""
+
+    @_abc_1.abstractmethod
+    def GetComingLoad(
+        self,
+        request: _coordinator_pb2.GetComingLoadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ComingLoad, _abc.Awaitable[_coordinator_pb2.ComingLoad]]:
+        """How many slots come in each minute of the next 24 hours, over all schedules that the person may see, and what fires in the most crowded
+        minutes. A coordinator may answer from its memory, some seconds old.
+        """
 
     @_abc_1.abstractmethod
     def ListFires(

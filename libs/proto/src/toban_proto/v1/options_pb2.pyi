@@ -179,7 +179,7 @@ class MethodRule(_message.Message):
         LIST: MethodRule._About.ValueType  # 4
         """Many jobs: the answer leaves out what the person may not see."""
         EACH: MethodRule._About.ValueType  # 5
-        """Many runs that the call finds: each is checked by itself."""
+        """Many runs or schedules that the call finds: each is checked by itself."""
         WORK: MethodRule._About.ValueType  # 6
         """External work, whatever the job: as CLUSTER, and also with a token for one worker type, which the method checks."""
         OWN: MethodRule._About.ValueType  # 7
@@ -198,7 +198,7 @@ class MethodRule(_message.Message):
     LIST: MethodRule.About.ValueType  # 4
     """Many jobs: the answer leaves out what the person may not see."""
     EACH: MethodRule.About.ValueType  # 5
-    """Many runs that the call finds: each is checked by itself."""
+    """Many runs or schedules that the call finds: each is checked by itself."""
     WORK: MethodRule.About.ValueType  # 6
     """External work, whatever the job: as CLUSTER, and also with a token for one worker type, which the method checks."""
     OWN: MethodRule.About.ValueType  # 7

@@ -26,6 +26,18 @@ class SlotsQuery(Input):
     after: AwareDatetime | None = Field(None, description="Unset = now.")
 
 
+class LoadQuery(Input):
+    """Which minutes are told in detail."""
+
+    crowded: int = Field(
+        20, ge=1, le=100, description="How many of the most crowded minutes, at most 100; left out = 20."
+    )
+    names: int = Field(10, ge=1, le=200, description="How many schedules of each of them, at most 200; left out = 10.")
+    minute: AwareDatetime | None = Field(
+        None, description="Instead of the most crowded minutes this one; its seconds do not count."
+    )
+
+
 class TriggersQuery(Paged):
     """Which triggers."""
 

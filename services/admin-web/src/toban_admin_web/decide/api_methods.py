@@ -96,6 +96,11 @@ METHODS: Mapping[str, ApiMethod] = {
     ),
     "JobReader.ExplainRun": ApiMethod(None, models.RunExplanation, "Why a run waits, or what became of it."),
     "JobReader.GetCluster": ApiMethod(None, models.Cluster, "Leader, coordinators, executors and health."),
+    "JobReader.GetComingLoad": ApiMethod(
+        inputs.LoadQuery,
+        models.ComingLoad,
+        "How many slots come in each minute of the next 24 hours, over all schedules that the person may see, and what fires in the most crowded minutes.",
+    ),
     "JobReader.GetJob": ApiMethod(None, models.Job, "One job with its definition."),
     "JobReader.GetJobDays": ApiMethod(
         inputs.DaysQuery, models.JobDays, "How many runs of a job ended well or badly on each of the last days."

@@ -49,6 +49,49 @@ class NextSlots(Answer):
     )
 
 
+class LoadMinute(Answer):
+    """How many slots a minute has."""
+
+    at: datetime | None
+    slots: int
+
+
+class LoadSchedule(Answer):
+    """A schedule that fires in a minute."""
+
+    schedule: str
+    job: str
+    slots: int = Field(description="Its slots in this minute.")
+    version: int = Field(description="Its version when it was read: a later one may fire at other times.")
+
+
+class CrowdedMinute(Answer):
+    """A minute with the schedules that fire in it."""
+
+    at: datetime | None
+    slots: int
+    schedules: int = Field(description="How many schedules fire in it.")
+    named: list[LoadSchedule] = Field(description="The first of them, by name.")
+
+
+class ComingLoad(Answer):
+    """The slots that come in each minute, of active schedules whose jobs are enabled."""
+
+    read_at: datetime | None = Field(description="When the schedules were read.")
+    begin: datetime | None = Field(
+        description="The hour in which that was: the minutes are those of 24 hours from here on, after the one of `read_at`."
+    )
+    minutes: list[LoadMinute] = Field(description="Those with slots, in their order.")
+    crowded: list[CrowdedMinute] = Field(
+        description="The most crowded ones, most slots first; or the one that was asked for."
+    )
+    schedules: int = Field(description="How many schedules have slots in these minutes.")
+    left_out: int = Field(
+        description="How many schedules of the whole cluster are left out, since reading them would take too long."
+    )
+    unreadable: int = Field(description="How many schedules have a rule that this release cannot read.")
+
+
 class Fire(Answer):
     """The outcome of a due slot, or of consecutive slots."""
 

@@ -39,6 +39,7 @@ GROUPS = (
         (
             Link("executors.show", "nav.executors", "cpu", "e"),
             Link("limits.listed", "nav.limits", "gauge", "l"),
+            Link("load.show", "load.title", "grid-3x3"),
         ),
     ),
     Group(

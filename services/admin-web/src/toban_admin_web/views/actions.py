@@ -32,6 +32,7 @@ DONE = (
     "job_deleted",
     "applied",
     "applied_unchanged",
+    "spread",
     "job_disabled",
     "job_enabled",
     "job_stays_disabled",

@@ -42,6 +42,7 @@ from toban_coordinator.app.runs.job_reads import JobReads
 from toban_coordinator.app.runs.report_queue import ReportQueue
 from toban_coordinator.app.runs.rerun import RunRepeats
 from toban_coordinator.app.runs.start_runs import StartRuns
+from toban_coordinator.app.schedules.coming_load import ComingLoads
 from toban_coordinator.app.schedules.schedules import Schedules
 from toban_coordinator.app.secrets.operations_secrets import SecretOperations
 from toban_coordinator.config import CoordinatorConfig
@@ -187,6 +188,7 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
         reads=JobReads(pool=pool, clock=parts.clock),
         events=Events(pool=pool),
         schedules=Schedules(pool=pool),
+        loads=ComingLoads(pool=pool, clock=parts.clock),
         overviews=Overviews(pool=pool, clock=parts.clock, health=health.document),
         health=health.document,
         signer=ReadTicketSigner(parts.connections.tls),

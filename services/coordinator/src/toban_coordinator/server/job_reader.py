@@ -9,17 +9,19 @@ from typing import Any
 from toban_coordinator.app.cluster.overview import Overviews
 from toban_coordinator.app.notifications.events import Events
 from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.schedules.coming_load import ComingLoads
 from toban_coordinator.app.schedules.schedules import Schedules
 from toban_coordinator.server import cluster_to_proto, to_proto
 from toban_coordinator.server.from_proto import after_from_pb, page_from_pb, run_query_from_pb, subject_from_pb
 from toban_coordinator.server.limits_to_proto import explanation_to_pb
 from toban_coordinator.server.overview_to_proto import overview_to_pb
-from toban_coordinator.server.person_check import own_call, run_rights
+from toban_coordinator.server.person_check import own_call, run_rights, seen_uses
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobReaderServicer
 from toban_runtime.clock import Clock
+from toban_transport.convert import values_of
 from toban_transport.read_ticket import LIFETIME, MAX_RUNS, ReadTicketSigner
 from toban_transport.server import actor_of
 
@@ -33,6 +35,7 @@ class JobReaderDeps:
     reads: JobReads
     events: Events
     schedules: Schedules
+    loads: ComingLoads
     overviews: Overviews
     health: Callable[[], dict[str, Any]]
     signer: ReadTicketSigner
@@ -91,6 +94,10 @@ class JobReader(JobReaderServicer):
             note=found.note,
             clock_change=found.clock_change,
         )
+
+    async def GetComingLoad(self, request: pb.GetComingLoadRequest, _context: Context) -> pb.ComingLoad:
+        """The slots of each minute of the next day, and what fires in the most crowded ones."""
+        return to_proto.load_to_pb(await self._deps.loads.get(**values_of(request), seen=seen_uses))
 
     async def ListFires(self, request: pb.ListFiresRequest, _context: Context) -> pb.ListFiresResponse:
         """What became of each due slot, latest first."""

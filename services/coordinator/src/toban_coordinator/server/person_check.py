@@ -12,6 +12,7 @@ from toban_coordinator.app.people.further_needs import EVERYTHING, Further
 from toban_coordinator.app.people.own_account import OwnCall
 from toban_coordinator.app.people.targets import find_by_key, find_targets
 from toban_coordinator.app.runs.change_runs import Rights, every_right
+from toban_coordinator.decide.schedules.coming_load import Use
 from toban_coordinator.server.person_targets import LISTED, NAMED, WITH_RUNS, also_needs
 from toban_domain.access import (
     Action,
@@ -41,6 +42,8 @@ EXPLAIN_RUN = "/toban_proto.v1.JobReader/ExplainRun"
 LIST_SECRETS = "/toban_proto.v1.Operations/ListSecrets"
 # Counts runs of any scope.
 GET_JOB_DAYS = "/toban_proto.v1.JobReader/GetJobDays"
+# Jobs and scopes that are decided about at a time: other calls are served in between.
+USES_AT_ONCE = 500
 
 
 class PersonAdmission:
@@ -165,6 +168,20 @@ class PersonAdmission:
         """Whether the person may let runs of others wait for a run of some job of theirs."""
         return not is_restricted(self._person, Action.RUN) or may_every(self._person, Action.EDIT, EVERYTHING).allowed
 
+    async def seen(self, uses: Sequence[Use]) -> frozenset[Use] | None:
+        """Those that the person may see; None = all."""
+        if not is_restricted(self._person, Action.VIEW):
+            return None
+        found: set[Use] = set()
+        for first in range(0, len(uses), USES_AT_ONCE):
+            part = uses[first : first + USES_AT_ONCE]
+            jobs = await find_by_key(self._check.pool, "job", sorted({use.job for use in part}))
+            targets = {
+                use: replace(jobs[use.job], scope=use.scope, scope_id=use.scope_id) for use in part if use.job in jobs
+            }
+            found.update(use for use, target in targets.items() if self._may_see(target))
+        return frozenset(found)
+
     async def rights(self, action: Action, runs: Sequence[int]) -> Mapping[int, bool]:
         """Those of `runs` that the person may see, and whether they may do this with each."""
         if action is Action.VIEW and not is_restricted(self._person, action):
@@ -196,6 +213,12 @@ def run_rights(action: Action) -> Rights:
         return await admission.rights(action, runs)
 
     return rights
+
+
+async def seen_uses(uses: Sequence[Use]) -> frozenset[Use] | None:
+    """Those jobs and scopes of schedules that the person of the call that the current task serves may see; None = all."""
+    admission = _admission.get()
+    return None if admission is None else await admission.seen(uses)
 
 
 def may_raise_priority() -> bool:

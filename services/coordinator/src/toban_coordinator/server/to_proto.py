@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from toban_coordinator.app.manifests import Applied
 from toban_coordinator.app.runs.change_runs import Changes
 from toban_coordinator.app.runs.job_reads import JobDetails, RunDetails
+from toban_coordinator.app.schedules.coming_load import ComingLoad
 from toban_coordinator.decide.runs.step_states import StepState
+from toban_coordinator.decide.schedules.coming_load import MINUTE
 from toban_domain.redacted import masked_definition_text, masked_payload_text, masked_text
 from toban_domain.schedule import RuleSpec
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -210,3 +213,20 @@ def slots_to_pb(slots: Sequence[AnnotatedSlot]) -> list[pb.NextSlot]:
 def applied_to_pb(applied: Applied) -> pb.Applied:
     """What became of one manifest."""
     return fill(pb.Applied, applied, next_slots=slots_to_pb(applied.next_slots))
+
+
+def load_to_pb(load: ComingLoad) -> pb.ComingLoad:
+    """The coming slots of each minute."""
+
+    def at_minute(minute: int) -> datetime:
+        return load.begin + minute * MINUTE
+
+    return fill(
+        pb.ComingLoad,
+        load,
+        minutes=[pb.LoadMinute(at=at(at_minute(minute)), slots=slots) for minute, slots in load.slots.items()],
+        crowded=[
+            fill(pb.CrowdedMinute, one, at=at_minute(one.minute), named=[fill(pb.LoadSchedule, n) for n in one.named])
+            for one in load.crowded
+        ],
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, request, url_for
 
 from toban_admin_web.decide.api_models import FirePage, NextSlots, Schedule, SchedulePage
 from toban_admin_web.decide.filters import name_filter
 from toban_admin_web.decide.json_fields import indent
+from toban_admin_web.views.people.session_gate import see_other
 from toban_admin_web.views.view_context import if_implemented, page, read
+from toban_domain.errors import ErrorCode, TobanError
 
 # On one page.
 SCHEDULES = 50
@@ -28,8 +30,13 @@ def listed() -> Response:
 
 @views.get("/schedules/<name>")
 def show(name: str) -> Response:
-    """One schedule."""
-    schedule = read("JobReader.GetSchedule", Schedule, name=name)
+    """One schedule; where none has the name `load`, the map of coming load."""
+    try:
+        schedule = read("JobReader.GetSchedule", Schedule, name=name)
+    except TobanError as error:
+        if name == "load" and error.code is ErrorCode.SCHEDULE_NOT_FOUND:
+            return see_other(url_for("load.show"))
+        raise
     return page(
         "schedule",
         schedule=schedule,
