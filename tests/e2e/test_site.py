@@ -70,6 +70,20 @@ def test_the_site_of_a_stack(stack: Stack, admin: AdminClient) -> None:
 
     page = site.get(f"/runs/{run_id}")
     assert "out 19" in page and "succeeded" in page
+    log = f"/runs/{run_id}/log"
+    token = cursor.partition(":")[0]
+    for query, wanted in (
+        ("before=end&limit=2", [20, 21]),
+        (f"before={token}:5&limit=3", [2, 3, 4]),
+        (f"after={token}:5&limit=3", [6, 7, 8]),
+        (f"around={token}:5&limit=4", [3, 4, 5, 6]),
+        ("before=end&stream=stderr", [row[0] for row in seen if row[1] == "stderr"]),
+    ):
+        parts = json.loads(site.get(f"{log}/lines?{query}"))["parts"]
+        assert [row[0] for part in parts for row in part["lines"]] == wanted, query
+    found = json.loads(site.get(f"{log}/search?find=OUT+1"))
+    assert (found["count"], found["whole"]) == ("11", True), "out 1 and out 10 to out 19"
+    assert "Hits: 11" in site.get(f"{log}?find=OUT+1")
     for path in ("/", "/runs", "/jobs", "/jobs/site-writer", "/schedules", "/executors", f"/runs/{run_id}/log.txt"):
         assert site.get(path)
 
