@@ -37,7 +37,7 @@ export class LogView {
     latest.addEventListener("click", () => this.toEnd());
     log.addEventListener("scroll", () => this.scrolled());
     const details = document.getElementById("run-details");
-    new MutationObserver(() => this.stepsChanged()).observe(details, { childList: true });
+    new MutationObserver(() => this.stepsChanged()).observe(details, { attributes: true, childList: true, subtree: true });
     this.regroup();
     this.toBottom();
   }

@@ -1,8 +1,15 @@
-// Refreshes the parts of a page periodically, and shows a notice while the server does not respond.
+// Reads the parts of a page again when something has changed and periodically, and shows a notice while the server does not respond.
+import { morph } from "./morph.js";
 import { inUtc, showInputs, showTimes } from "./times.js";
 
 const TIMEOUT_MS = 15000;
 const MAX_DELAY_MS = 15000;
+// Between two reads after changes, and how far those of several pages are apart.
+const LEAST_MS = 1000;
+const SPREAD_MS = 300;
+// A page that hears of changes and shows nothing that runs.
+const QUIET_MS = 30000;
+const REOPEN_MS = 10000;
 
 // The zone of the times is that of the browser, or UTC, which the pages are in.
 function showZone() {
@@ -43,33 +50,13 @@ async function signOut(event) {
   }
 }
 
-// Restores the focus after a replacement, by the link's target.
-function keepFocus(part, replace) {
-  const active = document.activeElement;
-  const href = part.contains(active) ? active.getAttribute("href") : null;
-  replace();
-  if (href) part.querySelector(`[href="${CSS.escape(href)}"]`)?.focus({ preventScroll: true });
-}
-
-function hasSelection(part) {
-  const selection = document.getSelection();
-  return selection && !selection.isCollapsed && part.contains(selection.anchorNode);
-}
-
-// What a person has opened stays open.
-function keepOpen(part, replace) {
-  const open = [...part.querySelectorAll("details[id][open]")].map((one) => one.id);
-  replace();
-  for (const id of open) part.querySelector(`#${CSS.escape(id)}`)?.setAttribute("open", "");
-}
-
 function replaceParts(text) {
   const fresh = new DOMParser().parseFromString(text, "text/html");
   for (const part of fresh.querySelectorAll("[data-part]")) {
     const current = document.getElementById(part.id);
-    if (!current || hasSelection(current)) continue;
+    if (!current) continue;
     showTimes(part);
-    keepFocus(current, () => keepOpen(current, () => current.replaceChildren(...part.childNodes)));
+    morph(current, part);
   }
   return fresh.querySelector("[data-final]") !== null;
 }
@@ -79,10 +66,13 @@ class Refresher {
     this.url = main.dataset.refresh;
     this.interval = Number(main.dataset.every) * 1000;
     this.notice = document.getElementById("stale");
+    this.label = document.getElementById("live");
     this.updatedAt = new Date();
     this.failures = 0;
     this.timer = 0;
+    this.live = false;
     document.addEventListener("visibilitychange", () => this.schedule(document.hidden ? null : 0));
+    setInterval(() => document.hidden || this.showAge(), 1000);
     this.schedule(this.interval);
   }
 
@@ -90,6 +80,26 @@ class Refresher {
     clearTimeout(this.timer);
     if (milliseconds === null || this.final || document.hidden) return;
     this.timer = setTimeout(() => this.refresh(), milliseconds);
+  }
+
+  // Something has changed. Pages that are open together do not all ask in the same moment.
+  soon() {
+    this.again = this.busy;
+    const since = Date.now() - this.updatedAt;
+    this.schedule(Math.max(0, LEAST_MS - since) + Math.random() * SPREAD_MS);
+  }
+
+  // While changes are told, a page asks by itself only to show how long what runs has run.
+  pause() {
+    const runs = document.querySelector("[data-part] .badge.busy");
+    return this.live && !runs ? Math.max(QUIET_MS, this.interval) : this.interval;
+  }
+
+  setLive(live) {
+    if (this.live === live) return;
+    this.live = live;
+    this.schedule(this.pause());
+    this.showAge();
   }
 
   async refresh() {
@@ -112,7 +122,9 @@ class Refresher {
       this.busy = false;
     }
     this.showNotice();
-    this.schedule(Math.min(MAX_DELAY_MS, this.interval * 2 ** Math.min(this.failures, 4)));
+    this.showAge();
+    if (this.again && !this.failures) this.soon();
+    else this.schedule(Math.max(this.pause(), Math.min(MAX_DELAY_MS, this.interval * 2 ** Math.min(this.failures, 4))));
   }
 
   showNotice() {
@@ -122,6 +134,50 @@ class Refresher {
     const text = this.notice.dataset.text.replace("%", time);
     if (this.failures && this.notice.textContent !== text) this.notice.textContent = text;
   }
+
+  showAge() {
+    if (!this.label) return;
+    this.label.hidden = this.failures > 0 || Boolean(this.final);
+    const seconds = Math.round((Date.now() - this.updatedAt) / 1000);
+    const ago = new Intl.RelativeTimeFormat(document.documentElement.lang, { style: "narrow" }).format(-seconds, "second");
+    const { live, polled, now } = this.label.dataset;
+    this.label.textContent = (this.live ? live : polled).replace("%", seconds < 2 ? now : ago);
+    this.label.classList.toggle("on", this.live);
+  }
+}
+
+// Hears of changes while the page is seen; without it, or until it is back, the page asks as often as before.
+class Feed {
+  constructor(url, refresher) {
+    this.url = url;
+    this.refresher = refresher;
+    this.source = null;
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
+    if (!document.hidden) this.open();
+  }
+
+  open() {
+    if (this.source || this.refresher.final) return;
+    this.source = new EventSource(this.url);
+    this.source.addEventListener("live", () => this.refresher.setLive(true));
+    this.source.addEventListener("away", () => this.refresher.setLive(false));
+    this.source.addEventListener("change", () => (this.refresher.final ? this.close() : this.refresher.soon()));
+    this.source.onerror = () => this.lose();
+  }
+
+  // An EventSource gives up after an error response, such as that of a site that has no more room for streams.
+  lose() {
+    this.refresher.setLive(false);
+    if (this.source.readyState !== EventSource.CLOSED) return;
+    this.close();
+    setTimeout(() => document.hidden || this.open(), REOPEN_MS);
+  }
+
+  close() {
+    this.source?.close();
+    this.source = null;
+    this.refresher.setLive(false);
+  }
 }
 
 showTimes(document);
@@ -130,7 +186,10 @@ closeMenus();
 for (const one of document.querySelectorAll("[data-scripts]")) one.hidden = false;
 document.querySelector("[data-sign-out]")?.addEventListener("click", signOut);
 const main = document.querySelector("main[data-refresh]");
-if (main) new Refresher(main);
+if (main) {
+  const refresher = new Refresher(main);
+  if (main.dataset.changes) new Feed(main.dataset.changes, refresher);
+}
 
 // A change of many runs goes on by itself, part after part, until it is done or the person leaves.
 const going = document.querySelector("form[data-continue]");

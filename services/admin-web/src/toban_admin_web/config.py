@@ -41,7 +41,7 @@ class AdminWebConfig(ServiceConfig):
     http_names: Names = Field((), description="further host names that requests may carry")
     http_proxies: int = Field(0, ge=0, le=8, description="proxies in front that add to X-Forwarded-For")
     http_workers: int = Field(1, ge=1, le=MAX_WORKERS, description="processes that serve requests")
-    http_threads: int = Field(32, ge=MIN_THREADS, le=512, description="requests that each of them serves at a time")
+    http_threads: int = Field(128, ge=MIN_THREADS, le=1024, description="requests that each of them serves at a time")
     api_rate: int = Field(
         1200, ge=0, le=1_000_000, description="requests of the API a minute, for each person; 0 = no limit"
     )
@@ -70,6 +70,11 @@ class AdminWebConfig(ServiceConfig):
     def max_streams(self) -> int:
         """Live logs and downloads of one worker at a time."""
         return self.http_threads // 2
+
+    @property
+    def max_live_pages(self) -> int:
+        """Pages of one worker that follow the changes of the cluster at a time; the others ask again and again."""
+        return self.http_threads // 4
 
     @property
     def max_oidc_steps(self) -> int:

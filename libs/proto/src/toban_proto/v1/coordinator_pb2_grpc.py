@@ -316,6 +316,83 @@ class ExecutorGateway:
             _registered_method=True)
 
 
+class ChangeFeedStub:
+    """---- callers: admin-web, without a person
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.WatchChanges = channel.unary_stream(
+                '/toban_proto.v1.ChangeFeed/WatchChanges',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.WatchChangesRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Changes.FromString,
+                _registered_method=True)
+
+
+class ChangeFeedServicer:
+    """---- callers: admin-web, without a person
+    """
+
+    def WatchChanges(self, request, context):
+        """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes at once, and
+        an empty one after ten seconds without a change.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ChangeFeedServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'WatchChanges': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchChanges,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.WatchChangesRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Changes.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'toban_proto.v1.ChangeFeed', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('toban_proto.v1.ChangeFeed', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class ChangeFeed:
+    """---- callers: admin-web, without a person
+    """
+
+    @staticmethod
+    def WatchChanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/toban_proto.v1.ChangeFeed/WatchChanges',
+            toban__proto_dot_v1_dot_coordinator__pb2.WatchChangesRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.Changes.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class ArchiveGatewayStub:
     """---- callers: log-archiver
     """

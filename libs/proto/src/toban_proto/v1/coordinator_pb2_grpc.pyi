@@ -102,6 +102,43 @@ class ExecutorGatewayServicer(metaclass=_abc_1.ABCMeta):
 
 def add_ExecutorGatewayServicer_to_server(servicer: ExecutorGatewayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
+class ChangeFeedStub:
+    """---- callers: admin-web, without a person"""
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> ChangeFeedAsyncStub: ...
+    WatchChanges: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.WatchChangesRequest, _coordinator_pb2.Changes]
+    """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes at once, and
+    an empty one after ten seconds without a change.
+    """
+
+@_typing.type_check_only
+class ChangeFeedAsyncStub(ChangeFeedStub):
+    """---- callers: admin-web, without a person"""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    WatchChanges: _aio.UnaryStreamMultiCallable[_coordinator_pb2.WatchChangesRequest, _coordinator_pb2.Changes]  # type: ignore[assignment]
+    """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes at once, and
+    an empty one after ten seconds without a change.
+    """
+
+class ChangeFeedServicer(metaclass=_abc_1.ABCMeta):
+    """---- callers: admin-web, without a person"""
+
+    @_abc_1.abstractmethod
+    def WatchChanges(
+        self,
+        request: _coordinator_pb2.WatchChangesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_coordinator_pb2.Changes], _abc.AsyncIterator[_coordinator_pb2.Changes]]:
+        """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes at once, and
+        an empty one after ten seconds without a change.
+        """
+
+def add_ChangeFeedServicer_to_server(servicer: ChangeFeedServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
 class ArchiveGatewayStub:
     """---- callers: log-archiver"""
 

@@ -6,6 +6,7 @@ import threading
 from functools import partial
 
 from toban_admin_web.adapters.api_client import ApiClient
+from toban_admin_web.adapters.change_client import ChangeClient
 from toban_admin_web.adapters.hook_client import HookClient
 from toban_admin_web.adapters.log_client import LogClient
 from toban_admin_web.adapters.oidc_token import TokenEndpoint
@@ -13,17 +14,20 @@ from toban_admin_web.adapters.people_client import PeopleClient
 from toban_admin_web.adapters.webhook_client import WebhookClient
 from toban_admin_web.adapters.webhook_http import WebhookPoster
 from toban_admin_web.config import AdminWebConfig
+from toban_admin_web.loops.changes import ChangeWatcher
 from toban_admin_web.loops.probe import Probe
 from toban_admin_web.loops.webhooks import WebhookSender
 from toban_admin_web.server.app import create_app
 from toban_admin_web.server.health import Health
-from toban_admin_web.views import api_docs, hooks
+from toban_admin_web.views import api_docs, hooks, live
 from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.cluster import audit, cluster, cluster_actions, dashboard, executors, limits, settings
 from toban_admin_web.views.definitions import definition_edit, job_actions, jobs, load, schedules, spread
 from toban_admin_web.views.leader_pill import LeaderPill
+from toban_admin_web.views.live_pages import LivePages
+from toban_admin_web.views.part_cache import PartCache
 from toban_admin_web.views.people import account, oidc, sign_in
 from toban_admin_web.views.people.oidc_limits import OidcLimits
 from toban_admin_web.views.people.session_gate import SessionGate
@@ -59,6 +63,7 @@ _PAGES = (
     job_actions,
     jobs,
     limits,
+    live,
     load,
     log,
     log_view,
@@ -82,6 +87,7 @@ class SiteWorker:
         replicas = partial(Fleet, tls=tls, trust_domain=config.trust_domain, hint=HINT)
         self._coordinators = replicas(service="coordinator", addresses=config.coordinators)
         self._archivers = replicas(service="log-archiver", addresses=config.log_archivers)
+        self._changes = ChangeWatcher(source=ChangeClient(coordinators=self._coordinators), clock=clock)
         self.context = ViewContext(
             open_caller=lambda credential: ApiClient(
                 coordinators=self._coordinators,
@@ -102,6 +108,9 @@ class SiteWorker:
             logs=LogClient(archivers=self._archivers),
             hooks=HookClient(coordinators=self._coordinators),
             leader_pill=LeaderPill(clock=clock),
+            changes=self._changes,
+            live_pages=LivePages(config.max_live_pages),
+            parts=PartCache(clock=clock, number=lambda: self._changes.number),
             clock=clock,
             stream_slots=StreamSlots(config.max_streams),
             stopping=stopping,
@@ -139,6 +148,7 @@ class SiteWorker:
         tracing.setup(SERVICE, VERSION)
         self._probe.start()
         self._webhooks.start()
+        self._changes.start()
         admin_port = self._admin.start()
         if self._number == 0:
             write_ready_file(self._config.ready_file, http_port=self._http_port, admin_port=admin_port, pid=parent_pid)
@@ -153,5 +163,6 @@ class SiteWorker:
     def close(self) -> None:
         """Ends live logs and connections."""
         self.context.stopping.set()
+        self._changes.stop()
         self._coordinators.close()
         self._archivers.close()

@@ -8,16 +8,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from flask import Blueprint, Flask, Response, current_app, g, make_response, render_template, request
+from flask import Blueprint, Flask, Response, current_app, g, make_response, render_template, request, url_for
 
 from toban_admin_web.decide.api_models import Cluster
 from toban_admin_web.decide.filters import wants_part
+from toban_admin_web.decide.live import topics_of
 from toban_admin_web.ports.api import Caller
+from toban_admin_web.ports.changes import ChangeBoard
 from toban_admin_web.ports.hooks import Hooks
 from toban_admin_web.ports.logs import GrantedTicket, LogSource, ReadTicket
 from toban_admin_web.ports.people import Credential, IdTokens
 from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.leader_pill import LeaderPill, Seen
+from toban_admin_web.views.live_pages import LivePages
+from toban_admin_web.views.part_cache import PartCache
 from toban_admin_web.views.people.oidc_limits import OidcLimits
 from toban_admin_web.views.people.session_gate import SessionGate
 from toban_domain.errors import ErrorCode, TobanError
@@ -125,6 +129,9 @@ class ViewContext:
     logs: LogSource
     hooks: Hooks
     leader_pill: LeaderPill
+    changes: ChangeBoard
+    live_pages: LivePages
+    parts: PartCache
     clock: Clock
     stream_slots: StreamSlots
     stopping: threading.Event
@@ -134,7 +141,9 @@ class ViewContext:
         """Registers the views at `app`."""
         app.extensions[EXTENSION] = self
         self.gate.install(app)
+        self.parts.install(app)
         app.jinja_env.globals["leader_pill"] = leader_pill
+        app.jinja_env.globals["live_url"] = live_url
         for blueprint in blueprints:
             app.register_blueprint(blueprint)
 
@@ -176,6 +185,15 @@ def read_ticket(*run_ids: int, by: Caller | None = None) -> ReadTicket:
     """The permission for the output of these runs, by the calls of this request. Raises PERMISSION_DENIED."""
     granted = (by or caller()).read("JobReader.GetReadTicket", GrantedTicket, {"run_ids": run_ids})
     return granted.ticket
+
+
+def live_url() -> str:
+    """Where this page hears of changes of what it shows."""
+    return url_for(
+        "live.stream",
+        of=topics_of(request.endpoint or "", request.view_args or {}),
+        since=f"{context().clock.wall().timestamp():.3f}",
+    )
 
 
 def page(template: str, **values: object) -> Response:

@@ -50,6 +50,7 @@ from toban_coordinator.main.health import Health
 from toban_coordinator.main.wiring import Coordinator
 from toban_coordinator.server.accounts import AccountsDeps, AccountsService
 from toban_coordinator.server.archive_gateway import ArchiveGateway
+from toban_coordinator.server.change_feed import ChangeFeedService
 from toban_coordinator.server.executor_gateway import Gateway, GatewayDeps
 from toban_coordinator.server.external_work import ExternalWork, ExternalWorkDeps
 from toban_coordinator.server.hooks import HookReceiverService, HooksService
@@ -89,6 +90,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         reader=_job_reader(parts, health),
         operations=_operations(parts),
         external=ExternalWork(deps=_external_work(parts)),
+        changes=ChangeFeedService(feed=parts.changes),
         archive=ArchiveGateway(pool=parts.connections.pool, settings=parts.settings_streams),
         accounts=AccountsService(deps=accounts),
         webhooks=WebhooksService(

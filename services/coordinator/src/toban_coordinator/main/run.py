@@ -87,6 +87,7 @@ async def _serve(
     await server.set_serving(False)
     await parts.leadership.leave()
     parts.settings_streams.stop()
+    await parts.changes.stop()
     await server.stop(GRACE_SECONDS)
     await _deregister(parts)
     for task in tasks:

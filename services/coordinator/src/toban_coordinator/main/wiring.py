@@ -9,6 +9,7 @@ from toban_coordinator.adapters.executors import ExecutorOrders
 from toban_coordinator.adapters.peers import PeerCalls
 from toban_coordinator.adapters.redis_registry import RedisMirror
 from toban_coordinator.adapters.secret_keys import FileKeys
+from toban_coordinator.app.cluster.change_feed import ChangeFeed
 from toban_coordinator.app.cluster.settings_stream import SettingsStreams
 from toban_coordinator.app.executors.incarnation_keys import KnownExecutors
 from toban_coordinator.app.executors.order_results import UndeliveredOrders
@@ -79,6 +80,7 @@ class Coordinator:
         self.server_time = ServerTime(clock=clock)
         self.settings = SettingsCache(pool=pool, clock=clock)
         self.settings_streams = SettingsStreams(source=self.settings)
+        self.changes = ChangeFeed(pool=pool, clock=clock)
         self.observer = Observer(pool=pool, clock=clock)
         self.claim_observer = ClaimObserver(pool=pool, clock=clock)
         self.claims = ExternalClaims(pool=pool, clock=clock)

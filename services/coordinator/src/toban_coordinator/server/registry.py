@@ -20,6 +20,7 @@ class Servicers:
     operations: rpc.OperationsServicer
     external: rpc.ExternalWorkServicer
     archive: rpc.ArchiveGatewayServicer
+    changes: rpc.ChangeFeedServicer
     accounts: rpc.AccountsServicer
     webhooks: webhooks_pb2_grpc.WebhooksServicer
     webhook_outbox: webhooks_pb2_grpc.WebhookOutboxServicer
@@ -35,6 +36,7 @@ def add_all(server: GrpcServer, servicers: Servicers) -> None:
     server.add(rpc.add_JobReaderServicer_to_server, servicers.reader)
     server.add(rpc.add_OperationsServicer_to_server, servicers.operations)
     server.add(rpc.add_ArchiveGatewayServicer_to_server, servicers.archive)
+    server.add(rpc.add_ChangeFeedServicer_to_server, servicers.changes)
     server.add(rpc.add_AccountsServicer_to_server, servicers.accounts)
     server.add(webhooks_pb2_grpc.add_WebhooksServicer_to_server, servicers.webhooks)
     server.add(webhooks_pb2_grpc.add_WebhookOutboxServicer_to_server, servicers.webhook_outbox)

@@ -32,6 +32,7 @@ OIDC_VIEWS = frozenset({"oidc.begin", "oidc.finish"})
 OPEN = FIRST | {"sign_in.ask", "sign_in.enter"}
 FORBIDDEN, UNAUTHENTICATED, SEE_OTHER = 403, 401, 303
 FORM_SECONDS = 3600
+PART_SECONDS = 2.0
 _SECRET = re.compile(r"[0-9a-f]{64}")
 
 
@@ -69,7 +70,9 @@ class SessionGate:
         if request.endpoint in OPEN:
             return None
         g.credential = Credential(session_secret(), self.address())
-        g.person = self.people.person(g.credential) if g.credential.secret else None
+        # The parts of open pages ask again and again.
+        max_age = PART_SECONDS if wants_part(request.args) else 0.0
+        g.person = self.people.person(g.credential, max_age=max_age) if g.credential.secret else None
         if g.person is None:
             return _send_to(url_for("sign_in.ask", next=_here()))
         if writes:
