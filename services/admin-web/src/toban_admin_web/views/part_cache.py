@@ -18,7 +18,7 @@ KEPT = 512
 LOCKS = 64
 
 _hits = metrics.counter(
-    "toban_site_parts_total", "Parts of pages that were asked for, by whether they were kept.", ("kept",)
+    "toban_site_parts_total", "Parts of pages that were asked for, by result: kept or made.", ("result",)
 )
 
 Key = tuple[str, str, str, str]
@@ -49,7 +49,7 @@ class PartCache:
         lock.acquire()
         g.part_lock = lock
         body = self._fresh(key)
-        _hits.labels("yes" if body is not None else "no").inc()
+        _hits.labels("kept" if body is not None else "made").inc()
         if body is not None:
             g.part_key = None
             return make_response(body)
