@@ -24,7 +24,7 @@ from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.cluster import audit, cluster, cluster_actions, dashboard, executors, limits, settings
 from toban_admin_web.views.definitions import definition_edit, job_actions, jobs, load, schedules, spread
 from toban_admin_web.views.leader_pill import LeaderPill
-from toban_admin_web.views.people import account, oidc, sign_in
+from toban_admin_web.views.people import account, groups, oidc, rules, secrets, sign_in, users
 from toban_admin_web.views.people.oidc_limits import OidcLimits
 from toban_admin_web.views.people.session_gate import SessionGate
 from toban_admin_web.views.runs import bulk_actions, log, log_view, run_actions, runs, timeline
@@ -56,6 +56,7 @@ _PAGES = (
     dashboard,
     definition_edit,
     executors,
+    groups,
     job_actions,
     jobs,
     limits,
@@ -64,7 +65,11 @@ _PAGES = (
     log_view,
 )
 VIEWS = tuple(
-    module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, settings, sign_in, spread, timeline)
+    module.views
+    for module in (
+        *(*_PAGES, hooks, oidc, rules, run_actions, runs, schedules, secrets, settings, sign_in, spread, timeline),
+        users,
+    )
 )
 
 
