@@ -110,3 +110,47 @@ def test_the_day_of_an_operator(stack: Stack, admin: AdminClient, as_before: Non
     audit = site.get("/audit")
     for reason in ("it takes too long", "a holiday", "back to work", "new disk", "patching", "the disk is in"):
         assert reason in audit
+
+
+def test_an_administrator_changes_people_and_secrets(stack: Stack, admin: AdminClient) -> None:
+    site, password = signed_in(stack), "correct horse battery"
+    given = {"name": "carol", "role": "viewer", "password": password, "again": password}
+    assert site.submit("/new/user", "/new/user", **given, reason="joins")[0] == "/users/carol?done=user_added"
+    person = SiteClient(stack.sites[0])
+    person.sign_in("carol", password)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        person.get("/users")
+    with caught.value as answer:
+        assert answer.code == 403
+
+    site.submit("/new/group", "/new/group", name="runners", reason="a team")
+    site.submit("/users/carol/join", "/users/carol/join", group="runners", reason="a member")
+    rule = {"kind": "group", "name": "runners", "effect": "allow", "role": "operator", "labels": "team=ops"}
+    site.submit("/new/rule", "/new/rule", **rule, reason="they run it")
+    text = site.get("/rules?user=carol&action=run")
+    assert "Denied." in text and "no rule gives carol operator" in text
+    site.submit("/users/carol/role", "/users/carol/role", role="operator", reason="all jobs")
+    text = site.get("/rules?user=carol&action=run")
+    assert "Allowed." in text and text.count('class="chosen"') == 1
+    for path, end in (
+        ("/users/carol/disable", "left"),
+        ("/users/carol/delete", "gone"),
+        ("/groups/runners/delete", "no team"),
+    ):
+        site.submit(path, path, reason=end)
+    status, text = refused(site, "/users/tester/disable", reason="by mistake")
+    assert status == 409 and ("your own account" in text or "no enabled account" in text)
+
+    value = "a value of this test"
+    secret = {"name": "e2e-secret", "value": value, "for": "all"}
+    assert "e2e-secret" in site.submit("/new/secret", "/new/secret", **secret, reason="first")[1]
+    site.submit(
+        "/secrets/e2e-secret/set", "/secrets/e2e-secret/set", value=value * 2, **{"for": "keep"}, reason="leaked"
+    )
+    [stored] = admin.call(rpc.OperationsStub, "ListSecrets", pb.ListSecretsRequest()).secrets
+    assert (stored.name, stored.version, list(stored.jobs)) == ("e2e-secret", 2, [])
+    assert value not in site.get("/secrets") and value not in site.get("/audit")
+    site.submit("/secrets/e2e-secret/delete", "/secrets/e2e-secret/delete", reason="not needed")
+    audit = site.get("/audit")
+    for reason in ("joins", "a member", "they run it", "all jobs", "no team", "leaked", "not needed"):
+        assert reason in audit

@@ -22,6 +22,11 @@ from toban_admin_web.server.theme import CHOICES
 from toban_admin_web.views.actions import DONE
 from toban_admin_web.views.cluster.cluster_actions import MODES
 from toban_admin_web.views.definitions.job_actions import DELETE_OPTIONS
+from toban_admin_web.views.people.groups import DONE as GROUP_DONE
+from toban_admin_web.views.people.rules import KINDS
+from toban_admin_web.views.people.secrets import USERS as SECRET_USERS
+from toban_admin_web.views.people.users import DONE as USER_DONE
+from toban_domain.access import Action, Effect, Role
 from toban_domain.outcome import Reason
 from toban_domain.run import RunState
 
@@ -63,6 +68,17 @@ REFUSED = (
     "long_change",
     "load_changed",
     "load_nothing",
+    "unknown_role",
+    "rules_changed",
+    "passwords_differ",
+    "no_password",
+    "no_group",
+    "no_user",
+    "no_owner",
+    "wrong_labels",
+    "secret_exists",
+    "no_jobs",
+    "two_values",
 )
 
 
@@ -101,6 +117,11 @@ def used_keys() -> set[str]:
     names |= {f"load.left.{reason}" for reason in LEFT_ALONE} | {"load.next_before", "load.next_after"}
     names |= {f"{kind}.{verb}" for kind in ("job", "schedule") for verb in ("edit", "new")}
     names |= {f"bulk.{stage}" for stage in ("running", "stopped", "finished")}
+    names |= {f"access.user.{verb.replace('-', '_')}{part}" for verb in USER_DONE for part in ("", ".text", ".do")}
+    names |= {f"access.group.{verb}{part}" for verb in GROUP_DONE for part in ("", ".text", ".do")}
+    names |= {f"access.role_text.{role}" for role in ("none", *Role)} | {f"access.{kind}" for kind in KINDS}
+    names |= {f"access.effect_text.{effect}" for effect in Effect} | {f"access_effect.{effect}" for effect in Effect}
+    names |= {f"access_action.{action}" for action in Action} | {f"secret.for.{users}" for users in SECRET_USERS}
     for group in GROUPS:
         names |= {group.title} | {link.text for link in group.links}
     names |= {f"leader_pill.{status}" for status in ("none", "unresponsive", "away", "unknown")}

@@ -10,7 +10,9 @@ def endpoints(role: str) -> list[str]:
 
 
 def test_a_page_for_administrators_is_shown_to_them_alone() -> None:
-    assert set(endpoints("admin")) - set(endpoints("viewer")) == {"audit.listed"}
+    people = {"users.listed", "groups.listed", "rules.listed"}
+    assert set(endpoints("admin")) - set(endpoints("editor")) == {"audit.listed", *people}
+    assert set(endpoints("editor")) - set(endpoints("viewer")) == {"secrets.listed"}
     assert endpoints("") == endpoints("viewer")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc
+from toban_testing.site_messages import accounts_responses
 from toban_transport.server import metadata
 
 SESSION = "5e" * 32
@@ -23,8 +24,8 @@ class Accounts(coordinator_pb2_grpc.AccountsServicer):
         self.bounds: dict[str, dict[str, Any]] = {}
         self.requests: list[Any] = []
         self.refusal: TobanError | None = None
-        self.asked: list[tuple[str, str, Any]] = []  # of methods about the own account: (method, user, request)
-        self.own: dict[str, Any] = {}
+        self.asked: list[tuple[str, str, Any]] = []  # of the other methods: (method, user, request)
+        self.own: dict[str, Any] = accounts_responses()
         self.provider: Any = None  # of toban_testing.oidc_provider
         self.passwords_off = False
 
@@ -97,6 +98,8 @@ def _own(method: Any) -> Any:
     async def response(self: Accounts, request: Any, context: Any) -> Any:
         self.asked.append((method.name, self.sessions[metadata(context)["toban-credential"]], request))
         answer = self.own.get(method.name) or getattr(pb, method.output_type.name)()
+        if callable(answer):
+            answer = answer(request)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -105,5 +108,5 @@ def _own(method: Any) -> Any:
 
 
 for _one in pb.DESCRIPTOR.services_by_name["Accounts"].methods:
-    if "Own" in _one.name:
+    if _one.name not in vars(Accounts):
         setattr(Accounts, _one.name, _own(_one))

@@ -60,6 +60,32 @@ PAGES = [
     "/runs/1/log",
     "/runs/1/log?find=line",
     "/load/spread?minute=2026-11-29T18:00",
+    "/users",
+    "/users/bob",
+    "/users/bob/role",
+    "/users/bob/join",
+    "/users/bob/password",
+    "/users/bob/link",
+    "/users/bob/unlink",
+    "/users/bob/end-sessions",
+    "/users/bob/disable",
+    "/users/bob/enable",
+    "/users/bob/delete",
+    "/new/user",
+    "/groups",
+    "/groups/ops",
+    "/groups/ops/join",
+    "/groups/ops/leave?user=bob",
+    "/groups/ops/delete",
+    "/new/group",
+    "/rules",
+    "/rules?user=bob&action=run&job=hello",
+    "/rules/12/remove",
+    "/new/rule",
+    "/secrets",
+    "/secrets/pgpass/set",
+    "/secrets/pgpass/delete",
+    "/new/secret",
 ]
 """Pages of the site, the first twelve refresh a part of themselves."""
 
@@ -287,6 +313,70 @@ def job_message(**given: Any) -> pb.Job:
     return pb.Job(**(values | given))
 
 
+def user_message(**given: Any) -> pb.User:
+    """An operator in a group."""
+    values: dict[str, Any] = {
+        "name": "bob",
+        "role": "operator",
+        "enabled": True,
+        "display_name": "Bob of operations",
+        "has_password": True,
+        "groups": ["ops"],
+        "created_at": stamp(86_400),
+        "created_by": "user ada",
+        "last_seen_at": stamp(600),
+        "identities": [pb.UserIdentity(issuer="https://id.example.com", subject="8f3c2a")],
+    }
+    return pb.User(**(values | given))
+
+
+def rule_message(**given: Any) -> pb.AccessRule:
+    """A rule of bob that gives a role for everything."""
+    values: dict[str, Any] = {
+        "id": 12,
+        "user": "bob",
+        "effect": "allow",
+        "role": "operator",
+        "created_at": stamp(86_400),
+        "created_by": "user ada",
+    }
+    return pb.AccessRule(**(values | given))
+
+
+def denial_message(**given: Any) -> pb.AccessRule:
+    """A rule of a group that denies a role for some jobs."""
+    selector = pb.AccessSelector(job="payroll", labels={"team": "ops"}, scope="account", scope_id="17")
+    values: dict[str, Any] = {"id": 13, "user": "", "group": "ops", "effect": "deny", "selector": selector}
+    return rule_message(**(values | given))
+
+
+def secret_message(**given: Any) -> pb.Secret:
+    """A secret of one job, which uses it."""
+    values: dict[str, Any] = {
+        "name": "pgpass",
+        "key_id": "k1",
+        "readable": True,
+        "jobs": ["hello"],
+        "used_by": ["hello"],
+        "version": 3,
+        "created_at": stamp(86_400),
+        "updated_at": stamp(3600),
+        "updated_by": "user ada",
+    }
+    return pb.Secret(**(values | given))
+
+
+def accounts_responses() -> dict[str, Any]:
+    """What a coordinator answers about accounts, groups and rules, by method."""
+    return {
+        "ListUsers": pb.ListUsersResponse(users=[user_message(), user_message(name="ada", role="admin", groups=[])]),
+        "ListGroups": pb.ListGroupsResponse(groups=[pb.Group(name="ops", members=["bob"])]),
+        "ListRules": pb.ListRulesResponse(rules=[rule_message(), denial_message()]),
+        "May": pb.MayResponse(allowed=True, reason="rule 12 of user bob: allow operator for everything"),
+        "AddRule": pb.AddRuleResponse(id=14),
+    }
+
+
 def operations_responses() -> dict[str, Any]:
     """What a coordinator answers about executors, limits and the audit, by method."""
     return {
@@ -295,4 +385,5 @@ def operations_responses() -> dict[str, Any]:
         "GetLimit": limit_details(limit_message()),
         "ListSettings": pb.ListSettingsResponse(settings=[setting_message()]),
         "ListAudit": pb.ListAuditResponse(entries=[audit_entry()], next_cursor="3"),
+        "ListSecrets": pb.ListSecretsResponse(secrets=[secret_message()]),
     }

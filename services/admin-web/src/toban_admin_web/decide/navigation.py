@@ -47,6 +47,10 @@ GROUPS = (
         (
             Link("settings.listed", "nav.settings", "sliders-horizontal", "t"),
             Link("audit.listed", "nav.audit", "scroll-text", "a", ("admin",)),
+            Link("users.listed", "nav.users", "user-round", "u", ("admin",)),
+            Link("groups.listed", "nav.groups", "users-round", "p", ("admin",)),
+            Link("rules.listed", "nav.rules", "shield-check", roles=("admin",)),
+            Link("secrets.listed", "nav.secrets", "lock-keyhole", "k", ("editor", "admin")),
             Link("cluster.show", "nav.cluster", "server", "c"),
             Link("api_docs.show", "api.title", "code"),
         ),

@@ -28,7 +28,7 @@ from toban_admin_web.views.definitions import definition_edit, job_actions, jobs
 from toban_admin_web.views.leader_pill import LeaderPill
 from toban_admin_web.views.live_pages import LivePages
 from toban_admin_web.views.part_cache import PartCache
-from toban_admin_web.views.people import account, oidc, sign_in
+from toban_admin_web.views.people import account, groups, oidc, rules, secrets, sign_in, users
 from toban_admin_web.views.people.oidc_limits import OidcLimits
 from toban_admin_web.views.people.session_gate import SessionGate
 from toban_admin_web.views.runs import bulk_actions, log, log_view, run_actions, runs, timeline
@@ -60,6 +60,7 @@ _PAGES = (
     dashboard,
     definition_edit,
     executors,
+    groups,
     job_actions,
     jobs,
     limits,
@@ -69,7 +70,11 @@ _PAGES = (
     log_view,
 )
 VIEWS = tuple(
-    module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, settings, sign_in, spread, timeline)
+    module.views
+    for module in (
+        *(*_PAGES, hooks, oidc, rules, run_actions, runs, schedules, secrets, settings, sign_in, spread, timeline),
+        users,
+    )
 )
 
 

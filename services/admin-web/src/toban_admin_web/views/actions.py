@@ -46,6 +46,23 @@ DONE = (
     "undrained",
     "detached",
     "demoted",
+    "user_added",
+    "role_changed",
+    "password_set",
+    "user_linked",
+    "user_unlinked",
+    "sessions_ended",
+    "user_disabled",
+    "user_enabled",
+    "user_deleted",
+    "group_added",
+    "member_joined",
+    "member_left",
+    "group_deleted",
+    "rule_added",
+    "rule_removed",
+    "secret_set",
+    "secret_deleted",
 )
 """What a page that an action leads to may report, as `?done=`."""
 
