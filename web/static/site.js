@@ -71,6 +71,7 @@ class Refresher {
     this.failures = 0;
     this.timer = 0;
     this.live = false;
+    this.least = LEAST_MS;
     document.addEventListener("visibilitychange", () => this.schedule(document.hidden ? null : 0));
     setInterval(() => document.hidden || this.showAge(), 1000);
     this.schedule(this.interval);
@@ -83,16 +84,17 @@ class Refresher {
   }
 
   // Something has changed. Pages that are open together do not all ask in the same moment.
-  soon() {
+  soon(pause) {
+    this.least = Number(pause) || this.least;
     this.again = this.busy;
     const since = Date.now() - this.updatedAt;
-    this.schedule(Math.max(0, LEAST_MS - since) + Math.random() * SPREAD_MS);
+    this.schedule(Math.max(0, this.least - since) + Math.random() * SPREAD_MS);
   }
 
   // While changes are told, a page asks by itself only to show how long what runs has run.
   pause() {
     const runs = document.querySelector("[data-part] .badge.busy");
-    return this.live && !runs ? Math.max(QUIET_MS, this.interval) : this.interval;
+    return this.live ? Math.max(runs ? this.least : QUIET_MS, this.interval) : this.interval;
   }
 
   setLive(live) {
@@ -161,7 +163,7 @@ class Feed {
     this.source = new EventSource(this.url);
     this.source.addEventListener("live", () => this.refresher.setLive(true));
     this.source.addEventListener("away", () => this.refresher.setLive(false));
-    this.source.addEventListener("change", () => (this.refresher.final ? this.close() : this.refresher.soon()));
+    this.source.addEventListener("change", ({ data }) => (this.refresher.final ? this.close() : this.refresher.soon(data)));
     this.source.onerror = () => this.lose();
   }
 

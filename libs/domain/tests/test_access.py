@@ -19,6 +19,7 @@ from toban_domain.access import (
     Rule,
     Selector,
     Target,
+    access_mark,
     as_worker,
     can_administer,
     check_change,
@@ -217,3 +218,18 @@ def test_external_work_is_bounded_by_the_account_and_by_the_role_of_the_token() 
     assert may(as_worker(viewer), Action.RUN).reason == "no rule gives bob operator for this"
     narrow = replace(bob, ceiling=rule(9, "allow", "operator", OPS))
     assert as_worker(narrow) is narrow and worker_type_of(narrow) == "" == worker_type_of(replace(bob, ceiling=None))
+
+
+def test_the_mark_is_equal_for_equal_rights() -> None:
+    ada = Person(name="ada", rules=(rule(1, "allow", "viewer"), rule(2, "deny", "operator", OPS)))
+    bob = Person(name="bob", rules=(rule(7, "deny", "operator", OPS), rule(9, "allow", "viewer")))
+    assert access_mark(ada) == access_mark(bob), "whose rules they are, and their order, is no right"
+    others = (
+        (rule(1, "allow", "viewer"),),
+        (rule(1, "allow", "viewer"), rule(2, "deny", "editor", OPS)),
+        (rule(1, "allow", "viewer"), rule(2, "allow", "operator", OPS)),
+        (rule(1, "allow", "viewer"), rule(2, "deny", "operator", Selector(job="x"))),
+    )
+    marks = {access_mark(ada), *(access_mark(Person(name="bob", rules=one)) for one in others)}
+    assert len(marks) == 5
+    assert access_mark(Person(name="ada", rules=ada.rules, ceiling=rule(0, "allow", "viewer"))) not in marks

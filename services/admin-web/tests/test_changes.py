@@ -15,6 +15,7 @@ from toban_admin_web.decide.live import parse_since, parse_topics, topics_of
 from toban_admin_web.loops import changes as loop
 from toban_admin_web.loops.changes import ChangeWatcher
 from toban_admin_web.ports.changes import Changes, News
+from toban_admin_web.ports.people import SignedIn
 from toban_admin_web.views.live_pages import PAGES_OF_A_PERSON, LivePages
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
@@ -164,3 +165,24 @@ def test_parts_that_are_asked_for_together_are_made_once(web: Any) -> None:
     assert asked() == 3, "something has changed"
     web.get("/runs")
     assert asked() == 4, "a page is never kept"
+
+
+def test_parts_are_shared_by_people_with_the_same_rights_only(web: Any) -> None:
+    def asked() -> int:
+        return sum(type(one).__name__ == "ListRunsRequest" for one in web.cluster.reader.requests)
+
+    def read_as(user: str, access: str) -> None:
+        web.worker.context.gate.people.person = lambda *_given, **_more: SignedIn(
+            user=user, role="viewer", access=access
+        )
+        assert web.get("/runs?part=1").status_code == 200
+
+    before = asked()
+    read_as("ada", "one")
+    read_as("bob", "one")
+    assert asked() == before + 1
+    read_as("cem", "other")
+    assert asked() == before + 2
+    read_as("dan", "")
+    read_as("eve", "")
+    assert asked() == before + 4, "of an older release, which marks no rights"

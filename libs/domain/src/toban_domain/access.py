@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from hashlib import sha256
 
 from toban_domain.errors import ErrorCode, TobanError
 
@@ -242,6 +243,26 @@ def highest_role(person: Person) -> Role | None:
         return None
     highest = max(roles, key=lambda role: role.rank)
     return highest if person.ceiling is None else min(highest, person.ceiling.role, key=lambda role: role.rank)
+
+
+def access_mark(person: Person) -> str:
+    """Equal for people who may do and see the same by their own rules and those of their groups."""
+    rules = [*person.rules, *([] if person.ceiling is None else [person.ceiling])]
+    parts = {
+        repr(
+            (
+                rule is person.ceiling,
+                rule.effect.value,
+                rule.role.value,
+                one.job,
+                sorted(one.labels.items()),
+                one.scope,
+                one.scope_id,
+            )
+        )
+        for rule, one in ((rule, rule.selector) for rule in rules)
+    }
+    return sha256("\n".join(sorted(parts)).encode()).hexdigest()[:32]
 
 
 def is_narrowed(person: Person) -> bool:

@@ -6285,6 +6285,7 @@ class AuthenticateResponse(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     ENDS_AT_FIELD_NUMBER: _builtins.int
     WORKER_TYPE_FIELD_NUMBER: _builtins.int
+    ACCESS_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     role: _builtins.str
     """The highest role of any rule that allows something; "" without one."""
@@ -6292,6 +6293,8 @@ class AuthenticateResponse(_message.Message):
     """Secret of a new session; only for a password."""
     worker_type: _builtins.str
     """Of a token with scope worker: the one type of external steps that it is for; it does nothing else."""
+    access: _builtins.str
+    """Equal for people who may do and see the same."""
     @_builtins.property
     def ends_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -6302,10 +6305,11 @@ class AuthenticateResponse(_message.Message):
         session: _builtins.str = ...,
         ends_at: _timestamp_pb2.Timestamp | None = ...,
         worker_type: _builtins.str = ...,
+        access: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ends_at", b"ends_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends_at", b"ends_at", "role", b"role", "session", b"session", "user", b"user", "worker_type", b"worker_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "ends_at", b"ends_at", "role", b"role", "session", b"session", "user", b"user", "worker_type", b"worker_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

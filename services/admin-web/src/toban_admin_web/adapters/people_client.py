@@ -99,7 +99,7 @@ class PeopleClient:
             if error.code is ErrorCode.UNAUTHENTICATED and error.detail.get("sign_in"):
                 return None
             raise
-        return SignedIn(user=found.user, role=found.role, worker_type=found.worker_type)
+        return SignedIn(user=found.user, role=found.role, worker_type=found.worker_type, access=found.access)
 
     def sign_in(self, user: str, password: str, *, address: str, user_agent: str) -> str:
         """Authenticate with a password. A throttled sign-in is refused here until its time, so that guesses do not load the cluster."""

@@ -24,6 +24,8 @@ class SignedIn:
     role: str
     worker_type: str = ""
     """Of a token: the one type of external steps that it is for; "" = it is no token of an external worker."""
+    access: str = ""
+    """Equal for people who may do and see the same; "" = not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ views = Blueprint("live", __name__)
 @views.get("/live")
 def stream() -> Response:
     """Events `live` (changes arrive), `change` (a topic of ?of= may have changed) and `away` (they do not arrive: the page asks by itself).
+    The data of a change are the milliseconds that the page waits between two reads.
 
     ?since= is when the page was made, seconds from 1970 on.
     """
@@ -59,4 +60,4 @@ def _events(here: ViewContext, topics: Set[str], place: Place, since: datetime) 
             if news.live != live:
                 live = news.live
                 yield b"event: live\ndata:\n\n" if live else b"event: away\ndata:\n\n"
-            yield b"event: change\ndata:\n\n" if news.changed else b": idle\n\n"
+            yield f"event: change\ndata: {here.live_pages.pause}\n\n".encode() if news.changed else b": idle\n\n"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 # Of a person the newest ones stay: browsers do not say when they leave a page, and it is found out by the next event only.
 PAGES_OF_A_PERSON = 8
+# Between two reads of one page at least, milliseconds: of each page that is open beside it, and in all.
+PAUSE_OF_A_PAGE, LEAST_PAUSE = 20, 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +38,12 @@ class LivePages:
             place = Place(person)
             self._places.append(place)
             return place
+
+    @property
+    def pause(self) -> int:
+        """How long a page waits after a read before the next one, milliseconds: all pages together keep the site busy for a bounded share."""
+        with self._lock:
+            return max(LEAST_PAUSE, len(self._places) * PAUSE_OF_A_PAGE)
 
     def leave(self, place: Place) -> None:
         """The page is gone."""

@@ -1,4 +1,4 @@
-"""Parts of pages for many open pages: what one person gets again within a moment is rendered once, until something changes."""
+"""Parts of pages for many open pages: what people with the same rights get within a moment is rendered once, until something changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PartCache:
         person = g.get("person")
         if request.method != "GET" or person is None or not wants_part(request.args):
             return None
-        key = (person.user, person.role, str(g.get("language", "")), request.full_path)
+        key = (person.access or f"user {person.user}", person.role, str(g.get("language", "")), request.full_path)
         lock = self._making[hash(key) % LOCKS]
         lock.acquire()
         g.part_lock = lock

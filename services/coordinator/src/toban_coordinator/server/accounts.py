@@ -14,7 +14,17 @@ from toban_coordinator.app.people.own_account import OwnAccount
 from toban_coordinator.app.people.sign_in import NewToken, SignedIn, SignIn
 from toban_coordinator.server.from_proto import audit_of, page_from_pb
 from toban_coordinator.server.person_check import own_call
-from toban_domain.access import WORKER, Action, Effect, Person, Role, Selector, highest_role, worker_type_of
+from toban_domain.access import (
+    WORKER,
+    Action,
+    Effect,
+    Person,
+    Role,
+    Selector,
+    access_mark,
+    highest_role,
+    worker_type_of,
+)
 from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -61,7 +71,9 @@ class AccountsService(AccountsServicer):
             person = await self._credentials.read(request.session, address=request.address)
         else:
             person = await self._sign_in.with_token(request.token, address=request.address)
-        return pb.AuthenticateResponse(user=person.name, role=_role(person), worker_type=worker_type_of(person))
+        return pb.AuthenticateResponse(
+            user=person.name, role=_role(person), worker_type=worker_type_of(person), access=access_mark(person)
+        )
 
     async def SignOut(self, request: pb.SignOutRequest, _context: Context) -> pb.SignOutResponse:
         """Ends a session, or all of its person."""
