@@ -31,6 +31,8 @@ PAGES = [
     "/load",
     "/load/spread?minute=2026-11-29T18:00",
     "/api/docs",
+    "/audit",
+    "/audit/verify?check=1",
     "/settings",
     "/settings/leader_tick_seconds/change",
     "/limits",

@@ -30,6 +30,8 @@ PAGES = [
     "/runs/timeline",
     "/load",
     "/audit",
+    "/audit/verify",
+    "/audit/verify?check=1",
     "/limits",
     "/limits/one?name=pool:licences",
     "/limits/set?name=pool:licences",
@@ -295,4 +297,5 @@ def operations_responses() -> dict[str, Any]:
         "GetLimit": limit_details(limit_message()),
         "ListSettings": pb.ListSettingsResponse(settings=[setting_message()]),
         "ListAudit": pb.ListAuditResponse(entries=[audit_entry()], next_cursor="3"),
+        "VerifyAudit": pb.VerifyAuditResponse(rows=1201, head=f"1205:{'6f' * 32}", unchained=2),
     }
