@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_testing.site_flows import hostile_flows
 from toban_testing.site_messages import PAGES, limit_message, setting_message
 
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
@@ -83,6 +84,7 @@ def say_everywhere(web: Any, text: str) -> None:
             executors=[web.executor(node_id=text, labels={text: text}, off_reason=text)]
         ),
         **evil_operations(text),
+        **hostile_flows(text),
         "GetCluster": web.whole(
             leader_address=text, health_json='{"status": "<b>", "checks": {"<b>": {"status": "<b>", "value": "<b>"}}}'
         ),

@@ -48,6 +48,10 @@ PAGES = [
     "/schedules/hello-often/pause",
     "/executors/3/detach",
     "/cluster/demote",
+    "/events",
+    "/events/emit",
+    "/triggers",
+    "/triggers/invoice-when-paid",
 ]
 
 

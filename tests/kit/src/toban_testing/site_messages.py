@@ -62,6 +62,10 @@ PAGES = [
     "/runs/1/log",
     "/runs/1/log?find=line",
     "/load/spread?minute=2026-11-29T18:00",
+    "/events",
+    "/events/emit",
+    "/triggers",
+    "/triggers/invoice-when-paid",
 ]
 """Pages of the site, the first twelve refresh a part of themselves."""
 

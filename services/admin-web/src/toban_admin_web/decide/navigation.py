@@ -32,6 +32,8 @@ GROUPS = (
             Link("runs.listed", "nav.runs", "circle-play", "r"),
             Link("jobs.listed", "nav.jobs", "box", "j"),
             Link("schedules.listed", "nav.schedules", "calendar-clock", "s"),
+            Link("events.listed", "nav.events", "zap", "v"),
+            Link("events.triggers", "nav.triggers", "workflow", "i"),
         ),
     ),
     Group(

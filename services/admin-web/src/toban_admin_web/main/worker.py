@@ -22,7 +22,7 @@ from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.cluster import audit, cluster, cluster_actions, dashboard, executors, limits, settings
-from toban_admin_web.views.definitions import definition_edit, job_actions, jobs, load, schedules, spread
+from toban_admin_web.views.definitions import definition_edit, events, job_actions, jobs, load, schedules, spread
 from toban_admin_web.views.leader_pill import LeaderPill
 from toban_admin_web.views.people import account, oidc, sign_in
 from toban_admin_web.views.people.oidc_limits import OidcLimits
@@ -55,6 +55,7 @@ _PAGES = (
     cluster_actions,
     dashboard,
     definition_edit,
+    events,
     executors,
     job_actions,
     jobs,

@@ -46,6 +46,8 @@ DONE = (
     "undrained",
     "detached",
     "demoted",
+    "event_emitted",
+    "event_duplicate",
 )
 """What a page that an action leads to may report, as `?done=`."""
 
