@@ -52,6 +52,15 @@ PAGES = [
     "/events/emit",
     "/triggers",
     "/triggers/invoice-when-paid",
+    "/webhooks",
+    "/webhooks/pager",
+    "/new/webhook",
+    "/webhooks/pager/test",
+    "/incoming",
+    "/incoming/repo",
+    "/new/hook",
+    "/incoming/repo/test",
+    "/incoming/repo/rotate",
 ]
 
 

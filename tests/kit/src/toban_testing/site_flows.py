@@ -68,7 +68,7 @@ def delivery_message(**given: Any) -> webhooks_pb2.WebhookDelivery:
         "id": 12,
         "webhook": "pager",
         "event_id": "evt_6f0c",
-        "type": "run.failed",
+        "type": "webhook.test",
         "run_id": 7,
         "state": "failed",
         "attempts": 12,

@@ -48,6 +48,8 @@ GROUPS = (
         "nav.group.administration",
         (
             Link("settings.listed", "nav.settings", "sliders-horizontal", "t"),
+            Link("webhooks.listed", "nav.webhooks", "webhook", "w"),
+            Link("incoming.listed", "nav.incoming", "inbox", "h"),
             Link("audit.listed", "nav.audit", "scroll-text", "a", ("admin",)),
             Link("cluster.show", "nav.cluster", "server", "c"),
             Link("api_docs.show", "api.title", "code"),

@@ -21,7 +21,17 @@ from toban_admin_web.views import api_docs, hooks
 from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
-from toban_admin_web.views.cluster import audit, cluster, cluster_actions, dashboard, executors, limits, settings
+from toban_admin_web.views.cluster import (
+    audit,
+    cluster,
+    cluster_actions,
+    dashboard,
+    executors,
+    incoming,
+    limits,
+    settings,
+    webhooks,
+)
 from toban_admin_web.views.definitions import definition_edit, events, job_actions, jobs, load, schedules, spread
 from toban_admin_web.views.leader_pill import LeaderPill
 from toban_admin_web.views.people import account, oidc, sign_in
@@ -57,6 +67,7 @@ _PAGES = (
     definition_edit,
     events,
     executors,
+    incoming,
     job_actions,
     jobs,
     limits,
@@ -65,7 +76,8 @@ _PAGES = (
     log_view,
 )
 VIEWS = tuple(
-    module.views for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, settings, sign_in, spread, timeline)
+    module.views
+    for module in (*_PAGES, hooks, oidc, run_actions, runs, schedules, settings, sign_in, spread, timeline, webhooks)
 )
 
 
