@@ -100,7 +100,7 @@ def test_a_hook_is_made_and_changed_by_form(web: Any) -> None:
         ("/new/hook", {"name": "repo"}, "This name exists already"),
         ("/new/hook", {"name": "shop", "events": "=x"}, "The values cannot be read"),
         ("/new/hook", {"name": "shop", "rate": "many"}, "is not a whole number"),
-        ("/incoming/repo/change", {"version": "2"}, "Somebody else has changed this"),
+        ("/incoming/repo/change", {"version": "2"}, "Another person has changed this"),
         ("/incoming/repo/change", {"reason": ""}, "Give a reason"),
     ],
 )

@@ -23,7 +23,7 @@ def test_the_list_has_target_form_filter_and_health(web: Any) -> None:
     ]
     web.cluster.reader.responses["ListWebhooks"] = pb.ListWebhooksResponse(webhooks=webhooks)
     text = web.page("/webhooks")
-    for seen in ("https://alerts.example.com", "tries fail", "down", "Slack", "team=data", "only what jobs ask for"):
+    for seen in ("https://alerts<wbr>.example<wbr>.com", "tries fail", "down", "Slack", "team=data", "only what jobs ask for"):
         assert seen in text
     assert 'href="/webhooks/pager"' in text and "the target responded with 500" in text
     web.cluster.reader.responses["ListWebhooks"] = pb.ListWebhooksResponse()
@@ -125,7 +125,7 @@ def test_a_change_keeps_the_address_and_may_leave_no_state(web: Any) -> None:
         ("/new/webhook", {"name": "night", "labels": "team"}, "The labels cannot be read"),
         ("/new/webhook", {"name": "night", "labels": "a=1\na=2"}, "The labels cannot be read"),
         ("/new/webhook", {"name": "night", "reason": ""}, "Give a reason"),
-        ("/webhooks/pager/change", {"version": "3"}, "Somebody else has changed this"),
+        ("/webhooks/pager/change", {"version": "3"}, "Another person has changed this"),
         ("/webhooks/pager/disable", {"reason": ""}, "Give a reason"),
     ],
 )

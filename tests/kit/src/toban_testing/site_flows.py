@@ -82,7 +82,7 @@ def delivery_message(**given: Any) -> webhooks_pb2.WebhookDelivery:
 
 def hook_message(**given: Any) -> hooks_pb2.Hook:
     """A hook with two valid secrets, whose messages become events."""
-    mapping = {
+    mapping: dict[str, Any] = {
         "type_from": "header:x-github-event",
         "events": {"push": "git.push", "pull_request": "pull_request"},
         "fields": ["ref"],
@@ -124,7 +124,7 @@ def flow_responses() -> dict[str, Any]:
 def hostile_flows(text: str) -> dict[str, Any]:
     """The same with `text` for each text."""
     event = dict.fromkeys(("event_type", "payload_json", "dedupe_key", "outcome", "message", "created_by"), text)
-    trigger = dict.fromkeys(("name", "job", "event_type", "spec_json", "last_error"), text)
+    trigger = dict.fromkeys(("job", "event_type", "spec_json", "last_error"), text)
     webhook = dict.fromkeys(("name", "origin", "form", "status", "last_error", "updated_by"), text)
     delivery = dict.fromkeys(("webhook", "event_id", "type", "state", "error"), text)
     hook = dict.fromkeys(("name", "kind", "updated_by"), text)
@@ -132,7 +132,9 @@ def hostile_flows(text: str) -> dict[str, Any]:
     webhook_lists = {"states": [text], "jobs": [text], "labels": {text: text}}
     return {
         "ListEvents": pb.ListEventsResponse(events=[event_message(**event)], next_cursor=text),
-        "ListTriggers": pb.ListTriggersResponse(triggers=[trigger_message(**trigger)], next_cursor=text),
+        "ListTriggers": pb.ListTriggersResponse(
+            triggers=[trigger_message(**trigger), trigger_message(**trigger, name=text)], next_cursor=text
+        ),
         "ListWebhooks": webhooks_pb2.ListWebhooksResponse(
             webhooks=[webhook_message(**webhook, **webhook_lists), webhook_message(last_error=text, states=[text])]
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from flask import Blueprint, Response, request
 
@@ -52,7 +53,7 @@ def verify() -> Response:
     """Whether a row of the audit was changed, removed or inserted. `?check=1` reads it, from `cursor` on; what is not read in time is a link."""
     require(Action.OPERATE)
     head, cursor = request.args.get("head", "").strip()[:100], request.args.get("cursor", "")[:100]
-    empty = {"check": None, "problems": [], "rows": 0, "wrong": ""}
+    empty: dict[str, Any] = {"check": None, "problems": [], "rows": 0, "wrong": ""}
     if not request.args.get("check"):
         return page("audit_verify", head=head, **empty)
     try:

@@ -184,7 +184,7 @@ def _set(fields: dict[str, Any], check: Any, done: str, show_again: Any) -> Resp
         if not _WHOLE.fullmatch(rate):
             raise Refused("invalid_number")
         check()
-        mapping = {name: request.form.get(name, "").strip() for name in ("event_type", "type_from")}
+        mapping: dict[str, Any] = {name: request.form.get(name, "").strip() for name in ("event_type", "type_from")}
         mapping |= {"events": events, "fields": lines_of(request.form.get("fields", ""))}
         given = {**fields, "mapping": mapping, "rate_per_minute": int(rate), "reason": reason}
         secret = write("Hooks.SetHook", ChangedHook, **given).secret

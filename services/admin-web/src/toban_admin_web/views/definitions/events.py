@@ -15,6 +15,7 @@ from toban_admin_web.views import actions
 from toban_admin_web.views.actions import Refused, confirmed, form, form_key, require
 from toban_admin_web.views.view_context import page, read, write
 from toban_domain.access import Action
+from toban_domain.errors import ErrorCode, TobanError
 
 # On one page.
 EVENTS = 50
@@ -85,7 +86,10 @@ def triggers() -> Response:
 @views.get("/triggers/<name>")
 def trigger(name: str) -> Response:
     """One trigger with its definition and the last runs that it started."""
-    [one] = read("JobReader.ListTriggers", TriggerPage, name=name).triggers
+    found = read("JobReader.ListTriggers", TriggerPage, name=name).triggers
+    one = next((one for one in found if one.name == name), None)
+    if one is None:
+        raise TobanError(ErrorCode.TRIGGER_NOT_FOUND, f"there is no trigger {name!r}")
     runs = read("JobReader.ListRuns", RunPage, job=one.job, origin="event", page={"limit": LAST_RUNS}).runs
     return page(
         "trigger",
