@@ -19,12 +19,21 @@ from toban_admin_web.decide.log_blocks import LEVELS
 from toban_admin_web.main.worker import SiteWorker
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_proto.v1 import coordinator_pb2_grpc, logs_pb2, logs_pb2_grpc
+from toban_proto.v1 import (
+    coordinator_pb2_grpc,
+    hooks_pb2,
+    hooks_pb2_grpc,
+    logs_pb2,
+    logs_pb2_grpc,
+    webhooks_pb2,
+    webhooks_pb2_grpc,
+)
 from toban_proto.v1.common_pb2 import ReadTicket
 from toban_testing.new_site import PATIENT_SECONDS, new_site
 from toban_testing.new_site import production_waits as production_waits
 from toban_testing.served_cluster import ServedCluster
 from toban_testing.site_accounts import SESSION, Accounts
+from toban_testing.site_flows import flow_responses
 from toban_testing.site_messages import (
     TOKEN,
     audit_entry,
@@ -50,6 +59,8 @@ class Reader(
     coordinator_pb2_grpc.JobReaderServicer,
     coordinator_pb2_grpc.OperationsServicer,
     coordinator_pb2_grpc.JobControlServicer,
+    webhooks_pb2_grpc.WebhooksServicer,
+    hooks_pb2_grpc.HooksServicer,
 ):
     """Records requests and returns `responses` by method: a message, an exception, or a function of the request."""
 
@@ -75,6 +86,7 @@ class Reader(
                 fires=[pb.Fire(first_slot=stamp(60), slots=1, outcome="fired", run_id=7)]
             ),
             **operations_responses(),
+            **flow_responses(),
             "GetRun": run(),
             "ExplainRun": pb.RunExplanation(state="RUNNING", reasons=["it runs on executor-1"]),
             "RerunRun": pb.RerunRunResponse(run_id=12, created=True),
@@ -183,8 +195,12 @@ class Logs(logs_pb2_grpc.LogReaderServicer):
         return [(token, [one for _, one in group]) for token, group in groupby(found, key=lambda pair: pair[0])]
 
 
-for _service in ("JobReader", "Operations", "JobControl"):
-    for _one in pb.DESCRIPTOR.services_by_name[_service].methods:
+for _messages, _service in (
+    *((pb, name) for name in ("JobReader", "Operations", "JobControl")),
+    (webhooks_pb2, "Webhooks"),
+    (hooks_pb2, "Hooks"),
+):
+    for _one in _messages.DESCRIPTOR.services_by_name[_service].methods:
         setattr(Reader, _one.name, _method(_one.name, GetMessageClass(_one.output_type)))
 
 
@@ -197,6 +213,8 @@ class FakeCluster(ServedCluster):
         more = [
             (coordinator_pb2_grpc.add_OperationsServicer_to_server, self.reader),
             (coordinator_pb2_grpc.add_JobControlServicer_to_server, self.reader),
+            (webhooks_pb2_grpc.add_WebhooksServicer_to_server, self.reader),
+            (hooks_pb2_grpc.add_HooksServicer_to_server, self.reader),
         ]
         if further is not None:
             further.prepare(self)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_testing.site_flows import hostile_flows
 from toban_testing.site_messages import PAGES, limit_message, setting_message
 
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
@@ -84,6 +84,7 @@ def say_everywhere(web: Any, text: str) -> None:
             executors=[web.executor(node_id=text, labels={text: text}, off_reason=text)]
         ),
         **evil_operations(text),
+        **hostile_flows(text),
         "GetCluster": web.whole(
             leader_address=text, health_json='{"status": "<b>", "checks": {"<b>": {"status": "<b>", "value": "<b>"}}}'
         ),
@@ -118,34 +119,3 @@ def test_no_page_has_control_characters_or_changes_of_direction(web: Any, subtes
             found = re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text)
             assert not found
             assert "<html" in text
-
-
-def test_the_audit_shows_who_did_what_and_from_where(web: Any) -> None:
-    text = web.page("/audit?actor=user+ada&address=203.0.113.7&cursor=9")
-    for seen in (
-        "user ada",
-        "203.0.113.7",
-        "admin-web",
-        "drain",
-        "executor 5 (host-a)",
-        "wrong input",
-        "drained&#34;: true",
-        "not in the hash chain yet",
-    ):
-        assert seen in text
-    request = web.asked(pb.ListAuditRequest)[-1]
-    assert (request.actor, request.address, request.page.cursor) == ("user ada", "203.0.113.7", "9")
-    assert "/audit?actor=user+ada&amp;address=203.0.113.7&amp;cursor=3" in text
-    evil = web.audit_entry(
-        actor=EVIL, target=EVIL, reason=EVIL, address=EVIL, before_json=json.dumps({EVIL: EVIL}), seq=1
-    )
-    web.cluster.reader.responses["ListAudit"] = pb.ListAuditResponse(entries=[evil])
-    text = web.page("/audit?cursor=x")
-    assert "<script>alert" not in text and "not in the hash chain yet" not in text
-    assert web.asked(pb.ListAuditRequest)[-1].page.cursor == ""
-    web.cluster.reader.responses["ListAudit"] = pb.ListAuditResponse()
-    assert "No action matches." in web.page("/audit")
-    refused = TobanError(ErrorCode.PERMISSION_DENIED, "bob may not operate here", detail={"user": "bob"})
-    web.cluster.reader.responses["ListAudit"] = refused
-    response = web.get("/audit")
-    assert response.status_code == 403 and "bob may not operate here" in response.get_data(as_text=True)

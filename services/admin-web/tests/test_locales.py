@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from toban_admin_web.decide.day_map import TONES
+from toban_admin_web.decide.flow_forms import HOOK_ACTIONS, WEBHOOK_ACTIONS
 from toban_admin_web.decide.languages import LANGUAGES, NAMES
 from toban_admin_web.decide.limit_state import ACTIONS as LIMIT_ACTIONS
 from toban_admin_web.decide.limit_state import LEVELS, WHYS
@@ -79,6 +80,10 @@ REFUSED = (
     "secret_exists",
     "no_jobs",
     "two_values",
+    "event_payload",
+    "name_taken",
+    "changed_meanwhile",
+    "wrong_events",
 )
 
 
@@ -106,6 +111,8 @@ def used_keys() -> set[str]:
         f"executor_action.{verb}{part}" for verb in ("drain", "undrain", "detach") for part in ("", ".text", ".do")
     }
     names |= {f"limit.{verb}{part}" for verb in LIMIT_ACTIONS for part in ("", ".text", ".do")}
+    for kind, verbs in (("webhook_action", WEBHOOK_ACTIONS), ("hook_action", HOOK_ACTIONS)):
+        names |= {f"{kind}.{verb}{part}" for verb in verbs for part in ("", ".text", ".do")}
     names |= {f"limit.why.{why}" for why in WHYS} | {f"limit.level.{level}" for level in LEVELS}
     names |= {f"executor_action.detach.{mode}" for mode in MODES}
     names |= {f"job.delete.{option}" for option in DELETE_OPTIONS}
@@ -153,6 +160,7 @@ def test_no_text_is_unused() -> None:
     # Their keys are made of values that the cluster reports.
     labels = {"leader", "role", "coordinator_status", "health", "check", "executor_state", "enabled", "schedule_status"}
     labels |= {"access_role", "outcome", "origin", "event", "value", "reason", "state", "duration", "step", "why"}
-    labels |= {"alert", "severity", "waiting", "breaker", "signal"}
+    labels |= {"alert", "severity", "waiting", "breaker", "signal", "audit_problem", "event_outcome"}
+    labels |= {"webhook_form", "webhook_status", "delivery_state"}
     unused = {name for name in set(ENGLISH) - used_keys() if name.partition(".")[0] not in labels}
     assert sorted(unused) == []

@@ -31,6 +31,8 @@ PAGES = [
     "/load",
     "/load/spread?minute=2026-11-29T18:00",
     "/api/docs",
+    "/audit",
+    "/audit/verify?check=1",
     "/settings",
     "/settings/leader_tick_seconds/change",
     "/limits",
@@ -46,6 +48,19 @@ PAGES = [
     "/schedules/hello-often/pause",
     "/executors/3/detach",
     "/cluster/demote",
+    "/events",
+    "/events/emit",
+    "/triggers",
+    "/triggers/invoice-when-paid",
+    "/webhooks",
+    "/webhooks/pager",
+    "/new/webhook",
+    "/webhooks/pager/test",
+    "/incoming",
+    "/incoming/repo",
+    "/new/hook",
+    "/incoming/repo/test",
+    "/incoming/repo/rotate",
 ]
 
 

@@ -45,5 +45,5 @@ def test_words_and_labels() -> None:
 
 @pytest.mark.parametrize("text", ["team", "=ops", "team=", "a=1,a=2"])
 def test_labels_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(ValueError, match="a=2|team|ops"):
+    with pytest.raises(ValueError, match=r"a=2|team|ops"):
         parse_labels(text)

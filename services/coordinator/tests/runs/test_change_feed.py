@@ -12,6 +12,7 @@ from toban_coordinator.app.cluster import change_feed
 from toban_coordinator.app.cluster.change_feed import ChangeFeed
 from toban_coordinator.decide.cluster.changes import ALL, Changes, Look, changes
 from toban_runtime.clock import SystemClock
+from toban_testing import waiting
 
 WAIT = 20.0
 
@@ -36,7 +37,7 @@ async def test_what_is_told(world: Any, make: Any, feed: ChangeFeed) -> None:
     watch = feed.watch()
     assert await anext(watch) == Changes(), "it begins at once"
     # The first look is what later ones are compared with.
-    await until_looked(feed)
+    await waiting.until(lambda: feed.looks > 0)
     await world.executor()
     await until(watch, lambda one: "cluster" in one.kinds)
     await world.apply(make.job())
@@ -52,26 +53,18 @@ async def test_what_is_told(world: Any, make: Any, feed: ChangeFeed) -> None:
     await watch.aclose()  # type: ignore[attr-defined]
 
 
-async def until_looked(feed: ChangeFeed) -> None:
-    async with asyncio.timeout(WAIT):
-        while feed.looks == 0:
-            await asyncio.sleep(0.01)
-
-
 async def test_two_watchers_share_the_looks_and_none_costs_nothing(world: Any, feed: ChangeFeed) -> None:
     first, second = feed.watch(), feed.watch()
     await anext(first)
     await anext(second)
-    await until_looked(feed)
+    await waiting.until(lambda: feed.looks > 0)
     await first.aclose()  # type: ignore[attr-defined]
     await second.aclose()  # type: ignore[attr-defined]
     await feed.idle()
     looks = feed.looks
     again = feed.watch()
     await anext(again)
-    async with asyncio.timeout(WAIT):
-        while feed.looks == looks:
-            await asyncio.sleep(0.01)
+    await waiting.until(lambda: feed.looks > looks)
     await again.aclose()  # type: ignore[attr-defined]
 
 

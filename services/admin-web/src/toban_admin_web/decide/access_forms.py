@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from toban_admin_web.decide.api_models import AccessRule, User
+from toban_admin_web.decide.flow_forms import pairs_of
 
 SCOPES = ("", "system", "account", "user")
 """Of a rule; "" is any."""
@@ -43,14 +44,8 @@ def words(text: str) -> list[str]:
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """`team=ops, tier=1` as labels. Raises ValueError."""
-    found: dict[str, str] = {}
-    for word in words(text):
-        name, equals, value = word.partition("=")
-        if not (name and equals and value) or name in found:
-            raise ValueError(word)
-        found[name] = value
-    return found
+    """`team=ops, tier=1`, also in lines, as labels. Raises ValueError."""
+    return pairs_of("\n".join(words(text)))
 
 
 def offered(user: User) -> tuple[str, ...]:

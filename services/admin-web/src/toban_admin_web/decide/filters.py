@@ -104,21 +104,29 @@ class AuditFilter:
     action: str = ""
     target: str = ""
     address: str = ""
+    since: str = ""
+    until: str = ""
     cursor: str = ""
 
     def fields(self) -> dict[str, Any]:
         """As the fields of ListAuditRequest."""
-        return {**self.url_query(), "page": {"cursor": self.cursor}}
+        return {**self.wanted(), "page": {"cursor": self.cursor}}
+
+    def wanted(self) -> dict[str, Any]:
+        """The same without a page."""
+        times = {"since": moment(self.since), "until": moment(self.until)}
+        return {**{name: getattr(self, name) for name in AUDIT_FILTERS}, **times}
 
     def url_query(self) -> dict[str, str]:
         """These filters for a URL, from the first page on."""
-        return {name: value for name in AUDIT_FILTERS if (value := getattr(self, name))}
+        return {name: value for name in (*AUDIT_FILTERS, "since", "until") if (value := getattr(self, name))}
 
 
 def parse_audit_filter(query: Mapping[str, str]) -> AuditFilter:
     """The filters of the audit in a URL; a cursor that is none counts as absent."""
     return AuditFilter(
         **{name: query.get(name, "").strip()[:MAX_TEXT] for name in AUDIT_FILTERS},
+        **{name: text for name in ("since", "until") if moment(text := query.get(name, "").strip())},
         cursor=_cursor(query.get("cursor", "")),
     )
 

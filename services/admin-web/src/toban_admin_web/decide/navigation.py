@@ -32,6 +32,8 @@ GROUPS = (
             Link("runs.listed", "nav.runs", "circle-play", "r"),
             Link("jobs.listed", "nav.jobs", "box", "j"),
             Link("schedules.listed", "nav.schedules", "calendar-clock", "s"),
+            Link("events.listed", "nav.events", "zap", "v"),
+            Link("events.triggers", "nav.triggers", "workflow", "i"),
         ),
     ),
     Group(
@@ -45,12 +47,14 @@ GROUPS = (
     Group(
         "nav.group.administration",
         (
-            Link("settings.listed", "nav.settings", "sliders-horizontal", "t"),
-            Link("audit.listed", "nav.audit", "scroll-text", "a", ("admin",)),
             Link("users.listed", "nav.users", "user-round", "u", ("admin",)),
             Link("groups.listed", "nav.groups", "users-round", "p", ("admin",)),
             Link("rules.listed", "nav.rules", "shield-check", roles=("admin",)),
             Link("secrets.listed", "nav.secrets", "lock-keyhole", "k", ("editor", "admin")),
+            Link("webhooks.listed", "nav.webhooks", "webhook", "w"),
+            Link("incoming.listed", "nav.incoming", "inbox", "h"),
+            Link("settings.listed", "nav.settings", "sliders-horizontal", "t"),
+            Link("audit.listed", "nav.audit", "scroll-text", "a", ("admin",)),
             Link("cluster.show", "nav.cluster", "server", "c"),
             Link("api_docs.show", "api.title", "code"),
         ),

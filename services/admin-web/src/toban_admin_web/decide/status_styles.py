@@ -7,7 +7,7 @@ from toban_domain.run import LIVE, TERMINAL, RunState
 GOOD, BAD, WARN, BUSY, NEUTRAL = "good", "bad", "warn", "busy", "neutral"
 
 _STYLES = {
-    **dict.fromkeys(("SUCCEEDED", "ok", "on", "active", "leader", "fired", "accepted"), GOOD),
+    **dict.fromkeys(("SUCCEEDED", "ok", "on", "active", "leader", "fired", "accepted", "started", "delivered"), GOOD),
     **dict.fromkeys(
         (
             "FAILED",
@@ -22,13 +22,25 @@ _STYLES = {
             "missed",
             "none",
             "critical",
+            "down",
         ),
         BAD,
     ),
     **dict.fromkeys(
-        ("CANCEL_REQUESTED", "ORPHANED", "draining", "detached", "warning", "paused", "stopped", "unresponsive"), WARN
+        (
+            "CANCEL_REQUESTED",
+            "ORPHANED",
+            "draining",
+            "detached",
+            "warning",
+            "paused",
+            "stopped",
+            "unresponsive",
+            "failing",
+        ),
+        WARN,
     ),
-    **dict.fromkeys(("RUNNING", "ASSIGNED", "WAITING_WORKER", "subleader"), BUSY),
+    **dict.fromkeys(("RUNNING", "ASSIGNED", "WAITING_WORKER", "subleader", "waiting", "pending"), BUSY),
 }
 
 FAILED_STATES = (RunState.FAILED.value, RunState.TIMED_OUT.value)

@@ -23,8 +23,18 @@ from toban_admin_web.views import api_docs, hooks, live
 from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
-from toban_admin_web.views.cluster import audit, cluster, cluster_actions, dashboard, executors, limits, settings
-from toban_admin_web.views.definitions import definition_edit, job_actions, jobs, load, schedules, spread
+from toban_admin_web.views.cluster import (
+    audit,
+    cluster,
+    cluster_actions,
+    dashboard,
+    executors,
+    incoming,
+    limits,
+    settings,
+    webhooks,
+)
+from toban_admin_web.views.definitions import definition_edit, events, job_actions, jobs, load, schedules, spread
 from toban_admin_web.views.leader_pill import LeaderPill
 from toban_admin_web.views.live_pages import LivePages
 from toban_admin_web.views.part_cache import PartCache
@@ -59,8 +69,10 @@ _PAGES = (
     cluster_actions,
     dashboard,
     definition_edit,
+    events,
     executors,
     groups,
+    incoming,
     job_actions,
     jobs,
     limits,
@@ -73,7 +85,7 @@ VIEWS = tuple(
     module.views
     for module in (
         *(*_PAGES, hooks, oidc, rules, run_actions, runs, schedules, secrets, settings, sign_in, spread, timeline),
-        users,
+        *(users, webhooks),
     )
 )
 

@@ -63,6 +63,11 @@ DONE = (
     "rule_removed",
     "secret_set",
     "secret_deleted",
+    "event_emitted",
+    "event_duplicate",
+    *(f"webhook_{done}" for done in ("made", "changed", "tested", "disabled", "enabled", "removed")),
+    *("redelivered", "redelivered_none"),
+    *(f"hook_{done}" for done in ("made", "changed", "dropped", "disabled", "enabled", "removed")),
 )
 """What a page that an action leads to may report, as `?done=`."""
 

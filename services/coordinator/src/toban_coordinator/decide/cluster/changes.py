@@ -12,7 +12,7 @@ MOST_RUNS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """Marks that change with what they stand for. `runs`: those with an event of the last seconds, each with its last one; `more`: not all of them."""
+    """Marks that change with what they stand for. `runs`: those with events of the last seconds, each with these; `more`: not all."""
 
     cluster: Any
     settings: Any
