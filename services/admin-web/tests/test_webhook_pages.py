@@ -23,7 +23,14 @@ def test_the_list_has_target_form_filter_and_health(web: Any) -> None:
     ]
     web.cluster.reader.responses["ListWebhooks"] = pb.ListWebhooksResponse(webhooks=webhooks)
     text = web.page("/webhooks")
-    for seen in ("https://alerts<wbr>.example<wbr>.com", "tries fail", "down", "Slack", "team=data", "only what jobs ask for"):
+    for seen in (
+        "https://alerts<wbr>.example<wbr>.com",
+        "tries fail",
+        "down",
+        "Slack",
+        "team=data",
+        "only what jobs ask for",
+    ):
         assert seen in text
     assert 'href="/webhooks/pager"' in text and "the target responded with 500" in text
     web.cluster.reader.responses["ListWebhooks"] = pb.ListWebhooksResponse()
