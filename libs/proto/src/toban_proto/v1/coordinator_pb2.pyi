@@ -1640,8 +1640,23 @@ class ListJobsRequest(_message.Message):
 
     PAGE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
+    DISABLED_FIELD_NUMBER: _builtins.int
+    FAILING_FIELD_NUMBER: _builtins.int
+    SORT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Part of the name, in any case of its letters; empty = any."""
+    history: _builtins.int
+    """So many of the newest runs of each job."""
+    label: _builtins.str
+    """A label of the definition, `key=value`; empty = any."""
+    disabled: _builtins.bool
+    """Only jobs that are disabled."""
+    failing: _builtins.bool
+    """Only jobs of which no run has succeeded since one failed, timed out or expired. Looks at the newest 2,000 of each of these."""
+    sort: _builtins.str
+    """The order; empty = name. A cursor is for the order that it is from."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     def __init__(
@@ -1649,10 +1664,15 @@ class ListJobsRequest(_message.Message):
         *,
         page: _common_pb2.Page | None = ...,
         name: _builtins.str = ...,
+        history: _builtins.int = ...,
+        label: _builtins.str = ...,
+        disabled: _builtins.bool = ...,
+        failing: _builtins.bool = ...,
+        sort: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disabled", b"disabled", "failing", b"failing", "history", b"history", "label", b"label", "name", b"name", "page", b"page", "sort", b"sort"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1660,7 +1680,7 @@ Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
 
 @_typing.final
 class ListJobsResponse(_message.Message):
-    """Jobs by name."""
+    """Jobs in the order that was asked for."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1719,6 +1739,8 @@ class Job(_message.Message):
     DISABLED_AT_FIELD_NUMBER: _builtins.int
     DISABLED_BY_FIELD_NUMBER: _builtins.int
     DISABLED_REASON_FIELD_NUMBER: _builtins.int
+    NEXT_RUN_AT_FIELD_NUMBER: _builtins.int
+    RECENT_RUNS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     version: _builtins.int
     enabled: _builtins.bool
@@ -1737,6 +1759,14 @@ class Job(_message.Message):
     def disabled_at(self) -> _timestamp_pb2.Timestamp:
         """When a person disabled it: it starts nothing until a person enables it, whatever is applied. `enabled` is false then."""
 
+    @_builtins.property
+    def next_run_at(self) -> _timestamp_pb2.Timestamp:
+        """Of its schedules the earliest slot to come; only in ListJobs with a history."""
+
+    @_builtins.property
+    def recent_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunMark]:
+        """Its newest runs whose time has come, the newest first; only in ListJobs with a history."""
+
     def __init__(
         self,
         *,
@@ -1751,14 +1781,52 @@ class Job(_message.Message):
         disabled_at: _timestamp_pb2.Timestamp | None = ...,
         disabled_by: _builtins.str = ...,
         disabled_reason: _builtins.str = ...,
+        next_run_at: _timestamp_pb2.Timestamp | None = ...,
+        recent_runs: _abc.Iterable[Global___RunMark] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "last_run", b"last_run", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "last_run", b"last_run", "next_run_at", b"next_run_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "disabled_at", b"disabled_at", "disabled_by", b"disabled_by", "disabled_reason", b"disabled_reason", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "disabled_at", b"disabled_at", "disabled_by", b"disabled_by", "disabled_reason", b"disabled_reason", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "next_run_at", b"next_run_at", "recent_runs", b"recent_runs", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class RunMark(_message.Message):
+    """What a list of jobs shows of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SCHEDULED_FOR_FIELD_NUMBER: _builtins.int
+    STARTED_AT_FIELD_NUMBER: _builtins.int
+    FINISHED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    state: _builtins.str
+    @_builtins.property
+    def scheduled_for(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def started_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def finished_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        state: _builtins.str = ...,
+        scheduled_for: _timestamp_pb2.Timestamp | None = ...,
+        started_at: _timestamp_pb2.Timestamp | None = ...,
+        finished_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished_at", b"finished_at", "scheduled_for", b"scheduled_for", "started_at", b"started_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished_at", b"finished_at", "id", b"id", "scheduled_for", b"scheduled_for", "started_at", b"started_at", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunMark: _TypeAlias = RunMark  # noqa: Y015
 
 @_typing.final
 class ListJobVersionsRequest(_message.Message):
