@@ -113,3 +113,59 @@ def test_of_many_schedules_the_one_that_fires_next_is_first(web: Any) -> None:
     assert shown
     assert re.findall(r'href="/schedules/([a-z0-9-]+)"', shown[1]) == ["zebra", *(f"crowd-{n}" for n in range(7))]
     assert sum(isinstance(one, pb.NextSlotsRequest) for one in web.cluster.reader.requests) == 8
+
+
+def mark(web: Any, number: int, state: str, seconds: float = 0) -> pb.RunMark:
+    """A run that has ended after some seconds, or goes on."""
+    found = pb.RunMark(id=number, state=state, scheduled_for=web.stamp(600), started_at=web.stamp(600))
+    if seconds:
+        found.finished_at.CopyFrom(web.stamp(600 - seconds))
+    return found
+
+
+def test_a_job_is_a_line_with_its_last_runs(web: Any) -> None:
+    marks = [mark(web, 9, "RUNNING"), mark(web, 8, "FAILED", 40), mark(web, 7, "SUCCEEDED", 10)]
+    spec = json.dumps({"name": "hello", "labels": {"team": "<ops>", "a": "1"}})
+    job = web.job(recent_runs=marks, next_run_at=web.stamp(-60), spec_json=spec)
+    web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[job, web.job(name="idle", enabled=False)])
+    text = web.page("/jobs")
+    [request] = web.asked(pb.ListJobsRequest)
+    assert (request.history, request.page.limit, request.sort) == (20, 50, "name")
+    shown = re.findall(r'<a class="([a-z]+)" href="/runs/(\d+)" tabindex="-1" title="\d+ · (\w+)', text)
+    assert shown == [("good", "7", "succeeded"), ("bad", "8", "failed"), ("busy", "9", "running")]
+    assert "3 runs: 1 succeeded, 1 failed, 1 not ended, 0 canceled or skipped" in text
+    assert "50 %" in text and "10.0 s" in text and "40.0 s" in text
+    assert re.findall(r'class="label" href="([^"]*)">([^<]*)', text) == [
+        ("/jobs?label=a%3D1", "a=1"),
+        ("/jobs?label=team%3D%3Cops%3E", "team=&lt;ops&gt;"),
+    ]
+    assert text.count('<tr class="off">') == 1 and "data-part" in text
+
+
+def test_jobs_are_filtered_and_ordered(web: Any) -> None:
+    web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[web.job()], next_cursor="infinity hello")
+    text = web.page("/jobs?name=he&label=team%3Dops&failing=1&sort=next_run&cursor=2026-01-01T00:00:00%2B00:00+a")
+    [request] = web.asked(pb.ListJobsRequest)
+    assert (request.name, request.label, request.failing, request.disabled) == ("he", "team=ops", True, False)
+    assert (request.sort, request.page.cursor) == ("next_run", "2026-01-01T00:00:00+00:00 a")
+    query = "name=he&amp;label=team%3Dops&amp;"
+    assert f'href="/jobs?{query}sort=next_run" aria-current="true"' in text, "the chip that is on leads to all"
+    assert f'href="/jobs?{query}failing=1&amp;disabled=1&amp;sort=next_run"' in text
+    assert f'href="/jobs?{query}failing=1&amp;sort=next_run&amp;cursor=infinity+hello"' in text
+    assert '<input type="hidden" name="failing" value="1">' in text and 'aria-sort="ascending"' in text
+
+
+def test_a_label_that_is_none_is_said_and_left_out(web: Any) -> None:
+    text = web.page("/jobs?label=team")
+    assert [one.label for one in web.asked(pb.ListJobsRequest)] == [""]
+    assert "Write a label as key=value" in text and 'aria-invalid="true"' in text
+    web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse()
+    assert "No job matches these filters." in web.page("/jobs?disabled=1")
+
+
+def test_coordinators_of_an_earlier_release_show_the_last_run_and_the_next_slot(web: Any) -> None:
+    soon = web.stamp(-120)
+    schedules = [web.schedule(name="late", next_run_at=web.stamp(-9000)), web.schedule(name="soon", next_run_at=soon)]
+    web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[web.job(schedules=schedules)])
+    text = web.page("/jobs")
+    assert 'href="/runs/7"' in text and soon.ToDatetime().strftime("%Y-%m-%d %H:%M:%S") in text

@@ -20,7 +20,8 @@ from toban_admin_web.decide.api_models import (
 )
 from toban_admin_web.decide.day_map import DAYS, DayMap, day_map
 from toban_admin_web.decide.duration_chart import duration_chart
-from toban_admin_web.decide.filters import name_filter
+from toban_admin_web.decide.job_filters import parse_job_filter
+from toban_admin_web.decide.job_rows import job_row
 from toban_admin_web.decide.json_fields import indent
 from toban_admin_web.decide.spec_diff import spec_diff
 from toban_admin_web.views.view_context import context, if_implemented, page, read
@@ -39,11 +40,10 @@ views = Blueprint("jobs", __name__)
 
 @views.get("/jobs")
 def listed() -> Response:
-    """Jobs by name."""
-    cursor = request.args.get("cursor", "")
-    name = name_filter(request.args)
-    jobs = read("JobReader.ListJobs", JobPage, name=name, page={"limit": ITEMS, "cursor": cursor})
-    return page("jobs", jobs=jobs, cursor=cursor, name=name)
+    """Jobs as a grid: a line each."""
+    filters = parse_job_filter(request.args)
+    found = read("JobReader.ListJobs", JobPage, **filters.fields(ITEMS))
+    return page("jobs", rows=[job_row(job) for job in found.jobs], next_cursor=found.next_cursor, filters=filters)
 
 
 @views.get("/jobs/<name>")
