@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -63,19 +64,62 @@ def test_a_version_that_it_has_not_had_is_not_found(versioned: Any, number: str)
 
 def test_the_days_are_squares_and_a_list(web: Any) -> None:
     day = today()
-    web.cluster.reader.responses["GetJobDays"] = pb.JobDays(
-        days=[pb.JobDay(day=day.isoformat(), succeeded=100, failed=2)]
-    )
+    days = [pb.JobDay(day=(day - timedelta(days=28)).isoformat(), succeeded=1)]
+    days += [pb.JobDay(day=day.isoformat(), succeeded=100, failed=2)]
+    web.cluster.reader.responses["GetJobDays"] = pb.JobDays(days=days)
     text = web.page("/jobs/hello")
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.GetJobDaysRequest)]
     assert (request.name, request.days) == ("hello", 91)
-    assert text.count('<rect class="none"') >= 89 and text.count('<rect class="mixed"') == 1
+    assert text.count('<rect class="none"') >= 88 and text.count('<rect class="mixed"') == 1
     assert f"{day} · 100+ succeeded, 2 failed, 0 canceled or skipped" in text
     assert f'href="/runs?job=hello&amp;since={day}T00:00' in text
 
 
-def test_a_job_without_ended_runs_says_what_will_be_there(web: Any) -> None:
-    assert "Each day gets a square here" in web.page("/jobs/hello")
+def test_a_map_of_few_days_is_left_out(web: Any) -> None:
+    assert "days-title" not in web.page("/jobs/hello")
+    day = today() - timedelta(days=27)
+    web.cluster.reader.responses["GetJobDays"] = pb.JobDays(days=[pb.JobDay(day=day.isoformat(), succeeded=1)])
+    text = web.page("/jobs/hello")
+    assert "days-title" not in text and "/jobs/hello/versions" in text
+
+
+def test_the_parts_of_a_job_are_in_the_order_of_their_use(web: Any) -> None:
+    web.cluster.reader.responses["ListTriggers"] = pb.ListTriggersResponse(
+        triggers=[
+            pb.Trigger(name="on-<paid>", job="hello", event_type="order.paid", enabled=True, last_error="no <field>"),
+            pb.Trigger(name="of-another", job="other", event_type="order.paid", enabled=True),
+        ]
+    )
+    text = web.page("/jobs/hello")
+    parts = ("/jobs/hello/run", 'class="strip"', 'class="durations"', 'class="list', "schedules-title", "coming-title")
+    places = [text.index(one) for one in (*parts, "triggers-title", "definition-title")]
+    assert places == sorted(places)
+    assert [one.job for one in web.asked(pb.ListTriggersRequest)] == ["hello"]
+    assert "on-&lt;paid&gt;" in text and "no &lt;field&gt;" in text and "of-another" not in text
+    assert "apiVersion: toban/v1" in text and text.index("apiVersion") > text.index("<details", places[-1])
+
+
+def test_schedules_beyond_five_are_folded_and_the_next_is_first(web: Any) -> None:
+    schedules = [web.schedule(name=f"s{number}", next_run_at=web.stamp(-900 + number)) for number in range(7)]
+    schedules.append(web.schedule(name="a-paused", status="paused", next_run_at=None))
+    web.cluster.reader.responses["GetJob"] = web.job(schedules=schedules)
+    table = web.page("/jobs/hello").partition("schedules-title")[2].partition("coming-title")[0]
+    shown, folded = table.split('<details class="fold" id="more-schedules"><summary>3 more schedules</summary>')
+    names = r'class="name"><a href="/schedules/([a-z0-9-]+)"'
+    assert re.findall(names, shown) == ["s6", "s5", "s4", "s3", "s2"]
+    assert re.findall(names, folded) == ["s1", "s0", "a-paused"]
+    web.cluster.reader.responses["GetJob"] = web.job(schedules=schedules[:5])
+    assert "more-schedules" not in web.page("/jobs/hello")
+
+
+@pytest.mark.parametrize(("enabled", "primary"), [(True, 1), (False, 0)])
+def test_a_run_is_the_first_choice_only_of_an_enabled_job(web: Any, enabled: bool, primary: int) -> None:
+    disabled = {} if enabled else {"disabled_at": web.stamp(60), "disabled_by": "ada"}
+    web.cluster.reader.responses["GetJob"] = web.job(enabled=enabled, **disabled)
+    assert web.page("/jobs/hello").count('<a class="button primary" href="/jobs/hello/run"') == primary
+    text = web.page("/jobs/hello/run")
+    assert text.count('<button class="primary">Start the run') == primary
+    assert ('<a class="button primary" href="/jobs/hello/enable"' in text) is not enabled
 
 
 def test_an_older_coordinator_has_neither_versions_nor_days_nor_slots(web: Any) -> None:
@@ -111,8 +155,8 @@ def test_of_many_schedules_the_one_that_fires_next_is_first(web: Any) -> None:
     web.cluster.reader.responses |= {"GetJob": web.job(schedules=schedules), "NextSlots": slots}
     shown = re.search(r'<ol class="coming">(.*?)</ol>', web.page("/jobs/hello"), re.DOTALL)
     assert shown
-    assert re.findall(r'href="/schedules/([a-z0-9-]+)"', shown[1]) == ["zebra", *(f"crowd-{n}" for n in range(7))]
-    assert sum(isinstance(one, pb.NextSlotsRequest) for one in web.cluster.reader.requests) == 8
+    assert re.findall(r'href="/schedules/([a-z0-9-]+)"', shown[1]) == ["zebra", *(f"crowd-{n}" for n in range(9))]
+    assert sum(isinstance(one, pb.NextSlotsRequest) for one in web.cluster.reader.requests) == 10
 
 
 def mark(web: Any, number: int, state: str, seconds: float = 0) -> pb.RunMark:

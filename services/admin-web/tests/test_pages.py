@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -355,7 +356,7 @@ def test_required_fields_say_so(web: Any, subtests: Any) -> None:
 
 def test_pictures_let_their_links_be_reached_and_landmarks_have_names_of_their_own(web: Any, subtests: Any) -> None:
     web.cluster.reader.responses["GetJobDays"] = pb.JobDays(
-        days=[pb.JobDay(day=SystemClock().wall().date().isoformat(), succeeded=1)]
+        days=[pb.JobDay(day=(SystemClock().wall() - timedelta(days=60)).date().isoformat(), succeeded=1)]
     )
     web.cluster.reader.responses["ListRuns"].next_cursor = "5"
     pictures = 0

@@ -1437,10 +1437,13 @@ class ListTriggersRequest(_message.Message):
     PAGE_FIELD_NUMBER: _builtins.int
     EVENT_TYPE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
     event_type: _builtins.str
     """Only those of this type of event."""
     name: _builtins.str
     """Only this trigger; TRIGGER_NOT_FOUND when it does not exist."""
+    job: _builtins.str
+    """Only those that start this job."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     def __init__(
@@ -1449,10 +1452,11 @@ class ListTriggersRequest(_message.Message):
         page: _common_pb2.Page | None = ...,
         event_type: _builtins.str = ...,
         name: _builtins.str = ...,
+        job: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_type", b"event_type", "name", b"name", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_type", b"event_type", "job", b"job", "name", b"name", "page", b"page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -42,6 +42,7 @@ class TriggersQuery(Paged):
     """Which triggers."""
 
     event_type: str = Field("", max_length=300, description="Only those of this type of event.")
+    job: str = Field("", max_length=300, description="Only those that start this job.")
 
 
 class EventsQuery(Paged):

@@ -145,7 +145,7 @@ class JobReader(JobReaderServicer):
     async def ListTriggers(self, request: pb.ListTriggersRequest, _context: Context) -> pb.ListTriggersResponse:
         """Triggers by name."""
         page = await self._deps.events.list_triggers(
-            page_from_pb(request.page), event_type=request.event_type, name=request.name
+            page_from_pb(request.page), event_type=request.event_type, name=request.name, job=request.job
         )
         triggers = [to_proto.trigger_to_pb(row) for row in page.rows]
         return pb.ListTriggersResponse(triggers=triggers, next_cursor=page.next_cursor)
