@@ -123,3 +123,27 @@ async def test_what_cannot_be_read_is_the_callers_mistake(reader: JobReader, wan
     with pytest.raises(TobanError) as caught:
         await reader.ListJobs(pb.ListJobsRequest(**wanted), None)
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+async def test_runs_by_their_numbers_and_by_the_beginning_of_a_name(world: Any, make: Any, reader: JobReader) -> None:
+    await world.executor(slots=10)
+    labelled = make.job("nightly-b")
+    labelled["metadata"]["labels"] = {"team": "data"}
+    await world.apply(make.job("nightly-a"), labelled, make.job("a-nightly"), make.job("nightly"))
+    runs = {name: (await world.start(name))[0] for name in ("nightly-a", "nightly-b", "a-nightly", "nightly")}
+    await world.turn("assign")
+    await world.report(world.key(runs["nightly-a"]), make.outcome())
+
+    async def found(**wanted: Any) -> set[str]:
+        return {run.job for run in (await reader.ListRuns(pb.ListRunsRequest(**wanted), None)).runs}
+
+    assert await found(run_ids=[runs["nightly-a"], runs["a-nightly"], 999]) == {"nightly-a", "a-nightly"}
+    assert await found(run_ids=[runs["nightly-a"], runs["a-nightly"]], states=["SUCCEEDED"]) == {"nightly-a"}
+    assert await found(run_ids=[999]) == set()
+    assert await found(job="nightly-*") == {"nightly-a", "nightly-b"}
+    assert await found(job="nightly-*", labels={"team": "data"}) == {"nightly-b"}
+    assert await found(job="x*") == await found(job="a-*", labels={"team": "data"}) == set()
+    assert await found(job="*") == set(runs)
+    with pytest.raises(TobanError) as caught:
+        await found(run_ids=range(1, 502))
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT

@@ -2156,7 +2156,9 @@ class ListRunsRequest(_message.Message):
     SCOPE_FIELD_NUMBER: _builtins.int
     SCOPE_ID_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    RUN_IDS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
+    """A name, or `nightly-*`: the jobs of now whose names begin so."""
     schedule: _builtins.str
     executor_worker_id: _builtins.int
     include_ahead: _builtins.bool
@@ -2183,6 +2185,10 @@ class ListRunsRequest(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """All of these are labels of the present definition of the run's job."""
 
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Only runs with these numbers, at most 500."""
+
     def __init__(
         self,
         *,
@@ -2199,10 +2205,11 @@ class ListRunsRequest(_message.Message):
         scope: _builtins.str = ...,
         scope_id: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        run_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "executor", b"executor", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "labels", b"labels", "origin", b"origin", "page", b"page", "schedule", b"schedule", "scope", b"scope", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "executor", b"executor", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "labels", b"labels", "origin", b"origin", "page", b"page", "run_ids", b"run_ids", "schedule", b"schedule", "scope", b"scope", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4073,7 +4080,7 @@ class RerunRunsRequest(_message.Message):
     """A name for all parts of one operation: within it each run is repeated once, however often a part is sent."""
     @_builtins.property
     def filter(self) -> Global___ListRunsRequest:
-        """As for ListRuns; of its page only the cursor is used. Without states: FAILED, TIMED_OUT and EXPIRED."""
+        """As for ListRuns; of its page only the cursor is used. Without states: FAILED, TIMED_OUT and EXPIRED, with run_ids all that have ended."""
 
     def __init__(
         self,
