@@ -89,7 +89,7 @@ def test_the_own_account_fits(page: Page, address: str, web: Any, width: int, la
 
 
 def test_times_are_shown_in_the_zone_of_the_viewer(page: Page, address: str) -> None:
-    page.open(address + "/runs")
+    page.open(address + "/schedules")
     assert page.until("[...document.querySelectorAll('td time')].every((one) => one.title.endsWith(' UTC'))")
     shown, utc = page.run("[document.querySelector('td time').textContent, document.querySelector('td time').title]")
     assert "UTC" not in shown and shown != utc.removesuffix(" UTC"), "the browser of the test lives in Tokyo"

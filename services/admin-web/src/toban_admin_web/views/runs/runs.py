@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from flask import Blueprint, Response, g, request, url_for
 
@@ -36,7 +37,8 @@ def listed() -> Response:
         query, wrong = parse_line(line)
         filters = parse_filter(query)
         if not wrong:
-            return see_other(url_for("runs.listed", **filters.url_query()))
+            shown: dict[str, Any] = filters.url_query()
+            return see_other(url_for("runs.listed", **shown))
     else:
         filters = parse_filter(request.args)
         line = line_of(filters)
