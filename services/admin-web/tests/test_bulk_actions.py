@@ -129,6 +129,8 @@ def test_without_a_reason_nothing_is_changed(web: Any, parts: Parts) -> None:
 def test_the_list_offers_it_with_its_filters_and_only_to_those_who_may(
     web: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    plain = web.page("/runs")
+    assert "/runs/cancel?" not in plain and "/runs/rerun?" not in plain, "all runs are no filter"
     text = web.page("/runs?job=hello&cursor=5")
     assert 'href="/runs/cancel?job=hello"' in text and 'href="/runs/rerun?job=hello"' in text
     people = web.worker.context.gate.people
@@ -145,3 +147,30 @@ def test_what_a_form_says_is_read_with_care() -> None:
     assert parse_progress(later, now=NOW, key="k") == Progress(until=NOW, key="k", total=7, cursor="12")
     kept = Progress(until=NOW - timedelta(1), key="k", total=7, complete=True, matched=3, changed=2, left=1, cursor="9")
     assert parse_progress(kept.hidden(), now=NOW, key="k") == kept
+
+
+def test_marked_runs_are_the_only_filter(web: Any, parts: Parts) -> None:
+    text = web.page("/runs?state=FAILED")
+    assert '<input type="checkbox" name="run" value="7">' in text and 'formaction="/runs/cancel"' in text
+    text = web.page("/runs/rerun?marked=1&run=7&run=5&run=7&run=x&job=other")
+    assert list(parts.requests[0].filter.run_ids) == [7, 5] and parts.requests[0].filter.job == ""
+    assert parts.requests[0].filter.include_ahead and "Marked runs: 7, 5" in text
+    assert 'action="/runs/rerun?ids=7,5"' in text or 'action="/runs/rerun?ids=7%2C5"' in text
+    assert "No state is chosen" not in text
+    web.post("/runs/rerun?ids=7,5&state=FAILED", reason="again")
+    assert {tuple(one.filter.run_ids) for one in parts.changing} == {(7, 5)}
+    assert {tuple(one.filter.states) for one in parts.changing} == {()}
+    assert "<h1>Rerun the marked</h1>" in text and 'href="/runs?ids=7' in text
+
+
+@pytest.mark.parametrize("verb", ["cancel", "rerun"])
+def test_without_a_mark_nothing_is_counted_or_changed(web: Any, parts: Parts, verb: str) -> None:
+    for query in ("marked=1", "marked=1&run=", "marked=1&run=0&state=FAILED"):
+        response = web.get(f"/runs/{verb}?{query}")
+        text = response.get_data(as_text=True)
+        assert response.status_code == 400 and "No run is marked." in text and "<textarea" not in text
+    data = hidden(web.page(f"/runs/{verb}?job=hello")) | {"reason": "x"}
+    counted = len(parts.requests)
+    local = {"Origin": "http://localhost"}
+    assert web.client.post(f"/runs/{verb}?marked=1", data=data, headers=local).status_code == 400
+    assert len(parts.requests) == counted and parts.changing == []

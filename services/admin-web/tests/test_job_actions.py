@@ -186,10 +186,12 @@ def test_the_durations_of_the_last_runs_are_a_picture(job: Any) -> None:
     ]
     job.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=runs)
     text = job.page("/jobs/hello")
-    bars = re.findall(r'<rect class="([a-z]+)" x="([0-9.]+)" y="([0-9.]+)" width="24.0" height="([0-9.]+)">', text)
-    assert [(one[0], one[1]) for one in bars] == [("good", "0.0"), ("bad", "26.0"), ("busy", "52.0")]
-    assert bars[0][2:] == ("118.0", "2.0") and bars[1][2:] == ("0.0", "120.0")
-    assert "at most 1 m 00 s" in text
+    bars = re.findall(r'<rect class="([a-z]+)" x="([0-9.]+)" y="([0-9.]+)" width="24.0" height="([0-9.]+)"', text)
+    assert [(one[0], one[1]) for one in bars] == [("good", "64.0"), ("bad", "90.0"), ("busy", "116.0")]
+    assert bars[0][2:] == ("178.0", "2.0") and bars[1][2:] == ("16.0", "164.0")
+    assert "at most 1 m 00 s, p50 0.00 s, p95 1 m 00 s" in text and text.count('<path class="failed"') == 1
+    assert re.findall(r'<text class="tick"[^>]*>([^<]*)', text) == ["0", "15.0 s", "30.0 s", "45.0 s", "1 m 00 s"]
+    assert len(re.findall(r'class="share"', text)) == 2 and 'class="times"' in text
     job.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=[pb.Run(id=1, state="PENDING")])
     assert '<figure class="durations">' not in job.page("/jobs/hello"), "none has started"
 

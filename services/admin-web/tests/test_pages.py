@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,18 @@ def test_runs_by_filter_and_page(web: Any) -> None:
     assert list(asked.states) == [] and asked.page.limit == 50
 
 
+def test_a_line_of_filters_leads_to_the_list_and_says_what_is_wrong(web: Any) -> None:
+    response = web.get("/runs?q=state:failed+job:nightly*+label:team%3Ddata")
+    assert response.status_code == 303
+    assert response.headers["Location"].endswith("/runs?job=nightly*&state=FAILED&label=team%3Ddata")
+    text = web.page("/runs?job=nightly*&state=FAILED")
+    assert 'name="q" value="job:nightly* state:failed"' in text and "Filter (2)" in text
+    text = web.page("/runs?q=state:failed+<x>+foo:bar")
+    assert "There is no key “foo”" in text and "“&lt;x&gt;” has no key" in text and 'aria-invalid="true"' in text
+    assert list(web.asked(pb.ListRunsRequest)[-1].states) == ["FAILED"], "what was understood counts"
+    assert 'value="state:failed &lt;x&gt; foo:bar"' in text and "More filters" in web.page("/runs")
+
+
 def test_only_the_first_page_is_refreshed(web: Any) -> None:
     assert "data-refresh" in web.page("/runs") and "data-refresh" not in web.page("/runs?cursor=7")
 
@@ -321,7 +334,7 @@ def test_languages_are_chosen_and_kept(web: Any) -> None:
 
 
 def test_times_are_machine_readable_and_in_utc(web: Any) -> None:
-    assert re.search(r'<time datetime="[\d-]+T[\d:.]+Z">[\d-]+ [\d:]+ UTC</time>', web.page("/runs"))
+    assert re.search(r'<time datetime="[\d-]+T[\d:.]+Z">[\d-]+ [\d:]+ UTC</time>', web.page("/schedules"))
 
 
 def test_the_audit_refreshes_itself_only_without_a_filter(web: Any) -> None:
@@ -355,7 +368,7 @@ def test_required_fields_say_so(web: Any, subtests: Any) -> None:
 
 def test_pictures_let_their_links_be_reached_and_landmarks_have_names_of_their_own(web: Any, subtests: Any) -> None:
     web.cluster.reader.responses["GetJobDays"] = pb.JobDays(
-        days=[pb.JobDay(day=SystemClock().wall().date().isoformat(), succeeded=1)]
+        days=[pb.JobDay(day=(SystemClock().wall() - timedelta(days=60)).date().isoformat(), succeeded=1)]
     )
     web.cluster.reader.responses["ListRuns"].next_cursor = "5"
     pictures = 0

@@ -88,8 +88,8 @@ def test_a_job_is_disabled_and_enabled_with_reasons(page: Page, address: str, we
     page.run("document.querySelector('form.action button').click()")
     page.until(f"location.pathname === '/jobs/hello' && {READY}")
     assert page.run("document.querySelector('main .message').textContent") == "The job is disabled."
-    assert "by user ada" in page.run("document.querySelector('.facts').textContent")
-    assert "<b>a move</b>" in page.run("document.querySelector('.facts').textContent")
+    assert "by user ada" in page.run("document.querySelector('#job .advice').textContent")
+    assert "<b>a move</b>" in page.run("document.querySelector('#job .advice').textContent")
     page.run("document.querySelector('a[href$=\"/enable\"]').click()")
     page.until(f"location.pathname === '/jobs/hello/enable' && {READY}")
     page.run("document.getElementById('reason').value = 'it is back'")
@@ -106,8 +106,8 @@ def test_versions_and_days_of_a_job_are_seen(page: Page, address: str, web: Any)
         found = [pb.JobVersion(version=one, spec_json=f'{{"priority": {one}}}') for one in (3, 2, 1) if one < below]
         return pb.ListJobVersionsResponse(versions=found[: request.page.limit])
 
-    # Yesterday is on the map also when midnight passes during the test.
-    day = (web.worker.context.clock.wall() - timedelta(days=1)).date().isoformat()
+    # The days are on the map also when midnight passes during the test.
+    day = (web.worker.context.clock.wall() - timedelta(days=60)).date().isoformat()
     web.cluster.reader.responses |= {
         "ListJobVersions": versions,
         "GetJobDays": pb.JobDays(days=[pb.JobDay(day=day, succeeded=2, failed=1)]),

@@ -54,7 +54,7 @@ def test_the_field_in_the_bar_opens_the_palette(page: Page, address: str) -> Non
 
 
 def test_a_zone_is_chosen_and_kept_for_times_and_fields(page: Page, address: str) -> None:
-    time = "document.querySelector('td time')"
+    time = "document.querySelector('.chips time')"
     page.open(address + "/runs?since=2026-11-21T00:30")
     page.until("document.getElementById('f-since').value === '2026-11-21T09:30'")
     page.until(f"{time}.title.endsWith(' UTC')")

@@ -36,7 +36,7 @@ def test_a_question_mark_shows_the_keys_and_letters_open_pages(page: Page, addre
     press(page, "r")
     page.until(f"location.pathname === '/runs' && {READY} && {LOADED}")
     press(page, "/")
-    assert page.run("document.activeElement.closest('.filters') !== null")
+    assert page.run("document.activeElement.closest('.filter-line') !== null")
     press(page, "?", on="document.activeElement")
     assert not page.run("document.getElementById('keys').open"), "a field takes its own letters"
     assert page.complaints == []

@@ -14,7 +14,7 @@ from toban_coordinator.app.manifests import ManifestText
 from toban_coordinator.app.people.accounts import NewRule
 from toban_coordinator.app.people.credentials import REMEMBERED_SECONDS
 from toban_coordinator.server.job_reader import JobReader
-from toban_coordinator.server.person_check import run_rights
+from toban_coordinator.server.person_check import may_see_every_scope, run_rights
 from toban_coordinator.server.person_targets import LISTED, NAMED
 from toban_domain.access import MINIMUM, Action, Effect, Role, Selector
 from toban_domain.errors import ErrorCode, TobanError
@@ -181,6 +181,21 @@ async def test_lists_leave_out_what_the_person_may_not_see(
         admission = await world.ask(READER + method, secret=secret)
         visible = await admission.visible(answer)
         assert [one.name for one in getattr(visible, field)] == names
+
+
+@pytest.mark.parametrize(("selector", "every"), [(EVERYTHING, True), (Selector(scope="account", scope_id="17"), False)])
+async def test_jobs_tell_nothing_of_runs_to_whose_rules_name_scopes(
+    world: Any, selector: Selector, every: bool
+) -> None:
+    secret = await world.user(
+        "bob", ("allow", "viewer", EVERYTHING), ("deny" if not every else "allow", "viewer", selector)
+    )
+    admission = await world.ask(READER + "ListJobs", secret=secret)
+    job = pb.Job(name="backup", last_run=pb.Run(id=1), recent_runs=[pb.RunMark(id=1)])
+    job.next_run_at.GetCurrentTime()
+    [seen] = (await admission.visible(pb.ListJobsResponse(jobs=[job]))).jobs
+    assert (bool(seen.recent_runs), seen.HasField("next_run_at"), seen.HasField("last_run")) == (every, every, every)
+    assert may_see_every_scope() is every
 
 
 async def test_a_token_is_bounded_by_itself_and_by_its_user(world: Any) -> None:

@@ -1480,10 +1480,13 @@ class ListTriggersRequest(_message.Message):
     PAGE_FIELD_NUMBER: _builtins.int
     EVENT_TYPE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    JOB_FIELD_NUMBER: _builtins.int
     event_type: _builtins.str
     """Only those of this type of event."""
     name: _builtins.str
     """Only this trigger; TRIGGER_NOT_FOUND when it does not exist."""
+    job: _builtins.str
+    """Only those that start this job."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     def __init__(
@@ -1492,10 +1495,11 @@ class ListTriggersRequest(_message.Message):
         page: _common_pb2.Page | None = ...,
         event_type: _builtins.str = ...,
         name: _builtins.str = ...,
+        job: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_type", b"event_type", "name", b"name", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_type", b"event_type", "job", b"job", "name", b"name", "page", b"page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1683,8 +1687,23 @@ class ListJobsRequest(_message.Message):
 
     PAGE_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
+    DISABLED_FIELD_NUMBER: _builtins.int
+    FAILING_FIELD_NUMBER: _builtins.int
+    SORT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Part of the name, in any case of its letters; empty = any."""
+    history: _builtins.int
+    """So many of the newest runs of each job."""
+    label: _builtins.str
+    """A label of the definition, `key=value`; empty = any."""
+    disabled: _builtins.bool
+    """Only jobs that are disabled."""
+    failing: _builtins.bool
+    """Only jobs of which no run has succeeded since one failed, timed out or expired. Looks at the newest 2,000 of each of these."""
+    sort: _builtins.str
+    """The order; empty = name. A cursor is for the order that it is from."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     def __init__(
@@ -1692,10 +1711,15 @@ class ListJobsRequest(_message.Message):
         *,
         page: _common_pb2.Page | None = ...,
         name: _builtins.str = ...,
+        history: _builtins.int = ...,
+        label: _builtins.str = ...,
+        disabled: _builtins.bool = ...,
+        failing: _builtins.bool = ...,
+        sort: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disabled", b"disabled", "failing", b"failing", "history", b"history", "label", b"label", "name", b"name", "page", b"page", "sort", b"sort"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1703,7 +1727,7 @@ Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
 
 @_typing.final
 class ListJobsResponse(_message.Message):
-    """Jobs by name."""
+    """Jobs in the order that was asked for."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1762,6 +1786,8 @@ class Job(_message.Message):
     DISABLED_AT_FIELD_NUMBER: _builtins.int
     DISABLED_BY_FIELD_NUMBER: _builtins.int
     DISABLED_REASON_FIELD_NUMBER: _builtins.int
+    NEXT_RUN_AT_FIELD_NUMBER: _builtins.int
+    RECENT_RUNS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     version: _builtins.int
     enabled: _builtins.bool
@@ -1780,6 +1806,14 @@ class Job(_message.Message):
     def disabled_at(self) -> _timestamp_pb2.Timestamp:
         """When a person disabled it: it starts nothing until a person enables it, whatever is applied. `enabled` is false then."""
 
+    @_builtins.property
+    def next_run_at(self) -> _timestamp_pb2.Timestamp:
+        """Of its schedules the earliest slot to come; only in ListJobs with a history."""
+
+    @_builtins.property
+    def recent_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunMark]:
+        """Its newest runs whose time has come, the newest first; only in ListJobs with a history."""
+
     def __init__(
         self,
         *,
@@ -1794,14 +1828,52 @@ class Job(_message.Message):
         disabled_at: _timestamp_pb2.Timestamp | None = ...,
         disabled_by: _builtins.str = ...,
         disabled_reason: _builtins.str = ...,
+        next_run_at: _timestamp_pb2.Timestamp | None = ...,
+        recent_runs: _abc.Iterable[Global___RunMark] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "last_run", b"last_run", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "last_run", b"last_run", "next_run_at", b"next_run_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "disabled_at", b"disabled_at", "disabled_by", b"disabled_by", "disabled_reason", b"disabled_reason", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "disabled_at", b"disabled_at", "disabled_by", b"disabled_by", "disabled_reason", b"disabled_reason", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "next_run_at", b"next_run_at", "recent_runs", b"recent_runs", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class RunMark(_message.Message):
+    """What a list of jobs shows of a run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    SCHEDULED_FOR_FIELD_NUMBER: _builtins.int
+    STARTED_AT_FIELD_NUMBER: _builtins.int
+    FINISHED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    state: _builtins.str
+    @_builtins.property
+    def scheduled_for(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def started_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def finished_at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        state: _builtins.str = ...,
+        scheduled_for: _timestamp_pb2.Timestamp | None = ...,
+        started_at: _timestamp_pb2.Timestamp | None = ...,
+        finished_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished_at", b"finished_at", "scheduled_for", b"scheduled_for", "started_at", b"started_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished_at", b"finished_at", "id", b"id", "scheduled_for", b"scheduled_for", "started_at", b"started_at", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunMark: _TypeAlias = RunMark  # noqa: Y015
 
 @_typing.final
 class ListJobVersionsRequest(_message.Message):
@@ -2127,7 +2199,9 @@ class ListRunsRequest(_message.Message):
     SCOPE_FIELD_NUMBER: _builtins.int
     SCOPE_ID_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    RUN_IDS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
+    """A name, or `nightly-*`: the jobs of now whose names begin so."""
     schedule: _builtins.str
     executor_worker_id: _builtins.int
     include_ahead: _builtins.bool
@@ -2154,6 +2228,10 @@ class ListRunsRequest(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """All of these are labels of the present definition of the run's job."""
 
+    @_builtins.property
+    def run_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Only runs with these numbers, at most 500."""
+
     def __init__(
         self,
         *,
@@ -2170,10 +2248,11 @@ class ListRunsRequest(_message.Message):
         scope: _builtins.str = ...,
         scope_id: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        run_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "executor", b"executor", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "labels", b"labels", "origin", b"origin", "page", b"page", "schedule", b"schedule", "scope", b"scope", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "executor", b"executor", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "labels", b"labels", "origin", b"origin", "page", b"page", "run_ids", b"run_ids", "schedule", b"schedule", "scope", b"scope", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4044,7 +4123,7 @@ class RerunRunsRequest(_message.Message):
     """A name for all parts of one operation: within it each run is repeated once, however often a part is sent."""
     @_builtins.property
     def filter(self) -> Global___ListRunsRequest:
-        """As for ListRuns; of its page only the cursor is used. Without states: FAILED, TIMED_OUT and EXPIRED."""
+        """As for ListRuns; of its page only the cursor is used. Without states: FAILED, TIMED_OUT and EXPIRED, with run_ids all that have ended."""
 
     def __init__(
         self,

@@ -42,6 +42,7 @@ class TriggersQuery(Paged):
     """Which triggers."""
 
     event_type: str = Field("", max_length=300, description="Only those of this type of event.")
+    job: str = Field("", max_length=300, description="Only those that start this job.")
 
 
 class EventsQuery(Paged):
@@ -55,6 +56,16 @@ class JobsQuery(Paged):
     """Which jobs."""
 
     name: str = Field("", max_length=300, description="Part of the name, in any case of its letters; empty = any.")
+    history: int = Field(0, ge=0, le=20, description="So many of the newest runs of each job.")
+    label: str = Field("", max_length=300, description="A label of the definition, `key=value`; empty = any.")
+    disabled: bool = Field(False, description="Only jobs that are disabled.")
+    failing: bool = Field(
+        False,
+        description="Only jobs of which no run has succeeded since one failed, timed out or expired. Looks at the newest 2,000 of each of these.",
+    )
+    sort: Literal["", "name", "next_run"] = Field(
+        "", description="The order; empty = name. A cursor is for the order that it is from."
+    )
 
 
 class DaysQuery(Input):

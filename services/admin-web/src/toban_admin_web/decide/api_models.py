@@ -304,6 +304,16 @@ class Run(Answer):
     )
 
 
+class RunMark(Answer):
+    """What a list of jobs shows of a run."""
+
+    id: int
+    state: str
+    scheduled_for: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
 class Job(Answer):
     """A job with its definition."""
 
@@ -320,10 +330,16 @@ class Job(Answer):
     )
     disabled_by: str
     disabled_reason: str
+    next_run_at: datetime | None = Field(
+        description="Of its schedules the earliest slot to come; only in ListJobs with a history."
+    )
+    recent_runs: list[RunMark] = Field(
+        description="Its newest runs whose time has come, the newest first; only in ListJobs with a history."
+    )
 
 
 class JobPage(Page):
-    """Jobs by name."""
+    """Jobs in the order that was asked for."""
 
     jobs: list[Job]
 

@@ -12,6 +12,8 @@ SIDE = 14
 GAP = 3
 # Weeks that fit on a page of a telephone.
 DAYS = 91
+# A map is worth its place when the first runs ended at least so many days ago.
+OLD_ENOUGH = 28
 # Of days with ended runs.
 TONES = ("good", "mixed", "bad", "other")
 
@@ -40,6 +42,12 @@ class DayMap:
     months: tuple[tuple[int, date], ...]
     width: int
     height: int
+
+    @property
+    def is_old_enough(self) -> bool:
+        """Whether there are about as many days as the map has room for."""
+        days = [number for number, one in enumerate(self.squares) if one.counts is not None]
+        return bool(days) and len(self.squares) - days[0] > OLD_ENOUGH
 
     @property
     def with_runs(self) -> tuple[Square, ...]:

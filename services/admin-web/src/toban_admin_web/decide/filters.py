@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,9 @@ from toban_domain.run import ORIGINS, RunState
 LIMITS = (25, 50, 100, 200)
 DEFAULT_LIMIT = 50
 MAX_TEXT = 200
+# Of a filter by numbers of runs: the longest list.
+MAX_IDS = max(LIMITS)
+MAX_DIGITS = 19
 _LOCAL = re.compile(r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?", re.ASCII)
 _TEXTS = ("job", "schedule", "executor")
 AUDIT_FILTERS = ("actor", "action", "target", "address")
@@ -39,6 +42,8 @@ class RunFilter:
     ahead: bool = False
     limit: int = DEFAULT_LIMIT
     cursor: str = ""
+    ids: tuple[int, ...] = ()
+    """Only these runs."""
 
     def fields(self) -> dict[str, Any]:
         """As the fields of ListRunsRequest."""
@@ -55,7 +60,9 @@ class RunFilter:
             "labels": {key: value} if key else {},
             "active_from": moment(self.since),
             "active_until": moment(self.until),
-            "include_ahead": self.ahead,
+            # Who marks a run that is made ahead means it.
+            "include_ahead": self.ahead or bool(self.ids),
+            "run_ids": self.ids,
             "page": {"limit": self.limit, "cursor": self.cursor},
         }
 
@@ -64,12 +71,14 @@ class RunFilter:
         others = {
             "ahead": "1" if self.ahead else "",
             "limit": str(self.limit) if self.limit != DEFAULT_LIMIT else "",
+            "ids": ",".join(str(one) for one in self.ids),
         }
         return {name: value for name, value in (dict(self._narrowing()) | others | changes).items() if value}
 
     def active(self) -> list[tuple[str, str]]:
         """The filters that narrow the list: (name, value)."""
-        return [(name, value) for name, value in self._narrowing() if value]
+        marked = [("ids", ", ".join(str(one) for one in self.ids))] if self.ids else []
+        return [(name, value) for name, value in self._narrowing() if value] + marked
 
     def _narrowing(self) -> list[tuple[str, str]]:
         names = ("job", "schedule", "executor", "state", "origin", "scope", "label", "since", "until")
@@ -93,7 +102,14 @@ def parse_filter(query: Mapping[str, str]) -> RunFilter:
         ahead=query.get("ahead", "") == "1",
         limit=int(limit) if limit in {str(one) for one in LIMITS} else DEFAULT_LIMIT,
         cursor=_cursor(query.get("cursor", "")),
+        ids=parse_ids(query.get("ids", "").split(",")),
     )
+
+
+def parse_ids(given: Sequence[str]) -> tuple[int, ...]:
+    """The numbers of runs among some texts, each once."""
+    numbers = (int(one) for one in given if 0 < len(one) < MAX_DIGITS and one.isascii() and one.isdigit())
+    return tuple(dict.fromkeys(number for number in numbers if number))[:MAX_IDS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

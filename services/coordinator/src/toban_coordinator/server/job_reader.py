@@ -8,6 +8,7 @@ from typing import Any
 
 from toban_coordinator.app.cluster.overview import Overviews
 from toban_coordinator.app.notifications.events import Events
+from toban_coordinator.app.runs.job_lists import JobQuery
 from toban_coordinator.app.runs.job_reads import JobReads
 from toban_coordinator.app.schedules.coming_load import ComingLoads
 from toban_coordinator.app.schedules.schedules import Schedules
@@ -15,7 +16,7 @@ from toban_coordinator.server import cluster_to_proto, to_proto
 from toban_coordinator.server.from_proto import after_from_pb, page_from_pb, run_query_from_pb, subject_from_pb
 from toban_coordinator.server.limits_to_proto import explanation_to_pb
 from toban_coordinator.server.overview_to_proto import overview_to_pb
-from toban_coordinator.server.person_check import own_call, run_rights, seen_uses
+from toban_coordinator.server.person_check import may_see_every_scope, own_call, run_rights, seen_uses
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -49,8 +50,12 @@ class JobReader(JobReaderServicer):
         self._deps = deps
 
     async def ListJobs(self, request: pb.ListJobsRequest, _context: Context) -> pb.ListJobsResponse:
-        """Definitions by name, each with its schedules and newest run."""
-        jobs, cursor = await self._deps.reads.list_jobs(page_from_pb(request.page), part=request.name.replace("\0", ""))
+        """Definitions, each with its schedules and newest run. Raises INVALID_ARGUMENT, PERMISSION_DENIED."""
+        query = JobQuery(**values_of(request, "page"))
+        if query.tells_of_runs and not may_see_every_scope():
+            message = "failing and the order next_run depend on runs of every scope; your rules name scopes, so leave these out"
+            raise TobanError(ErrorCode.PERMISSION_DENIED, message)
+        jobs, cursor = await self._deps.reads.list_jobs(page_from_pb(request.page), query=query)
         return pb.ListJobsResponse(jobs=[to_proto.job_details_to_pb(job) for job in jobs], next_cursor=cursor)
 
     async def GetJob(self, request: pb.GetJobRequest, _context: Context) -> pb.Job:
@@ -140,7 +145,7 @@ class JobReader(JobReaderServicer):
     async def ListTriggers(self, request: pb.ListTriggersRequest, _context: Context) -> pb.ListTriggersResponse:
         """Triggers by name."""
         page = await self._deps.events.list_triggers(
-            page_from_pb(request.page), event_type=request.event_type, name=request.name
+            page_from_pb(request.page), event_type=request.event_type, name=request.name, job=request.job
         )
         triggers = [to_proto.trigger_to_pb(row) for row in page.rows]
         return pb.ListTriggersResponse(triggers=triggers, next_cursor=page.next_cursor)

@@ -103,8 +103,8 @@ class PersonAdmission:
             await self._leave_own_secrets(answer)
         if self._method in WITH_RUNS and _depends_on_scope(self._person):
             for job in getattr(answer, "jobs", [answer]):
-                job.ClearField("schedules")
-                job.ClearField("last_run")
+                for name in ("schedules", "last_run", "next_run_at", "recent_runs"):
+                    job.ClearField(name)
         if self._method == GET_JOB_DAYS and _depends_on_scope(self._person):
             answer.ClearField("days")
         return answer
@@ -153,6 +153,11 @@ class PersonAdmission:
             further = (_with_reason(_may_further(person, one), one.why) for one in self._further)
             return [somewhere, *(may(person, action, target) for target in self._targets), *further]
         return [may(person, action), Verdict(False, "this concerns every job, and a rule leaves some of them out")]
+
+    @property
+    def sees_every_scope(self) -> bool:
+        """Whether no rule of the person names a scope."""
+        return not _depends_on_scope(self._person)
 
     @property
     def worker_type(self) -> str:
@@ -219,6 +224,12 @@ async def seen_uses(uses: Sequence[Use]) -> frozenset[Use] | None:
     """Those jobs and scopes of schedules that the person of the call that the current task serves may see; None = all."""
     admission = _admission.get()
     return None if admission is None else await admission.seen(uses)
+
+
+def may_see_every_scope() -> bool:
+    """Whether what the person of the call that the current task serves may see does not depend on scopes; without a person true."""
+    admission = _admission.get()
+    return admission is None or admission.sees_every_scope
 
 
 def may_raise_priority() -> bool:

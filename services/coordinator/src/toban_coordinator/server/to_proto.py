@@ -156,7 +156,7 @@ def orphan_to_event(row: Row) -> pb.RunEvent:
 def job_to_pb(row: Row) -> pb.Job:
     """A definition without its schedules and last run."""
     spec = masked_definition_text(row["spec"])
-    return fill(pb.Job, row, spec_json=spec, schedules=None, last_run=None)
+    return fill(pb.Job, row, spec_json=spec, schedules=None, last_run=None, next_run_at=None, recent_runs=None)
 
 
 def job_version_to_pb(row: Row) -> pb.JobVersion:
@@ -165,11 +165,14 @@ def job_version_to_pb(row: Row) -> pb.JobVersion:
 
 
 def job_details_to_pb(job: JobDetails) -> pb.Job:
-    """A definition with its schedules and newest run."""
+    """A definition with its schedules, newest run and, of a list, history."""
     message = job_to_pb(job.row)
     message.schedules.extend(schedule_to_pb(row) for row in job.schedules)
     if job.last_run is not None:
         message.last_run.CopyFrom(run_to_pb(job.last_run))
+    if job.next_run_at is not None:
+        message.next_run_at.FromDatetime(job.next_run_at)
+    message.recent_runs.extend(fill(pb.RunMark, row) for row in job.recent_runs)
     return message
 
 

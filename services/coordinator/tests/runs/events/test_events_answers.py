@@ -79,6 +79,9 @@ async def test_pages_of_events_and_triggers(world: Any, make: Any, inbox: Any) -
         if not (cursor := page.next_cursor):
             break
     assert names == ["t0", "t2", "t4"]
+    for job, found in (("hello", 3), ("other", 0)):
+        request = pb.ListTriggersRequest(event_type="type0", job=job)
+        assert len((await reader.ListTriggers(request, None)).triggers) == found
     with pytest.raises(TobanError) as caught:
         await reader.ListTriggers(pb.ListTriggersRequest(name="t11"), None)
     assert caught.value.code is ErrorCode.TRIGGER_NOT_FOUND and "did you mean 't1'" in caught.value.message

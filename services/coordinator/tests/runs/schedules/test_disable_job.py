@@ -35,7 +35,8 @@ async def test_it_starts_nothing_on_demand(world: Any, make: Any) -> None:
         await world.start()
     assert caught.value.code is ErrorCode.JOB_DISABLED
     assert (
-        caught.value.message == f"job 'hello' is disabled{WHY}; enable it on its page, or with `toban job enable hello`"
+        caught.value.message
+        == f"job 'hello' is disabled{WHY}; press “Enable” on the page of the job, or enter `toban job enable hello`"
     )
     row = await enable(world)
     assert (row["enabled"], row["disabled_at"], row["disabled_by"]) == (True, None, "")

@@ -17,10 +17,14 @@ from toban_admin_web.decide.api_models import (
     NextSlots,
     RunPage,
     Schedule,
+    Trigger,
+    TriggerPage,
 )
 from toban_admin_web.decide.day_map import DAYS, DayMap, day_map
+from toban_admin_web.decide.definition_text import stored_text
 from toban_admin_web.decide.duration_chart import duration_chart
-from toban_admin_web.decide.filters import name_filter
+from toban_admin_web.decide.job_filters import parse_job_filter
+from toban_admin_web.decide.job_rows import by_next_run, job_labels, job_row
 from toban_admin_web.decide.json_fields import indent
 from toban_admin_web.decide.spec_diff import spec_diff
 from toban_admin_web.views.view_context import context, if_implemented, page, read
@@ -30,7 +34,10 @@ from toban_domain.errors import ErrorCode, TobanError
 ITEMS = 50
 LAST_RUNS = 40
 # Next slots of all its schedules together.
-COMING = 8
+COMING = 10
+# Of its schedules; the others are in a fold.
+SCHEDULES = 5
+TRIGGERS = 100
 MAX_DIGITS = 18
 LATEST = datetime.max.replace(tzinfo=UTC)
 
@@ -39,11 +46,10 @@ views = Blueprint("jobs", __name__)
 
 @views.get("/jobs")
 def listed() -> Response:
-    """Jobs by name."""
-    cursor = request.args.get("cursor", "")
-    name = name_filter(request.args)
-    jobs = read("JobReader.ListJobs", JobPage, name=name, page={"limit": ITEMS, "cursor": cursor})
-    return page("jobs", jobs=jobs, cursor=cursor, name=name)
+    """Jobs as a grid: a line each."""
+    filters = parse_job_filter(request.args)
+    found = read("JobReader.ListJobs", JobPage, **filters.fields(ITEMS))
+    return page("jobs", rows=[job_row(job) for job in found.jobs], next_cursor=found.next_cursor, filters=filters)
 
 
 @views.get("/jobs/<name>")
@@ -51,15 +57,20 @@ def show(name: str) -> Response:
     """One job."""
     job = read("JobReader.GetJob", Job, name=name)
     runs = read("JobReader.ListRuns", RunPage, job=name, page={"limit": LAST_RUNS}).runs
-    chart = duration_chart(runs, context().clock.wall())
+    days = _days(name)
     return page(
         "job",
         job=job,
+        labels=job_labels(job),
         runs=runs,
-        definition=indent(job.spec),
-        chart=chart,
-        days=_days(name),
+        chart=duration_chart(runs, context().clock.wall()),
+        schedules=by_next_run(job.schedules),
+        shown=SCHEDULES,
         coming=_coming(job),
+        triggers=_triggers(name),
+        definition=stored_text("Job", job.spec),
+        days=days if days and days.is_old_enough else None,
+        versions=days is not None,
     )
 
 
@@ -114,6 +125,12 @@ def _versions(name: str, limit: int, cursor: str) -> JobVersionPage:
 def _days(name: str) -> DayMap | None:
     found = if_implemented(lambda: read("JobReader.GetJobDays", JobDays, name=name, days=DAYS).days)
     return None if found is None else day_map(found, context().clock.wall().astimezone(UTC).date())
+
+
+def _triggers(name: str) -> list[Trigger]:
+    """Coordinators of an earlier release answer with those of all jobs."""
+    found = read("JobReader.ListTriggers", TriggerPage, job=name, page={"limit": TRIGGERS})
+    return [one for one in found.triggers if one.job == name]
 
 
 def _coming(job: Job) -> list[tuple[Schedule, NextSlot]]:

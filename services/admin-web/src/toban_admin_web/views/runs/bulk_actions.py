@@ -9,7 +9,7 @@ from flask import Blueprint, Response, request
 
 from toban_admin_web.decide.api_models import ChangedRuns
 from toban_admin_web.decide.bulk import Progress, filter_fields, parse_progress
-from toban_admin_web.decide.filters import RunFilter, parse_filter
+from toban_admin_web.decide.filters import RunFilter, parse_filter, parse_ids
 from toban_admin_web.decide.problems import status_of
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.views.actions import Refused, form, given_key, given_reason, new_key, require
@@ -52,6 +52,8 @@ def rerun() -> Response:
 def _ask(verb: str) -> Response:
     require(NEEDS[verb])
     filters, now = _filters(), context().clock.wall()
+    if _unmarked(filters):
+        return _page(verb, filters, "unmarked", Progress(until=now, key=new_key()), 400)
     counted, error = _parts(verb, filters, Progress(until=now, key=new_key()), {"dry_run": True})
     if error is not None:
         raise error
@@ -63,6 +65,8 @@ def _go_on(verb: str, extra: dict[str, Any]) -> Response:
     require(NEEDS[verb])
     filters = _filters()
     progress = parse_progress(request.form, now=context().clock.wall(), key=given_key())
+    if _unmarked(filters):
+        return _page(verb, filters, "unmarked", progress, 400)
     try:
         fields = {**extra, "reason": given_reason(), **({"operation": progress.key} if verb == "rerun" else {})}
     except Refused as refusal:
@@ -93,8 +97,18 @@ def _parts(
             return progress, None
 
 
+def _unmarked(filters: RunFilter) -> bool:
+    """Whether the form of marked runs was sent without a mark: without any filter this would be about all runs."""
+    return "marked" in request.args and not filters.ids
+
+
 def _filters() -> RunFilter:
-    return replace(parse_filter(request.args), cursor="")
+    """Of the address; runs that were marked in the list are its only filter."""
+    marked = parse_ids(request.args.getlist("run"))
+    if marked or "marked" in request.args:
+        return RunFilter(ids=marked)
+    found = parse_filter(request.args)
+    return RunFilter(ids=found.ids) if found.ids else replace(found, cursor="")
 
 
 def _page(verb: str, filters: RunFilter, stage: str, progress: Progress, status: int = 200, **values: Any) -> Response:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, g, request
+from collections.abc import Sequence
+from typing import Any
+
+from flask import Blueprint, Response, g, request, url_for
 
 from toban_admin_web.decide.api_models import Run, RunExplanation, RunPage
 from toban_admin_web.decide.api_rules import may_try
+from toban_admin_web.decide.filter_line import KEYS, WrongPart, line_of, parse_line
 from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
 from toban_admin_web.decide.json_fields import indent, parse_progress
 from toban_admin_web.decide.log_steps import step_lines
 from toban_admin_web.decide.run_actions import ENDPOINTS, is_killed, run_actions, shown_dispatch
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
+from toban_admin_web.views.people.session_gate import see_other
 from toban_admin_web.views.runs.log_tail import LogTail
 from toban_admin_web.views.view_context import context, page, read
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import ORIGINS, RunState
 from toban_domain.state_times import state_spans, state_totals
+
+# Of a line of filters.
+MAX_LINE = 1000
 
 views = Blueprint("runs", __name__)
 
@@ -23,11 +31,21 @@ views = Blueprint("runs", __name__)
 @views.get("/runs")
 def listed() -> Response:
     """Runs, newest first."""
-    filters = parse_filter(request.args)
+    line = request.args.get("q", "").strip()[:MAX_LINE]
+    wrong: Sequence[WrongPart] = ()
+    if line:
+        query, wrong = parse_line(line)
+        filters = parse_filter(query)
+        if not wrong:
+            shown: dict[str, Any] = filters.url_query()
+            return see_other(url_for("runs.listed", **shown))
+    else:
+        filters = parse_filter(request.args)
+        line = line_of(filters)
     states = [state.value for state in RunState]
     runs = read("JobReader.ListRuns", RunPage, **filters.fields())
     choices = {"states": states, "groups": list(STATE_GROUPS), "origins": ORIGINS, "limits": LIMITS}
-    return page("runs", runs=runs, filters=filters, **choices)
+    return page("runs", runs=runs, filters=filters, line=line, wrong=wrong, line_keys=KEYS, **choices)
 
 
 @views.get("/runs/<id:run_id>")

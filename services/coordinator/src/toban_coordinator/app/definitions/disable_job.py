@@ -93,7 +93,7 @@ class DisableJob:
         for edit in await with_large_checks(lambda: with_counts(once)):
             edit.count()
         async with autocommit(self.pool) as t:
-            found = await read_models.jobs_page(t, after="", only=name, limit=1)
+            found = await read_models.jobs_named(t, [name])
             if not found:
                 raise await not_found(t, "job", name)
         return found[0]

@@ -51,11 +51,15 @@ class Events:
             )
         return page_of(found, limit, "id")
 
-    async def list_triggers(self, page: PageRequest = FIRST_PAGE, *, event_type: str = "", name: str = "") -> Page:
-        """Triggers by name. Raises TRIGGER_NOT_FOUND when `name` is given and is not there."""
+    async def list_triggers(
+        self, page: PageRequest = FIRST_PAGE, *, event_type: str = "", name: str = "", job: str = ""
+    ) -> Page:
+        """Triggers by name, those that start `job` or any. Raises TRIGGER_NOT_FOUND when `name` is given and is not there."""
         limit = page.rows
         async with autocommit(self.pool) as t:
-            found = await triggers.page(t, after=page.cursor, event_type=event_type, only=name, limit=limit + 1)
+            found = await triggers.page(
+                t, after=page.cursor, event_type=event_type, only=name, job=job, limit=limit + 1
+            )
             if name and not found:
                 raise await not_found(t, "trigger", name)
         return page_of(found, limit, "name")

@@ -31,6 +31,7 @@ PART_SECONDS = 4.0
 NAMED = 10
 MAX_OPERATION = 100
 LIVE = tuple(state.value for state in RunState if state not in TERMINAL)
+ENDED = tuple(sorted(state.value for state in TERMINAL))
 UNSUCCESSFUL = (RunState.FAILED.value, RunState.TIMED_OUT.value, RunState.EXPIRED.value)
 
 # Which of some runs the person of the call may see, and whether they may change each.
@@ -132,7 +133,9 @@ class ChangeRuns:
             )
             return (await self.repeats.rerun(request, wanted.actor, noted="")).run_id
 
-        query = wanted.query if wanted.query.states else replace(wanted.query, states=UNSUCCESSFUL)
+        # Who names runs means these, also those that succeeded.
+        default = ENDED if wanted.query.run_ids else UNSUCCESSFUL
+        query = wanted.query if wanted.query.states else replace(wanted.query, states=default)
         return await self._change(replace(wanted, query=query), "runs.rerun", rerun)
 
     async def _change(self, wanted: ChangeRequest, action: str, change: Change, *, mode: str = "") -> Changes:

@@ -10,11 +10,12 @@ from typing import Any
 from toban_coordinator.app.named_objects import not_found
 from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageRequest, page_of
 from toban_coordinator.app.runs.explain_run import Explanation, explain, why_at_worker, why_waiting
+from toban_coordinator.app.runs.job_lists import EVERY_JOB, JobQuery, names_of_page
 from toban_coordinator.app.runs.run_queries import RunQuery, run_filter, run_not_found
 from toban_coordinator.decide.runs.step_states import StepState, attempt_steps, step_states
 from toban_coordinator.decide.runs.wait_reason import waits_for_executor
 from toban_coordinator.store.cluster import read_models
-from toban_coordinator.store.definitions import jobs
+from toban_coordinator.store.definitions import job_lists, jobs
 from toban_coordinator.store.external import external_claims
 from toban_coordinator.store.runs import orphan_waits, run_lists, run_steps
 from toban_domain.errors import ErrorCode, TobanError
@@ -41,11 +42,13 @@ _NOT_SENT = (RunState.PENDING, RunState.DEFERRED, RunState.ASSIGNED)
 
 @dataclass(slots=True)
 class JobDetails:
-    """A definition with its schedules and newest run."""
+    """A definition with its schedules and newest run. A list with a history has the newest runs and the next slot, too."""
 
     row: Row
     schedules: list[Row]
     last_run: Row | None = None
+    next_run_at: datetime | None = None
+    recent_runs: list[Row] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +90,22 @@ class JobReads:
     pool: Pool
     clock: Clock
 
-    async def list_jobs(self, page: PageRequest = FIRST_PAGE, *, part: str = "") -> tuple[list[JobDetails], str]:
-        """Definitions by name with `part` in it, and the next cursor."""
-        limit = page.rows
+    async def list_jobs(
+        self, page: PageRequest = FIRST_PAGE, *, query: JobQuery = EVERY_JOB
+    ) -> tuple[list[JobDetails], str]:
+        """Definitions that match, and the next cursor. Raises INVALID_ARGUMENT."""
         async with autocommit(self.pool) as t:
-            found = await read_models.jobs_page(t, after=page.cursor, part=part, limit=limit + 1)
-            details = await _details(t, found[:limit])
-        return details, page_of(found, limit, "name").next_cursor
+            names, cursor = await names_of_page(t, query, page)
+            rows = {row["name"]: row for row in await read_models.jobs_named(t, names)} if names else {}
+            details = await _details(t, [rows[name] for name in names if name in rows])
+            if query.history and details:
+                await _add_history(t, details, query.history)
+        return details, cursor
 
     async def get_job(self, name: str) -> JobDetails:
         """One definition. Raises JOB_NOT_FOUND."""
         async with autocommit(self.pool) as t:
-            # The empty name would mean any.
-            found = await read_models.jobs_page(t, only=name, limit=1) if name else []
+            found = await read_models.jobs_named(t, [name])
             if not found:
                 raise await not_found(t, "job", name)
             return (await _details(t, found))[0]
@@ -122,7 +128,7 @@ class JobReads:
             today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
             since = today - timedelta(days=(days or DEFAULT_DAYS) - 1)
             found = await read_models.job_days(t, name, since=since, until=today, most=MOST_COUNTED)
-            if not found and not await read_models.jobs_page(t, only=name, limit=1):
+            if not found and not await read_models.jobs_named(t, [name]):
                 raise await not_found(t, "job", name)
         return found
 
@@ -236,6 +242,14 @@ async def _details(t: Tx, found: Sequence[Row]) -> list[JobDetails]:
         for name, run in (await read_models.last_runs(t, list(details))).items():
             details[name].last_run = run
     return list(details.values())
+
+
+async def _add_history(t: Tx, found: Sequence[JobDetails], history: int) -> None:
+    details = {one.row["name"]: one for one in found}
+    for row in await job_lists.recent_runs(t, list(details), history=history):
+        details[row["job"]].recent_runs.append(row)
+    for name, at in (await job_lists.next_runs(t, list(details))).items():
+        details[name].next_run_at = at
 
 
 def _with_steps(run: RunDetails, found: Row) -> RunDetails:

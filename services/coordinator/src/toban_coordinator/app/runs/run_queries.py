@@ -17,6 +17,7 @@ from toban_store.tx import Tx
 
 # More jobs than an index is searched for; beyond this a list by label would not name each job in its statement.
 MAX_LABELLED = 5000
+MAX_RUN_IDS = 500
 
 
 def run_not_found(run_id: int) -> TobanError:
@@ -29,6 +30,7 @@ def run_not_found(run_id: int) -> TobanError:
 class RunQuery:
     """Which runs are listed; empty fields and 0 mean any.
 
+    A `job` that ends in `*` means all jobs of now whose names begin so.
     `executor` is a node, an instance or a worker id. `labels` are those of the present definition of a run's job. A run is in the span of
     time when it was created before `active_until` and had not ended by `active_from`.
     """
@@ -45,6 +47,7 @@ class RunQuery:
     include_ahead: bool = False
     active_from: datetime | None = None
     active_until: datetime | None = None
+    run_ids: tuple[int, ...] = ()
 
     @property
     def bounded(self) -> bool:
@@ -55,14 +58,9 @@ class RunQuery:
 async def run_filter(t: Tx, query: RunQuery, page: PageRequest) -> RunFilter | None:
     """The filter for one page and one row more; None when no run can match. Raises INVALID_ARGUMENT, NOT_FOUND."""
     _check(query)
-    jobs: tuple[str, ...] = (query.job,) if query.job else ()
-    if query.labels:
-        jobs = tuple(await run_lists.jobs_labelled(t, query.labels, job=query.job, limit=MAX_LABELLED + 1))
-        if len(jobs) > MAX_LABELLED:
-            message = f"more than {MAX_LABELLED} jobs have these labels; name a job or more labels"
-            raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
-        if not jobs:
-            return None
+    jobs = await _jobs(t, query)
+    if jobs is None:
+        return None
     return RunFilter(
         below=page.below_id,
         limit=page.rows + 1,
@@ -76,7 +74,24 @@ async def run_filter(t: Tx, query: RunQuery, page: PageRequest) -> RunFilter | N
         ahead=query.include_ahead,
         active_from=query.active_from,
         active_until=query.active_until,
+        run_ids=query.run_ids,
     )
+
+
+async def _jobs(t: Tx, query: RunQuery) -> tuple[str, ...] | None:
+    """The jobs that the filter names, () for any, None when there is none of them."""
+    start = query.job.removesuffix("*") if query.job.endswith("*") else None
+    if query.labels:
+        job = query.job if start is None else ""
+        found = await run_lists.jobs_labelled(t, query.labels, job=job, limit=MAX_LABELLED + 1)
+    elif start:
+        found = await run_lists.jobs_beginning(t, start, limit=MAX_LABELLED + 1)
+    else:
+        return (query.job,) if query.job and start is None else ()
+    if len(found) > MAX_LABELLED:
+        message = f"more than {MAX_LABELLED} jobs have these labels or names; name a job or more labels"
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+    return tuple(name for name in found if start is None or name.startswith(start)) or None
 
 
 async def _workers(t: Tx, query: RunQuery) -> tuple[int, ...]:
@@ -91,6 +106,10 @@ async def _workers(t: Tx, query: RunQuery) -> tuple[int, ...]:
 
 
 def _check(query: RunQuery) -> None:
+    if len(query.run_ids) > MAX_RUN_IDS:
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, f"run_ids names {len(query.run_ids)} runs; name at most {MAX_RUN_IDS}"
+        )
     for state in query.states:
         _check_choice("state", state, tuple(RunState))
     _check_choice("origin", query.origin, ORIGINS)

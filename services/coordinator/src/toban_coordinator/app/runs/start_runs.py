@@ -258,7 +258,7 @@ class StartRuns:
             if not found[name].enabled:
                 why = found[name].disabled_why
                 remedy = (
-                    f"enable it on its page, or with `toban job enable {name}`"
+                    f"press “Enable” on the page of the job, or enter `toban job enable {name}`"
                     if why
                     else "apply it with `enabled: true`"
                 )

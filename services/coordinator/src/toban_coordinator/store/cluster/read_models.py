@@ -51,9 +51,9 @@ async def last_runs(t: Tx, jobs: Sequence[str]) -> dict[str, Row]:
     return {row["job_name"]: row for row in rows}
 
 
-async def jobs_page(t: Tx, *, after: str = "", only: str = "", part: str = "", limit: int) -> list[Row]:
-    """Definitions by name, the one called `only`, or those with `part` in their names."""
-    return await t.fetch_all(_sql.jobs_page, {"after": after, "only": only, "part": part, "limit": limit})
+async def jobs_named(t: Tx, names: Sequence[str]) -> list[Row]:
+    """The definitions with some names, in any order."""
+    return await t.fetch_all(_sql.jobs_named, {"names": list(names)})
 
 
 async def job_versions(t: Tx, name: str, *, below: int, limit: int) -> list[Row]:

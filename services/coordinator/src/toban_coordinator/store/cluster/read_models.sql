@@ -52,15 +52,12 @@ SELECT x.*
      ORDER BY r.id DESC
      LIMIT 1) x
 
--- name: jobs_page
--- Definitions after a name, the one called `only`, or those with `part` in their names.
+-- name: jobs_named
+-- The definitions with some names.
 SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'description' AS description, d.updated_at, d.disabled_at, d.disabled_by,
        d.disabled_reason
   FROM scheduler.job_definitions d
- WHERE d.deleted_at IS NULL AND d.name > %(after)s::text AND (%(only)s::text = '' OR d.name = %(only)s::text)
-   AND position(lower(%(part)s::text) IN lower(d.name)) > 0
- ORDER BY d.name
- LIMIT %(limit)s::integer
+ WHERE d.deleted_at IS NULL AND d.name = ANY(%(names)s::text[])
 
 -- name: job_versions
 -- The definitions of a job below a version, newest first.

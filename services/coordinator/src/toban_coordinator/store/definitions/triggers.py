@@ -76,9 +76,10 @@ async def note_errors(t: FencedTx, errors: Mapping[tuple[int, int], str]) -> int
     return await t.execute(_sql.note_errors, parameters)
 
 
-async def page(t: Tx, *, after: str = "", event_type: str = "", only: str = "", limit: int) -> list[Row]:
-    """Triggers by name, of one type or of all, or the one called `only`."""
-    return await t.fetch_all(_sql.page, {"after": after, "event_type": event_type, "only": only, "limit": limit})
+async def page(t: Tx, *, after: str = "", event_type: str = "", only: str = "", job: str = "", limit: int) -> list[Row]:
+    """Triggers by name, of one type or of all, that start one job or any, or the one called `only`."""
+    parameters = {"after": after, "event_type": event_type, "only": only, "job": job, "limit": limit}
+    return await t.fetch_all(_sql.page, parameters)
 
 
 def _written(spec: TriggerSpec, spec_hash: str, definition_id: int, actor: str) -> Mapping[str, Any]:

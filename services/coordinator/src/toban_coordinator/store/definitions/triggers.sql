@@ -61,5 +61,6 @@ SELECT g.name, d.name AS job, g.event_type, g.enabled, g.spec::text AS spec, g.v
   FROM scheduler.event_triggers g JOIN scheduler.job_definitions d ON d.id = g.definition_id
  WHERE g.name > %(after)s::text AND (%(event_type)s::text = '' OR g.event_type = %(event_type)s::text)
    AND (%(only)s::text = '' OR g.name = %(only)s::text)
+   AND (%(job)s::text = '' OR d.name = %(job)s::text)
  ORDER BY g.name
  LIMIT %(limit)s::integer

@@ -37,10 +37,13 @@ class RunFilter:
     ahead: bool = False
     active_from: datetime | None = None
     active_until: datetime | None = None
+    run_ids: tuple[int, ...] = ()
 
     @property
     def driver(self) -> Driver:
         """The index for the finished ones."""
+        if self.run_ids:
+            return Driver.ID
         return driver_of(
             schedule=self.schedule,
             scope=self.scope,
@@ -104,3 +107,8 @@ async def jobs_labelled(t: Tx, labels: Mapping[str, str], *, job: str = "", limi
     """The jobs with all of these labels, or of them the one called `job`."""
     parameters = {"labels": json.dumps(dict(labels)), "job": job, "limit": limit}
     return [row["name"] for row in await t.fetch_all(_sql.jobs_labelled, parameters)]
+
+
+async def jobs_beginning(t: Tx, start: str, *, limit: int) -> list[str]:
+    """The jobs whose names begin with `start`."""
+    return [row["name"] for row in await t.fetch_all(_sql.jobs_beginning, {"start": start, "limit": limit})]

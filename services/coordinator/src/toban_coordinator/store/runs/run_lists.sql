@@ -10,6 +10,7 @@ AND (%(scope)s::text = '' OR r.scope = %(scope)s::text)
 AND (%(scope_id)s::text = '' OR r.scope_id = %(scope_id)s::text)
 AND (%(schedule)s::text = '' OR r.schedule_name = %(schedule)s::text)
 AND (%(active_until)s::timestamptz IS NULL OR r.created_at < %(active_until)s::timestamptz)
+AND (cardinality(%(run_ids)s::bigint[]) = 0 OR r.id = ANY(%(run_ids)s::bigint[]))
 
 -- fragment: ended_since
 -- A finished run of the span of time, which leaves out older partitions. One that was cancelled ahead of its time only with `ahead`.
@@ -121,4 +122,10 @@ SELECT e.worker_id FROM scheduler.executors e
 -- The jobs whose present definition has all of some labels; of them all, or the one called `job`.
 SELECT d.name FROM scheduler.labelled_definitions(%(labels)s::jsonb) d
  WHERE (%(job)s::text = '' OR d.name = %(job)s::text) AND d.deleted_at IS NULL
+ ORDER BY d.name LIMIT %(limit)s::integer
+
+-- name: jobs_beginning
+-- The jobs whose names begin with a text.
+SELECT d.name FROM scheduler.job_definitions d
+ WHERE d.deleted_at IS NULL AND starts_with(d.name, %(start)s::text)
  ORDER BY d.name LIMIT %(limit)s::integer
