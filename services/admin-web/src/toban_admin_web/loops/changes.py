@@ -38,7 +38,7 @@ class ChangeWatcher:
         self._kept: deque[tuple[int, datetime, Changes]] = deque(maxlen=KEPT)
         self._number = 0
         self._pages = 0
-        self._left_at = self._heard_at = float("-inf")
+        self._left_at = self._received_at = float("-inf")
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="changes", daemon=True)
 
@@ -98,7 +98,7 @@ class ChangeWatcher:
         return any(number > seen and one.touch(topics) for number, _, one in self._kept)
 
     def _is_live(self) -> bool:
-        return self._clock.monotonic() - self._heard_at < SILENT_SECONDS
+        return self._clock.monotonic() - self._received_at < SILENT_SECONDS
 
     def _run(self) -> None:
         while self._wanted():
@@ -130,7 +130,7 @@ class ChangeWatcher:
     def publish(self, one: Changes) -> None:
         """An answer of the feed."""
         with self._changed:
-            was_live, self._heard_at = self._is_live(), self._clock.monotonic()
+            was_live, self._received_at = self._is_live(), self._clock.monotonic()
             _subscribed.set(1)
             if not was_live:
                 # What changed meanwhile is not known.
@@ -145,6 +145,6 @@ class ChangeWatcher:
         with self._changed:
             if self._is_live():
                 _log.info("the feed of changes broke, retrying", error=message)
-            self._heard_at = float("-inf")
+            self._received_at = float("-inf")
             _subscribed.set(0)
             self._changed.notify_all()

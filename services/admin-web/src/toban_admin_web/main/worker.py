@@ -48,7 +48,7 @@ from toban_observability import tracing
 from toban_observability.admin_thread import AdminThread
 from toban_observability.error_rate import ErrorRate
 from toban_observability.metrics import build_info
-from toban_runtime.clock import SystemClock
+from toban_runtime.clock import Clock, SystemClock
 from toban_runtime.ids import IdSource
 from toban_runtime.json_http import JsonHttp
 from toban_runtime.lifecycle import write_ready_file
@@ -105,33 +105,7 @@ class SiteWorker:
         self._coordinators = replicas(service="coordinator", addresses=config.coordinators)
         self._archivers = replicas(service="log-archiver", addresses=config.log_archivers)
         self._changes = ChangeWatcher(source=ChangeClient(coordinators=self._coordinators), clock=clock)
-        self.context = ViewContext(
-            open_caller=lambda credential: ApiClient(
-                coordinators=self._coordinators,
-                clock=clock,
-                credential=credential,
-                read_seconds=config.request_seconds,
-                write_seconds=API_WRITE_SECONDS,
-            ),
-            rate=RequestRate(per_minute=config.api_rate, clock=clock),
-            gate=SessionGate(
-                people=PeopleClient(coordinators=self._coordinators, clock=clock), proxies=config.http_proxies
-            ),
-            id_tokens=TokenEndpoint(
-                http=JsonHttp(ca_file=config.oidc_ca_file, at_once=config.max_oidc_steps),
-                secret=config.oidc_client_secret,
-            ),
-            oidc_limits=OidcLimits(clock=clock, at_once=config.max_oidc_steps),
-            logs=LogClient(archivers=self._archivers),
-            hooks=HookClient(coordinators=self._coordinators),
-            leader_pill=LeaderPill(clock=clock),
-            changes=self._changes,
-            live_pages=LivePages(config.max_live_pages),
-            parts=PartCache(clock=clock, number=lambda: self._changes.number),
-            clock=clock,
-            stream_slots=StreamSlots(config.max_streams),
-            stopping=stopping,
-        )
+        self.context = self._make_context(clock, stopping)
         self.app = create_app(web_dir=config.web_dir, clock=clock, ids=IdSource(), http_names=config.http_names)
         self.context.install(self.app, VIEWS)
         routes.install(self.app, ENDPOINTS)
@@ -157,6 +131,36 @@ class SiteWorker:
         )
         self._admin = AdminThread(
             config.admin_host, config.admin_port_of(number), health.document, token_file=config.admin_token_file
+        )
+
+    def _make_context(self, clock: Clock, stopping: threading.Event) -> ViewContext:
+        config = self._config
+        return ViewContext(
+            open_caller=lambda credential: ApiClient(
+                coordinators=self._coordinators,
+                clock=clock,
+                credential=credential,
+                read_seconds=config.request_seconds,
+                write_seconds=API_WRITE_SECONDS,
+            ),
+            rate=RequestRate(per_minute=config.api_rate, clock=clock),
+            gate=SessionGate(
+                people=PeopleClient(coordinators=self._coordinators, clock=clock), proxies=config.http_proxies
+            ),
+            id_tokens=TokenEndpoint(
+                http=JsonHttp(ca_file=config.oidc_ca_file, at_once=config.max_oidc_steps),
+                secret=config.oidc_client_secret,
+            ),
+            oidc_limits=OidcLimits(clock=clock, at_once=config.max_oidc_steps),
+            logs=LogClient(archivers=self._archivers),
+            hooks=HookClient(coordinators=self._coordinators),
+            leader_pill=LeaderPill(clock=clock),
+            changes=self._changes,
+            live_pages=LivePages(config.max_live_pages),
+            parts=PartCache(clock=clock, number=lambda: self._changes.number),
+            clock=clock,
+            stream_slots=StreamSlots(config.max_streams),
+            stopping=stopping,
         )
 
     def start(self, parent_pid: int) -> None:
