@@ -16,20 +16,46 @@ pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
 ]
 READY = "document.readyState === 'complete'"
+ASKED = "Boolean(document.querySelector('dialog.action[open]'))"
 
 
 def test_a_run_is_killed_with_a_reason(page: Page, address: str, web: Any) -> None:
     page.open(address + "/runs/1")
     page.run("document.querySelector('a[href$=\"/kill\"]').click()")
-    page.until(f"location.pathname === '/runs/1/kill' && {READY}")
-    page.run("document.querySelector('form.action button').click()")
-    assert page.run("location.pathname") == "/runs/1/kill", "the browser asks for the reason"
+    page.until(ASKED)
+    assert page.run("location.pathname") == "/runs/1", "the run stays in sight"
+    assert page.run("document.activeElement.id") == "reason"
+    page.run("document.querySelector('dialog form.action button:not(.chip)').click()")
+    assert page.run(ASKED), "the browser asks for the reason"
     page.run("document.getElementById('reason').value = 'stuck'")
-    page.run("document.querySelector('form.action button').click()")
-    page.until(f"location.pathname === '/runs/1' && {READY}")
+    page.run("document.querySelector('dialog form.action button:not(.chip)').click()")
+    page.until(f"document.querySelector('main .message') && {READY}")
     assert page.run("document.querySelector('main .message').textContent") == "The kill was requested."
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.CancelRunRequest)]
     assert (request.mode, request.reason) == ("kill", "stuck")
+    assert page.complaints == []
+
+
+def test_a_form_over_the_page_is_left_and_offers_the_last_reasons(page: Page, address: str) -> None:
+    page.open(address + "/runs/1")
+    page.run("localStorage.setItem('reasons', JSON.stringify(['<b>stuck</b>', 'holiday']))")
+    page.run("document.querySelector('a[href$=\"/kill\"]').click()")
+    page.until(ASKED)
+    assert page.run("[...document.querySelectorAll('dialog .chip')].map((one) => one.textContent)") == [
+        "<b>stuck</b>",
+        "holiday",
+    ]
+    page.run("document.querySelectorAll('dialog .chip')[1].click()")
+    assert page.run("document.getElementById('reason').value") == "holiday"
+    page.run("document.querySelector('dialog .actions a').click()")
+    page.until("!document.querySelector('dialog.action')")
+    assert page.run("location.pathname") == "/runs/1" and page.complaints == []
+
+
+def test_a_form_that_needs_more_has_a_page_of_its_own(page: Page, address: str) -> None:
+    page.open(address + "/jobs/hello")
+    page.run("document.querySelector('a[href$=\"/edit\"]').click()")
+    page.until(f"location.pathname === '/jobs/hello/edit' && {READY}")
     assert page.complaints == []
 
 
@@ -46,7 +72,7 @@ def test_a_change_of_many_runs_goes_on_by_itself(
     page.open(address + "/runs/cancel?job=hello")
     monkeypatch.setattr("toban_admin_web.views.runs.bulk_actions.PART_SECONDS", -1)
     page.run("document.getElementById('reason').value = 'holiday'")
-    page.run("document.querySelector('form.action button').click()")
+    page.run("document.querySelector('form.action button:not(.chip)').click()")
     page.until(f"{READY} && document.querySelector('main .big')?.textContent.includes('30 of 30')")
     changing = [one for one in web.cluster.reader.requests if isinstance(one, pb.CancelRunsRequest) and not one.dry_run]
     assert [one.filter.page.cursor for one in changing] == ["", "10", "20"]
@@ -83,17 +109,17 @@ def test_a_job_is_disabled_and_enabled_with_reasons(page: Page, address: str, we
     web.cluster.reader.responses |= {"GetJob": job, "DisableJob": disable, "EnableJob": web.job()}
     page.open(address + "/jobs/hello")
     page.run("document.querySelector('a[href$=\"/disable\"]').click()")
-    page.until(f"location.pathname === '/jobs/hello/disable' && {READY}")
+    page.until(ASKED)
     page.run("document.getElementById('reason').value = '<b>a move</b>'")
-    page.run("document.querySelector('form.action button').click()")
-    page.until(f"location.pathname === '/jobs/hello' && {READY}")
+    page.run("document.querySelector('form.action button:not(.chip)').click()")
+    page.until(f"location.search.includes('done=') && {READY}")
     assert page.run("document.querySelector('main .message').textContent") == "The job is disabled."
     assert "by user ada" in page.run("document.querySelector('#job .advice').textContent")
     assert "<b>a move</b>" in page.run("document.querySelector('#job .advice').textContent")
     page.run("document.querySelector('a[href$=\"/enable\"]').click()")
-    page.until(f"location.pathname === '/jobs/hello/enable' && {READY}")
+    page.until(ASKED)
     page.run("document.getElementById('reason').value = 'it is back'")
-    page.run("document.querySelector('form.action button').click()")
+    page.run("document.querySelector('form.action button:not(.chip)').click()")
     page.until(f"location.search === '?done=job_enabled' && {READY}")
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.EnableJobRequest)]
     assert (request.reason, request.disabled_at) == ("it is back", job.disabled_at)
@@ -147,14 +173,14 @@ def test_a_limit_is_lowered_from_the_queue(page: Page, address: str, web: Any) -
         page.until(f"location.pathname === '/limits/one' && {READY}")
         assert page.run("document.documentElement.scrollWidth <= innerWidth")
         page.run("document.querySelector('a[href^=\"/limits/set\"]').click()")
-        page.until(f"location.pathname === '/limits/set' && {READY}")
+        page.until(ASKED)
         page.run("document.getElementById('value').value = '7.5'")
         page.run("document.getElementById('reason').value = 'month end'")
-        page.run("document.querySelector('form.action button').click()")
+        page.run("document.querySelector('form.action button:not(.chip)').click()")
         assert not page.run("document.getElementById('value').validity.valid"), "the browser asks for a whole number"
         page.run("document.getElementById('value').value = '3'")
-        page.run("document.querySelector('form.action button').click()")
-        page.until(f"location.pathname === '/limits/one' && {READY}")
+        page.run("document.querySelector('form.action button:not(.chip)').click()")
+        page.until(f"location.search.includes('done=') && {READY}")
         assert page.run("document.querySelector('main .message').textContent") == "The limit is set."
     requests = [one for one in web.cluster.reader.requests if isinstance(one, pb.SetLimitRequest)]
     assert {(one.name, one.limit, one.reason) for one in requests} == {("pool:licences", 3, "month end")}
@@ -172,15 +198,15 @@ def test_a_setting_is_changed_and_a_refusal_is_at_its_field(page: Page, address:
         page.look(width=width, dark=dark)
         page.open(address + "/settings")
         page.run("document.querySelector('a[href$=\"/change\"]').click()")
-        page.until(f"location.pathname === '/settings/leader_tick_seconds/change' && {READY}")
+        page.until(ASKED)
         page.run("document.getElementById('value').value = '9.5'")
         page.run("document.getElementById('reason').value = 'fewer queries'")
-        page.run("document.querySelector('form.action button').click()")
+        page.run("document.querySelector('form.action button:not(.chip)').click()")
         page.until(f"{READY} && document.getElementById('value-problem')?.textContent.includes('exceed the lease')")
         assert page.run("document.getElementById('value').value") == "9.5"
         assert page.run("document.documentElement.scrollWidth <= innerWidth")
         page.run("document.getElementById('value').value = '3'")
-        page.run("document.querySelector('form.action button').click()")
+        page.run("document.querySelector('form.action button:not(.chip)').click()")
         page.until(f"location.pathname === '/settings' && {READY}")
         assert page.run("document.querySelector('main .message').textContent") == "The setting is changed."
     requests = [one for one in web.cluster.reader.requests if isinstance(one, pb.UpdateSettingRequest)]
