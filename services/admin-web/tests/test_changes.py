@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,3 +187,20 @@ def test_parts_are_shared_by_people_with_the_same_rights_only(web: Any) -> None:
     read_as("dan", "")
     read_as("eve", "")
     assert asked() == before + 4, "of an older release, which marks no rights"
+
+
+@pytest.mark.parametrize(
+    "path", ["/account?part=1", "/api/docs?part=1", "/runs/1/log?part=1", "/runs/1/log.txt?part=1"]
+)
+def test_nothing_but_parts_is_kept(web: Any, path: str) -> None:
+    web.get(path)
+    assert len(web.worker.context.parts) == 0
+    web.get("/runs?part=1")
+    assert len(web.worker.context.parts) == 1
+
+
+def test_no_part_names_the_person() -> None:
+    templates = Path(__file__).resolve().parents[3] / "web" / "templates"
+    parts = [*templates.glob("*_part.html"), templates / "macros.html", templates / "leader_pill.html"]
+    assert len(parts) > 10
+    assert [one.name for one in parts if "person.user" in one.read_text(encoding="utf-8")] == []

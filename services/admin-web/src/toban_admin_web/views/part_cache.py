@@ -34,6 +34,10 @@ class PartCache:
         self._making = [threading.Lock() for _ in range(LOCKS)]
         self._kept: OrderedDict[Key, tuple[float, int | None, bytes]] = OrderedDict()
 
+    def __len__(self) -> int:
+        """How many parts are kept."""
+        return len(self._kept)
+
     def install(self, app: Flask) -> None:
         """Answers parts of `app`; behind the gate, which has found out who asks."""
         app.before_request(self._answer)
@@ -58,7 +62,8 @@ class PartCache:
 
     def _keep(self, response: Response) -> Response:
         key = g.get("part_key")
-        if key is None or response.status_code != 200 or "has_token" in g or response.is_streamed:
+        # Only what `page` has made of a template for parts: none of these names the person.
+        if key is None or "is_part" not in g or response.status_code != 200 or "has_token" in g:
             return response
         with self._lock:
             self._kept[key] = (self._clock.monotonic(), g.part_number, response.get_data())

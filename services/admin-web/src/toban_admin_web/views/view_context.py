@@ -201,6 +201,7 @@ def page(template: str, **values: object) -> Response:
     values["now"] = context().clock.wall()
     if not wants_part(request.args):
         return make_response(render_template(f"{template}.html", **values))
+    g.is_part = True
     return make_response(render_template(f"{template}_part.html", **values) + render_template("leader_pill.html"))
 
 
