@@ -51,6 +51,7 @@ COMMANDS = {
     ("schedule", "list"): (),
     ("schedule", "get"): ("a",),
     ("schedule", "next"): ("a",),
+    ("schedule", "load"): (),
     ("run", "list"): (),
     ("run", "get"): ("7",),
     ("run", "why"): ("7",),
