@@ -50,7 +50,12 @@ export class Headings {
       return heading;
     };
     const attempt = (next) => {
-      if (next !== token) want(`attempt ${next}`, () => element("p", "attempt", log.dataset.attempt.replace("%", this.attempts.number(next))));
+      if (next !== token) {
+        const heading = want(`attempt ${next}`, () => element("p", "attempt", ""));
+        // A part of the page that refreshes itself: a repeat after a lost executor changes it.
+        const text = document.getElementById("log-heading").textContent.replace("%", this.attempts.number(next));
+        if (heading.textContent !== text) heading.textContent = text;
+      }
       token = next;
     };
     const before = (row) => {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toban_domain.state_times import state_spans, state_totals
+from toban_domain.state_times import state_spans
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -45,14 +45,6 @@ def test_events_without_time_and_clocks_that_differ() -> None:
         (2, "RUNNING", 0),
     ]
     assert stays(state="PENDING") == []
-
-
-def test_the_stays_of_a_run_that_was_retried_are_added_up() -> None:
-    changes = [(at(0), "PENDING"), (at(1), "RUNNING"), (at(4), "PENDING"), (at(14), "RUNNING")]
-    assert state_totals(state_spans(changes, "RUNNING"), at(20)) == {
-        "PENDING": timedelta(seconds=11),
-        "RUNNING": timedelta(seconds=9),
-    }
 
 
 @pytest.mark.parametrize(

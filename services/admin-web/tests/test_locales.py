@@ -14,6 +14,7 @@ from toban_admin_web.decide.languages import LANGUAGES, NAMES
 from toban_admin_web.decide.limit_state import ACTIONS as LIMIT_ACTIONS
 from toban_admin_web.decide.limit_state import LEVELS, WHYS
 from toban_admin_web.decide.navigation import GROUPS
+from toban_admin_web.decide.run_actions import DISPATCH_NAMES
 from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
 from toban_admin_web.decide.spread import REASONS as LEFT_ALONE
 from toban_admin_web.decide.status_styles import STATE_GROUPS
@@ -99,6 +100,7 @@ def used_keys() -> set[str]:
     names |= {f"rule.every.{unit}" for unit in "smhd"} | {
         f"age.{way}.{unit}" for way in ("ago", "in") for unit in "smhd"
     }
+    names |= set(DISPATCH_NAMES)
     names |= {f"weekday.{day}" for day in ("mon", "tue", "wed", "thu", "fri", "sat", "sun")}
     names |= {f"done.{done}" for done in DONE} | {f"action.{problem}" for problem in REFUSED}
     names |= {f"form.{problem}" for problem in FORM_PROBLEMS}
@@ -161,6 +163,6 @@ def test_no_text_is_unused() -> None:
     labels = {"leader", "role", "coordinator_status", "health", "check", "executor_state", "enabled", "schedule_status"}
     labels |= {"access_role", "outcome", "origin", "event", "value", "reason", "state", "duration", "step", "why"}
     labels |= {"alert", "severity", "waiting", "breaker", "signal", "audit_problem", "event_outcome"}
-    labels |= {"webhook_form", "webhook_status", "delivery_state"}
+    labels |= {"webhook_form", "webhook_status", "delivery_state", "life"}
     unused = {name for name in set(ENGLISH) - used_keys() if name.partition(".")[0] not in labels}
     assert sorted(unused) == []

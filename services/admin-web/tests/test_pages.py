@@ -119,11 +119,39 @@ def test_the_time_that_a_run_was_in_each_state(web: Any) -> None:
         pb.RunEvent(type="noted", at=web.stamp(35), message="a remark"),
         pb.RunEvent(type="finished", from_state="ASSIGNED", to_state="FAILED", at=web.stamp(30)),
     ]
-    web.cluster.reader.responses["GetRun"] = web.run(1, "FAILED", finished_at=web.stamp(30), events=events)
+    web.cluster.reader.responses["GetRun"] = web.run(
+        1, "FAILED", finished_at=web.stamp(30), scheduled_for=web.stamp(100), events=events
+    )
     text = web.page("/runs/1")
-    assert re.search(r"Time in states</dt><dd>[^<·]+ 1 m 00 s · [^<·]+ 10\.0 s</dd>", text)
+    assert 'aria-label="Life of the run: waiting 1 m 00 s · assigned 10.0 s"' in text
+    bar = re.findall(r'<rect class="(\w+)" x="([\d.]+)" width="([\d.]+)" height="12"><title>([^<]+)</title>', text)
+    assert [(tone, title) for tone, _, _, title in bar] == [("wait", "waiting 1 m 00 s"), ("sent", "assigned 10.0 s")]
+    assert float(bar[0][2]) == pytest.approx(float(bar[1][2]) * 6, rel=0.01)
+    assert float(bar[1][1]) == pytest.approx(float(bar[0][2]), abs=0.1)
     stays = re.findall(r"· ([^·<]+) in this state", text)
     assert stays == ["1 m 00 s", "10.0 s"], "neither the remark nor the end begins a stay"
+
+
+def test_the_page_of_a_run_shows_only_what_there_is(web: Any) -> None:
+    given = {"attempt": 1, "max_attempts": 1, "started_at": None, "executor": "", "attempts": [], "events": []}
+    web.cluster.reader.responses["GetRun"] = web.run(1, "PENDING", **given)
+    text = web.page("/runs/1")
+    facts = text[text.index('<div id="run-facts"') : text.index("</aside>")]
+    assert re.findall(r"<dt>([^<]+)</dt>", facts) == ["State", "Job", "Due", "Started by"]
+    assert "1 of 1" not in text and "–</dd>" not in text and 'class="life"' not in text and "attempts-title" not in text
+
+
+def test_each_time_of_a_run_is_shown_once_and_rare_facts_are_folded(web: Any) -> None:
+    run = web.run(1, "SUCCEEDED", finished_at=web.stamp(25), exit_code=0, idempotency_key="k1", leader_epoch=7)
+    web.cluster.reader.responses["GetRun"] = run
+    text = web.page("/runs/1")
+    facts = text[text.index('<div id="run-facts"') : text.index("</aside>")]
+    assert facts.count("UTC") == facts.count('<span class="local" title="2') == 3
+    fold = text[text.index('<details id="run-technical"') :]
+    fold = fold[: fold.index("</details>")]
+    for seen in ("Technical", "k1", str(web.token), "Definition version</dt><dd>3", "Term"):
+        assert seen in fold and seen not in text.replace(fold, "").replace(f'"{web.token}', ""), seen
+    assert text.index('id="run-news"') < text.index('id="log"') < text.index('id="run-facts"'), "as a phone shows them"
 
 
 def test_a_run_with_steps_and_output(web: Any) -> None:
@@ -184,13 +212,13 @@ def test_streams_are_labelled_and_long_lines_joined(web: Any) -> None:
 def test_a_slow_log_archiver_delays_a_page_by_two_seconds(web: Any) -> None:
     web.cluster.logs.silent = True
     text = web.page("/runs/1")
-    assert "The output is unavailable" in text and "Attempts" in text
+    assert "The output is unavailable" in text and "Payload" in text
 
 
 def test_a_page_without_a_log_archiver(web: Any) -> None:
     web.cluster.stop_archiver()
     text = web.page("/runs/1")
-    assert "no log-archiver answers" in text and "Attempts" in text
+    assert "no log-archiver answers" in text and "Payload" in text
 
 
 def test_runs_by_filter_and_page(web: Any) -> None:

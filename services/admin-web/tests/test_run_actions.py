@@ -203,11 +203,23 @@ def test_each_dispatch_has_a_number_of_its_own(web: Any) -> None:
     web.cluster.reader.responses["GetRun"] = run
     page = web.page("/runs/1")
     assert "Dispatch 1 " in page and re.search(r'dispatch=2#attempts-title" aria-current="true"', page)
+    assert '<p id="log-heading" hidden>Dispatch %</p>' in page and "Attempt 1 " not in page
     assert "first load" not in page
     earlier = web.page("/runs/1?dispatch=1")
     assert "first load" in earlier and re.search(r'dispatch=1#attempts-title" aria-current="true"', earlier)
     for odd in ("0", "9", "x", "99999999", "¹"):
         assert re.search(r'dispatch=2#attempts-title" aria-current="true"', web.page(f"/runs/1?dispatch={odd}"))
+
+
+def test_a_dispatch_is_an_attempt_when_each_is_one_of_its_own(web: Any) -> None:
+    run = web.run(1, "RUNNING", attempt=2, attempts=[])
+    run.attempts.add(token=1, attempt=1, state="FAILED", executor="executor-1")
+    run.attempts.add(token=web.token, attempt=2, state="RUNNING", executor="executor-2")
+    web.cluster.reader.responses["GetRun"] = run
+    page = web.page("/runs/1")
+    assert "Attempt 1 " in page and "Dispatch " not in page and "hidden>Attempt %</p>" in page
+    assert f'<p class="attempt" data-token="{web.token}">Attempt 2</p>' in page
+    assert f'<p class="attempt" data-token="{web.token}">Attempt 2</p>' in web.page("/runs/1/log")
 
 
 def test_why_a_run_waits_is_on_its_page(web: Any) -> None:

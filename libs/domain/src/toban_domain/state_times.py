@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -65,11 +65,3 @@ def _begin_running(moves: list[_Move], at: datetime) -> None:
             else:
                 moves.insert(number + 1, _Move(None, at, RunState.RUNNING.value))
             return
-
-
-def state_totals(spans: Sequence[StateSpan], now: datetime) -> dict[str, timedelta]:
-    """The time in each state in all, in the order in which the run came into them first."""
-    totals: dict[str, timedelta] = {}
-    for span in spans:
-        totals[span.state] = totals.get(span.state, timedelta()) + span.lasted(now)
-    return totals

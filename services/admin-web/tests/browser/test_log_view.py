@@ -223,6 +223,24 @@ def test_a_closed_step_hides_no_line_of_the_next_one(page: Page, address: str, w
     assert page.complaints == []
 
 
+def test_headings_name_attempts_and_dispatches_where_they_differ(page: Page, address: str, web: Any) -> None:
+    def running(attempt: int) -> pb.Run:
+        attempts = [
+            pb.Attempt(token=web.token - 1, attempt=1, state="LOST"),
+            pb.Attempt(token=web.token, attempt=attempt, state="RUNNING"),
+        ]
+        return web.run(1, "RUNNING", attempts=attempts)  # type: ignore[no-any-return]
+
+    web.cluster.logs.lines[web.token - 1] = [web.line(1)]
+    web.cluster.reader.responses["GetRun"] = running(2)
+    page.open(address + "/runs/1")
+    heads = "[...document.querySelectorAll('#log .attempt')].map((one) => one.textContent).join()"
+    page.until(f"{heads} === 'Attempt 1,Attempt 2' && document.getElementById('log-state').dataset.state === 'live'")
+    web.cluster.reader.responses["GetRun"] = running(1)
+    page.until(f"{heads} === 'Dispatch 1,Dispatch 2'")
+    assert page.complaints == []
+
+
 HOSTILE = (
     "<img src=x onerror=\"document.title='x'\"> \x1b[31m<script>document.title='x'</script>\x1b[0m"
     "\x1b]8;;javascript:alert(1)\x07link\x1b]8;;\x07 \u202etxt.exe\u2066 \x1b[2J\x1b[1;1H"

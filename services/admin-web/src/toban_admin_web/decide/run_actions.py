@@ -16,6 +16,8 @@ ENDPOINTS = {
 }
 """Action of the page (its view is run_actions.NAME) → what a person must be allowed."""
 
+DISPATCH_NAMES = ("dispatch.attempt", "dispatch.number")
+
 
 def run_actions(run: Run) -> tuple[str, ...]:
     """Those that make sense in the state of the run, the likeliest first."""
@@ -37,3 +39,9 @@ def shown_dispatch(run: Run, asked: str) -> Attempt | None:
         return None
     number = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else 0
     return run.attempts[number - 1] if 0 < number <= len(run.attempts) else run.attempts[-1]
+
+
+def dispatch_name(run: Run) -> str:
+    """The text that names one of its dispatches by number: an attempt, unless one was dispatched again after a lost executor."""
+    own = all(one.attempt == number for number, one in enumerate(run.attempts, 1))
+    return DISPATCH_NAMES[0] if own else DISPATCH_NAMES[1]

@@ -17,6 +17,7 @@ from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.log_text import clean, printable
 from toban_admin_web.decide.navigation import groups_for, is_here
 from toban_admin_web.decide.payload_form import field_id
+from toban_admin_web.decide.run_actions import dispatch_name
 from toban_admin_web.decide.status_styles import FAILED_STATES, state_icon, style
 from toban_admin_web.decide.terms import term_name
 from toban_admin_web.decide.translations import Message, Translations
@@ -114,7 +115,19 @@ def install(app: Flask, translations: Translations, clock: Clock) -> None:
             helpers.rule,
             helpers.asset,
         ),
-        *(style, state_icon, term_name, clean, failure_text, language_url, part_url, field_id, groups_for, is_here),
+        *(
+            style,
+            state_icon,
+            term_name,
+            clean,
+            failure_text,
+            language_url,
+            part_url,
+            field_id,
+            groups_for,
+            is_here,
+            dispatch_name,
+        ),
     )
     app.jinja_env.globals.update({function.__name__: function for function in functions}, FAILED_STATES=FAILED_STATES)
 

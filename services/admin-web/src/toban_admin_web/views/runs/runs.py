@@ -14,13 +14,14 @@ from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
 from toban_admin_web.decide.json_fields import indent, parse_progress
 from toban_admin_web.decide.log_steps import step_lines
 from toban_admin_web.decide.run_actions import ENDPOINTS, is_killed, run_actions, shown_dispatch
+from toban_admin_web.decide.run_life import run_life, tone
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
 from toban_admin_web.views.people.session_gate import see_other
 from toban_admin_web.views.runs.log_tail import LogTail
 from toban_admin_web.views.view_context import context, page, read
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.run import ORIGINS, RunState
-from toban_domain.state_times import state_spans, state_totals
+from toban_domain.state_times import state_spans
 
 # Of a line of filters.
 MAX_LINE = 1000
@@ -67,7 +68,8 @@ def show(run_id: int) -> Response:
         killed=is_killed(run),
         dispatch=dispatch,
         stays={span.event: span for span in spans},
-        state_totals=state_totals(spans, context().clock.wall()),
+        life=run_life(spans, run.scheduled_for, context().clock.wall()),
+        tone=tone,
         # Lists of runs have the steps of the last attempt at the run.
         steps=() if dispatch is None else dispatch.steps or (run.steps if dispatch is run.attempts[-1] else ()),
         why=_why(run_id),
