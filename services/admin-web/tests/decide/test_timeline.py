@@ -120,6 +120,7 @@ def test_lanes_beyond_the_most_are_one() -> None:
     assert len(picture.lanes) == MOST_LANES + 1 and picture.lanes[0].name == "job-00"
     assert (picture.lanes[-1].name, picture.lanes[-1].others) == ("", 40 - MOST_LANES)
     assert sum(lane.runs for lane in picture.lanes) == picture.runs == 100
+    assert (picture.peak, picture.lanes[-1].most) == (3, 32)
     few = counted(*runs[: MOST_LANES + 1], by="job")
     assert [lane.name for lane in few.lanes] == [f"job-{number:02}" for number in range(1, MOST_LANES + 2)]
 

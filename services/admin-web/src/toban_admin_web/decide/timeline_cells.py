@@ -35,11 +35,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellLane:
-    """`paths`: tone → path; `counts`: the runs by tone, each once; `name` "": all other lanes, of which there are `others`."""
+    """`paths`: tone → path; `counts`: the runs by tone, each once; `most` of a cell.
+
+    `name` "": all other lanes, of which there are `others`; its paths have a scale of their own.
+    """
 
     name: str
     cells: Sequence[Cell]
     paths: Mapping[str, str]
+    most: int
     counts: Mapping[str, int]
     others: int = 0
 
@@ -51,7 +55,7 @@ class CellLane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellPicture:
-    """`known`: the time from which on it is whole, an edge of a cell; `peak`: most runs of a cell."""
+    """`known`: the time from which on it is whole, an edge of a cell; `peak`: most runs of a cell of a lane with a name."""
 
     lanes: Sequence[CellLane]
     known: datetime
@@ -84,12 +88,24 @@ def cell_picture(runs: Iterable[Run], *, by: str, span: Span, known: datetime, n
     counted = [
         (name, others, list(_cells(members, edges, first, span, now)), members) for name, others, members in groups
     ]
-    peak = max((sum(cell.counts.values()) for _, _, cells, _ in counted for cell in cells), default=0)
+    peak = max((_most(cells) for name, _, cells, _ in counted if name), default=0)
     lanes = [
-        CellLane(name=name, others=others, cells=cells, paths=_paths(cells, peak), counts=_tones(members))
+        CellLane(
+            name=name,
+            others=others,
+            cells=cells,
+            # That many in one lane would flatten all others.
+            paths=_paths(cells, peak if name else _most(cells)),
+            most=_most(cells),
+            counts=_tones(members),
+        )
         for name, others, cells, members in counted
     ]
     return CellPicture(lanes=lanes, known=begin, peak=peak, counts=_tones(run for one in found.values() for run in one))
+
+
+def _most(cells: Iterable[Cell]) -> int:
+    return max((sum(cell.counts.values()) for cell in cells), default=0)
 
 
 def _cells(runs: Iterable[Run], edges: Sequence[datetime], first: int, span: Span, now: datetime) -> Iterable[Cell]:

@@ -50,7 +50,7 @@ def show() -> Response:
         filters=filters,
         groups=list(STATE_GROUPS),
         by=by,
-        hours=0 if filters.since or filters.until else hours,
+        hours=0 if filters.since else hours,
         choices={"by": BY, "hours": HOURS},
         span=span,
         links=links(span, now),
