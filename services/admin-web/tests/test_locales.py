@@ -19,6 +19,7 @@ from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
 from toban_admin_web.decide.spread import REASONS as LEFT_ALONE
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.timeline import BY
+from toban_admin_web.decide.timeline_cells import TONES as RUN_TONES
 from toban_admin_web.decide.translations import placeholders
 from toban_admin_web.server.theme import CHOICES
 from toban_admin_web.views.actions import DONE
@@ -121,6 +122,8 @@ def used_keys() -> set[str]:
     names |= {f"{kind}.{one}" for kind, values in CHOICES.items() for one in ("title", *values)} | {
         f"timeline.by.{one}" for one in BY
     }
+    names |= {f"timeline.{kind}.{tone}" for kind in ("tone", "legend") for tone in RUN_TONES}
+    names |= {f"timeline.{link}" for link in ("earlier", "closer", "wider", "later")}
     names |= {f"job.{verb}{part}" for verb in ("disable", "enable") for part in ("", ".text", ".do")}
     names |= {f"job.day.{tone}" for tone in TONES}
     names |= {f"load.left.{reason}" for reason in LEFT_ALONE} | {"load.next_before", "load.next_after"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -306,3 +307,20 @@ def test_targets_are_wide_enough_for_a_finger_and_buttons_stay_on_a_line(page: P
     assert page.run(f"{cells}.length === 2 && {cells}.every((one) => one.width >= 24 && one.height >= 24)")
     page.open(address + "/settings")
     assert page.run("document.querySelector('td .button').getBoundingClientRect().height < 45"), "it is one line"
+
+
+def test_the_grid_of_the_timeline_is_in_the_zone_of_the_viewer_and_keys_reach_it(
+    page: Page, address: str, web: Any
+) -> None:
+    at = web.stamp(at=datetime(2026, 11, 20, 8, 30, tzinfo=UTC))
+    runs = [web.run(7, "FAILED", started_at=at, finished_at=at)]
+    web.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=runs)
+    page.open(address + "/runs/timeline?since=2026-11-20T08:00&until=2026-11-20T09:00")
+    page.until("document.querySelector('.axis text')?.textContent === '17:00'")
+    shown = page.run("[...document.querySelectorAll('.axis text')].map((one) => one.textContent)")
+    assert shown == [f"17:{minute}0" for minute in range(6)], "the browser of the test lives in Tokyo"
+    page.run("document.querySelectorAll('.axis a')[1].focus()")
+    assert page.run("document.activeElement.getAttribute('aria-label')") == "Show only 08:10–08:20 UTC"
+    page.run("document.activeElement.dispatchEvent(new MouseEvent('click', { bubbles: true }))")
+    page.until("location.search.includes('since=2026-11-20T08:10:00')")
+    assert page.complaints == []

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toban_admin_web.decide.api_models import Run
+from toban_admin_web.decide.timeline_span import WIDTH, Span
 
-# Units of the drawing: it is as wide as the page.
-WIDTH = 1000.0
 ROW = 14
 SMALLEST = 2.0
 BY = ("executor", "job")
@@ -35,26 +34,30 @@ class Lane:
     bars: tuple[Bar, ...]
 
 
-def lanes(runs: Iterable[Run], *, by: str, since: datetime, until: datetime, now: datetime) -> Sequence[Lane]:
-    """Runs that have started and ran between two times, by name of their lane. One without an executor is left out by executor."""
+def lane_of(run: Run, by: str, since: datetime, until: datetime, now: datetime) -> str:
+    """The lane of a run that has started and ran between two times, else ""; also of one without an executor by executor."""
+    if not run.started_at or run.started_at >= until or (run.started_at < since and (run.finished_at or now) <= since):
+        return ""
+    return run.executor if by == "executor" else run.job
+
+
+def lanes(runs: Iterable[Run], *, by: str, span: Span, now: datetime) -> Sequence[Lane]:
+    """Runs that ran in the span, by name of their lane."""
     found: dict[str, list[tuple[datetime, Run]]] = defaultdict(list)
     for run in runs:
-        name = run.executor if by == "executor" else run.job
-        if name and run.started_at and run.started_at < until and (run.finished_at or now) >= since:
+        name = lane_of(run, by, span.since, span.until, now)
+        if name and run.started_at:
             found[name].append((run.started_at, run))
-    return [_lane(name, found[name], since, until, now) for name in sorted(found)]
+    return [_lane(name, found[name], span, now) for name in sorted(found)]
 
 
-def _lane(name: str, runs: Sequence[tuple[datetime, Run]], since: datetime, until: datetime, now: datetime) -> Lane:
+def _lane(name: str, runs: Sequence[tuple[datetime, Run]], span: Span, now: datetime) -> Lane:
     """Each run in the first row that is free at its start."""
-    span = (until - since).total_seconds()
     ends: list[float] = []
     bars = []
     for start, run in sorted(runs, key=lambda one: (one[0], one[1].id)):
-        left = max(0.0, (start - since).total_seconds() / span * WIDTH)
-        right = min(WIDTH, ((run.finished_at or now) - since).total_seconds() / span * WIDTH)
-        left = round(min(left, WIDTH - SMALLEST), 1)
-        width = round(max(SMALLEST, right - left), 1)
+        left = min(span.x(start), WIDTH - SMALLEST)
+        width = round(max(SMALLEST, span.x(run.finished_at or now) - left), 1)
         row = next((number for number, end in enumerate(ends) if end <= left), len(ends))
         ends[row : row + 1] = [left + width]
         bars.append(Bar(run=run, x=left, width=width, y=row * ROW))
