@@ -10,7 +10,9 @@ function boxes() {
 function count() {
   for (const [button, text] of buttons) {
     button.disabled = marked.size === 0;
-    button.textContent = marked.size ? button.dataset.text.replace("#", marked.size) : text;
+    const shown = marked.size ? button.dataset.text.replace("#", marked.size) : text;
+    // Each change of the form is observed below, this one too.
+    if (button.textContent !== shown) button.textContent = shown;
   }
 }
 
@@ -21,7 +23,7 @@ form.addEventListener("change", ({ target }) => {
   count();
 });
 
-// A run that has left the page is marked no more: nobody sees it.
+// A run that has left the page is no longer marked.
 function keep() {
   const here = boxes();
   const values = new Set(here.map((one) => one.value));

@@ -14,7 +14,7 @@ function later(node, wanted) {
   return null;
 }
 
-const states = (row) => [...row.querySelectorAll(".badge")].map((one) => one.textContent).join();
+const states = (row) => [...row.querySelectorAll(".badge, .state-mark")].map((one) => one.textContent).join();
 
 function mark(row) {
   row.classList.remove("changed");

@@ -93,7 +93,7 @@ class Refresher {
 
   // While changes are told, a page asks by itself only to show how long what runs has run.
   pause() {
-    const runs = document.querySelector("[data-part] .badge.busy");
+    const runs = document.querySelector("[data-part] :is(.badge.busy, tr.busy)");
     return this.live ? Math.max(runs ? this.least : QUIET_MS, this.interval) : this.interval;
   }
 

@@ -23,6 +23,7 @@ def test_a_change_replaces_the_rows_that_differ(page: Page, address: str, web: A
     page.open(f"{address}/runs")
     page.until("document.querySelector('#live').classList.contains('on')")
     page.run("document.querySelectorAll('tbody tr').forEach((row) => { row.kept = true })")
+    page.run("document.querySelector('input[name=run][value=\"7\"]').click()")
     page.run("document.getSelection().selectAllChildren(document.querySelector('a[href=\"/runs/7\"]'))")
     runs = [web.run(9, "PENDING"), web.run(8, "SUCCEEDED"), web.run(7, "SUCCEEDED")]
     web.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=runs)
@@ -33,6 +34,7 @@ def test_a_change_replaces_the_rows_that_differ(page: Page, address: str, web: A
     )
     assert rows == [[False, True], [True, True], [True, False]], "new, changed, as it was"
     assert page.run("document.getSelection().toString()") == "7", "what was selected still is"
+    assert page.run("[...document.querySelectorAll('input[name=run]:checked')].map((one) => one.value)") == ["7"]
     assert page.complaints == []
 
 
