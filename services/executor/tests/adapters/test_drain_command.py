@@ -76,7 +76,7 @@ async def test_a_job_has_its_own_grace_when_its_executor_stops(
     world, ready = world_maker(), tmp_path / "ready"
     await world.open(SCHEDULER_SHUTDOWN_TIMEOUT_SECONDS="0", SCHEDULER_SHUTDOWN_GRACE_SECONDS=longest)
     try:
-        tidy = f"trap 'sleep 1; echo TIDY; exit 3' TERM; touch {ready}; while :; do sleep 0.02; done"
+        tidy = f"trap 'sleep 1; echo TIDY >&2; exit 3' TERM; touch {ready}; while :; do sleep 0.02; done"
         await world.start(world.order(1, "sh", "-c", tidy, grace_seconds=30.0))
         await world.until(ready.exists)
         world.executor.process.terminate()
