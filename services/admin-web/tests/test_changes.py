@@ -20,6 +20,7 @@ from toban_admin_web.ports.people import SignedIn
 from toban_admin_web.views.live_pages import PAGES_OF_A_PERSON, LivePages
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
+from toban_testing.waiting import wait_for
 
 WAIT = 20.0
 RUNS = Changes(frozenset({"runs"}), frozenset({7}))
@@ -86,6 +87,21 @@ def test_a_broken_feed_is_told_and_taken_again(source: Source, watcher: ChangeWa
         assert news.live and news.changed and source.streams.qsize() == 2
 
 
+def test_what_changes_while_no_page_is_open_is_not_known(
+    source: Source, watcher: ChangeWatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "LINGER_SECONDS", 0.0)
+    with watcher.page(NOW) as seen:
+        source.given.put(Changes())
+        wait(watcher, seen)
+    source.given.put(Changes())  # Without a page the subscription ends with the next answer.
+    wait_for(lambda: watcher.number is None)
+    with watcher.page(SystemClock().wall()) as seen:
+        source.given.put(Changes())
+        news = wait(watcher, seen)
+        assert news.live and news.changed and source.streams.qsize() == 2
+
+
 def test_a_slow_page_learns_that_something_changed(watcher: ChangeWatcher) -> None:
     for _ in range(loop.KEPT + 5):
         watcher.publish(RUNS)
@@ -93,7 +109,7 @@ def test_a_slow_page_learns_that_something_changed(watcher: ChangeWatcher) -> No
 
 
 @pytest.mark.parametrize(
-    ("told", "topic", "touched"),
+    ("change", "topic", "touched"),
     [
         (RUNS, "runs", True),
         (RUNS, "run:7", True),
@@ -104,8 +120,8 @@ def test_a_slow_page_learns_that_something_changed(watcher: ChangeWatcher) -> No
         (Changes(), "runs", False),
     ],
 )
-def test_which_pages_a_change_touches(told: Changes, topic: str, touched: bool) -> None:
-    assert told.touch({topic}) is touched
+def test_which_pages_a_change_touches(change: Changes, topic: str, touched: bool) -> None:
+    assert change.touch({topic}) is touched
 
 
 def test_when_a_page_was_made() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toban_admin_web.decide.terms import term_name
+from toban_admin_web.decide.dashboard import term_name
 from toban_domain.epoch import Epoch
 
 

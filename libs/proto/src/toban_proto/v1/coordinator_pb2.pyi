@@ -1205,7 +1205,7 @@ Global___NextSlot: _TypeAlias = NextSlot  # noqa: Y015
 
 @_typing.final
 class GetComingLoadRequest(_message.Message):
-    """Which minutes are told in detail."""
+    """For which minutes schedules are named, and how many."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -338,8 +338,8 @@ class ChangeFeedServicer:
     """
 
     def WatchChanges(self, request, context):
-        """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes at once, and
-        an empty one after ten seconds without a change.
+        """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes
+        when the tables were read, and an empty one after ten seconds without a change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

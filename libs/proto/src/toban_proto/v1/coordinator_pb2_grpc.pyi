@@ -110,8 +110,8 @@ class ChangeFeedStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ChangeFeedAsyncStub: ...
     WatchChanges: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.WatchChangesRequest, _coordinator_pb2.Changes]
-    """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes at once, and
-    an empty one after ten seconds without a change.
+    """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes
+    when the tables were read, and an empty one after ten seconds without a change.
     """
 
 @_typing.type_check_only
@@ -120,8 +120,8 @@ class ChangeFeedAsyncStub(ChangeFeedStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     WatchChanges: _aio.UnaryStreamMultiCallable[_coordinator_pb2.WatchChangesRequest, _coordinator_pb2.Changes]  # type: ignore[assignment]
-    """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes at once, and
-    an empty one after ten seconds without a change.
+    """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes
+    when the tables were read, and an empty one after ten seconds without a change.
     """
 
 class ChangeFeedServicer(metaclass=_abc_1.ABCMeta):
@@ -133,8 +133,8 @@ class ChangeFeedServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.WatchChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_coordinator_pb2.Changes], _abc.AsyncIterator[_coordinator_pb2.Changes]]:
-        """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes at once, and
-        an empty one after ten seconds without a change.
+        """What has changed, about once a second: pages that people look at are read again then. The first answer, which is empty, comes
+        when the tables were read, and an empty one after ten seconds without a change.
         """
 
 def add_ChangeFeedServicer_to_server(servicer: ChangeFeedServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

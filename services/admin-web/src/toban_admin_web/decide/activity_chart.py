@@ -34,11 +34,10 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The path of a line in a picture of WIDTH × LINE_HEIGHT, its highest value and its last one."""
+    """The path of a line in a picture of WIDTH × LINE_HEIGHT, and its highest value."""
 
     path: str
     peak: float
-    last: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,4 +127,4 @@ def _line(placed: Sequence[tuple[int, ActivityInterval]], value: Callable[[Activ
     peak = max(each for _, each in values)
     room = LINE_HEIGHT - SMALLEST
     points = [f"{x + STEP // 2} {LINE_HEIGHT - 1 - each / (peak or 1) * room:.1f}" for x, each in values]
-    return Line("M" + "L".join(points), peak, values[-1][1])
+    return Line("M" + "L".join(points), peak)

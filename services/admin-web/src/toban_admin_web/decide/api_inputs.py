@@ -27,7 +27,7 @@ class SlotsQuery(Input):
 
 
 class LoadQuery(Input):
-    """Which minutes are told in detail."""
+    """For which minutes schedules are named, and how many."""
 
     crowded: int = Field(
         20, ge=1, le=100, description="How many of the most crowded minutes, at most 100; left out = 20."

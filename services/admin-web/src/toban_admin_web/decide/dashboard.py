@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from toban_admin_web.decide.api_models import Cluster, Executor
+from toban_domain.epoch import Epoch
 from toban_fencing.operator import SeenLeader
 
 # A leader sends a heartbeat every 0.3 s and is replaced after a second.
@@ -43,3 +44,14 @@ def leader_status(cluster: Cluster) -> str:
     if not cluster.leader_address or cluster.last_beat_at is None or cluster.server_time is None:
         return "none"
     return "active" if cluster.server_time - cluster.last_beat_at < UNRESPONSIVE_AFTER else "unresponsive"
+
+
+def term_name(epoch: int | str) -> str:
+    """The number of the term in its generation, with the generation in front from the second on: 3, 2.1; "–" without a term."""
+    try:
+        parts = Epoch.unpack(int(epoch))
+    except ValueError:
+        return "–"
+    if not parts.counter:
+        return "–"
+    return str(parts.counter) if parts.generation <= 1 else f"{parts.generation}.{parts.counter}"

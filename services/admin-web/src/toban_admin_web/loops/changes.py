@@ -17,7 +17,7 @@ from toban_runtime.clock import Clock
 # A coordinator ends a stream after an hour.
 STREAM_SECONDS = 3000.0
 RETRY_SECONDS = 1.0
-# It answers at least each ten seconds; a page is told that the stream is silent after this.
+# A coordinator answers at least each ten seconds; a feed that is silent for longer than this is broken.
 SILENT_SECONDS = 25.0
 # The subscription stays for a moment after the last page has left, since people go from page to page.
 LINGER_SECONDS = 30.0
@@ -108,11 +108,12 @@ class ChangeWatcher:
                     if not self._has_pages():
                         break
             except TobanError as error:
-                self._lose(error.message)
+                if self.number is not None:
+                    _log.info("the feed of changes broke, retrying", error=error.message)
             except Exception:
                 # The next subscription is the retry, whatever failed.
                 _log.exception("the feed of changes failed")
-                self._lose("")
+            self._lose()
             with self._changed:
                 self._changed.wait_for(lambda: self._stopping, RETRY_SECONDS)
 
@@ -141,10 +142,9 @@ class ChangeWatcher:
             if one.kinds or not was_live:
                 self._changed.notify_all()
 
-    def _lose(self, message: str) -> None:
+    def _lose(self) -> None:
+        """Nothing arrives until the next subscription; what changes meanwhile is not known."""
         with self._changed:
-            if self._is_live():
-                _log.info("the feed of changes broke, retrying", error=message)
             self._received_at = float("-inf")
             _subscribed.set(0)
             self._changed.notify_all()

@@ -13,13 +13,13 @@ from markupsafe import Markup
 
 from toban_admin_web.decide import durations, languages, schedule_text
 from toban_admin_web.decide.api_models import Schedule
+from toban_admin_web.decide.dashboard import term_name
 from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.log_text import clean, printable
 from toban_admin_web.decide.navigation import groups_for, is_here
 from toban_admin_web.decide.payload_form import field_id
 from toban_admin_web.decide.run_actions import dispatch_name
 from toban_admin_web.decide.status_styles import FAILED_STATES, state_icon, style
-from toban_admin_web.decide.terms import term_name
 from toban_admin_web.decide.translations import Message, Translations
 from toban_admin_web.server import language
 from toban_domain.outcome import failure_text

@@ -22,10 +22,8 @@ views = Blueprint("live", __name__)
 
 @views.get("/live")
 def stream() -> Response:
-    """Events `live` (changes arrive), `change` (a topic of ?of= may have changed) and `away` (they do not arrive: the page asks by itself).
-    The data of a change are the milliseconds that the page waits between two reads.
-
-    ?since= is when the page was made, seconds from 1970 on.
+    """Events `live` (changes arrive), `away` (they do not: the page asks by itself) and `change`: a topic of ?of= may have changed since the page was
+    made (?since=, seconds from 1970 on). The data of a change are the milliseconds that the page waits between two reads.
     """
     topics = parse_topics(request.args.get("of", ""))
     if not topics:
@@ -54,7 +52,8 @@ def _events(here: ViewContext, topics: Set[str], place: Place, since: datetime) 
     live = None
     with here.changes.page(since) as seen:
         while not here.stopping.is_set() and not place.ended.is_set() and here.clock.monotonic() < ends_at:
-            seconds = IDLE_SECONDS if live is not None else 1.0
+            # Whether changes arrive is said at once.
+            seconds = 0.0 if live is None else IDLE_SECONDS
             news = here.changes.wait(seen, topics, seconds=seconds, ended=place.ended)
             seen = news.number
             if news.live != live:

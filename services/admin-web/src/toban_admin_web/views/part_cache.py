@@ -13,7 +13,7 @@ from toban_observability import metrics
 from toban_runtime.clock import Clock
 
 KEPT_SECONDS = 1.0
-KEPT = 512
+KEPT = 128
 # Requests for one part wait for each other; so many locks are shared by all parts.
 LOCKS = 64
 

@@ -32,7 +32,7 @@ OIDC_VIEWS = frozenset({"oidc.begin", "oidc.finish"})
 OPEN = FIRST | {"sign_in.ask", "sign_in.enter"}
 FORBIDDEN, UNAUTHENTICATED, SEE_OTHER = 403, 401, 303
 FORM_SECONDS = 3600
-PART_SECONDS = 10.0
+PART_SECONDS = 5.0
 _SECRET = re.compile(r"[0-9a-f]{64}")
 
 
@@ -70,7 +70,7 @@ class SessionGate:
         if request.endpoint in OPEN:
             return None
         g.credential = Credential(session_secret(), self.address())
-        # The parts of open pages are asked for again and again; what they show is read with the rights of now.
+        # The parts of open pages are asked for again and again.
         max_age = PART_SECONDS if wants_part(request.args) else 0.0
         g.person = self.people.person(g.credential, max_age=max_age) if g.credential.secret else None
         if g.person is None:

@@ -9,18 +9,22 @@ from collections.abc import AsyncIterator
 from toban_coordinator.decide.cluster.changes import ALL, Changes, Look, changes
 from toban_coordinator.store.cluster import changes as store
 from toban_domain.errors import TobanError
+from toban_observability import metrics
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
 from toban_store.tx import autocommit
 
 LOOK_SECONDS = 1.0
-# A watcher that hears nothing for longer than this has lost its connection.
+# For the first look.
+FIRST_SECONDS = 3.0
+# A watcher that receives nothing for longer than this has lost its connection.
 SILENT_SECONDS = 10.0
 # Changes that a slow watcher can still be told one by one.
 KEPT = 60
 
 _log = get_logger(__name__)
+_looks = metrics.counter("toban_change_feed_looks_total", "Reads of what changed, for the open pages of the sites.")
 
 
 class ChangeFeed:
@@ -35,8 +39,8 @@ class ChangeFeed:
         self._more = asyncio.Event()
         self._stopped = False
         self._looking: asyncio.Task[None] | None = None
-        self.looks = 0
-        """How often the tables were read."""
+        # The tables were read since there is a watcher.
+        self._looked = asyncio.Event()
 
     async def stop(self) -> None:
         """This process ends."""
@@ -52,16 +56,23 @@ class ChangeFeed:
             await asyncio.gather(self._looking, return_exceptions=True)
 
     async def watch(self) -> AsyncIterator[Changes]:
-        """What changes from now on; empty at once, and when nothing has changed for SILENT_SECONDS."""
+        """What changes from now on; empty as soon as the tables were read, and when nothing has changed for SILENT_SECONDS.
+
+        It ends when they cannot be read: another coordinator may.
+        """
         self._watchers += 1
         if self._looking is None or self._looking.done():
+            self._looked.clear()
             self._looking = asyncio.ensure_future(self._look())
-        seen = self._number
         try:
-            yield Changes()
-            while not self._stopped:
+            # What the caller reads after the first answer is compared with this look, or is newer.
+            await self._wait(self._looked, FIRST_SECONDS)
+            seen = self._number
+            if self._looked.is_set():
+                yield Changes()
+            while self._looked.is_set() and not self._stopped:
                 if self._number == seen:
-                    await self._wait()
+                    await self._wait(self._more, SILENT_SECONDS)
                 number = self._number
                 if not self._stopped:
                     yield self._since(seen)
@@ -69,14 +80,15 @@ class ChangeFeed:
         finally:
             self._watchers -= 1
 
-    async def _wait(self) -> None:
-        more = asyncio.ensure_future(self._more.wait())
-        silent = asyncio.ensure_future(self._clock.sleep(SILENT_SECONDS))
+    async def _wait(self, event: asyncio.Event, seconds: float) -> None:
+        """Until the event, or for so long."""
+        happens = asyncio.ensure_future(event.wait())
+        passes = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
-            await asyncio.wait((more, silent), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((happens, passes), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            more.cancel()
-            silent.cancel()
+            happens.cancel()
+            passes.cancel()
 
     def _since(self, seen: int) -> Changes:
         if self._number - seen > len(self._kept):
@@ -96,7 +108,8 @@ class ChangeFeed:
                 if before is not None and (found := changes(before, now)):
                     self._publish(found)
                 before = now
-                self.looks += 1
+                _looks.inc()
+                self._looked.set()
             except TobanError as error:
                 # The next look finds what has changed meanwhile.
                 _log.debug("no look at what changed", error=error.message)
