@@ -57,8 +57,9 @@ function dialogOf(main) {
   title.id = "action-title";
   dialog.setAttribute("aria-labelledby", title.id);
   dialog.addEventListener("close", () => dialog.remove());
+  // By a click beside it; where a browser does not know this, Escape and the link back do the same.
+  dialog.setAttribute("closedby", "any");
   dialog.addEventListener("click", (event) => {
-    if (event.target === dialog) dialog.close();
     // What leads back is here already.
     if (!event.target.closest(".actions a")) return;
     event.preventDefault();
@@ -68,6 +69,7 @@ function dialogOf(main) {
 }
 
 async function open(link) {
+  link.ariaBusy = "true";
   try {
     const response = await fetch(link.href, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
@@ -82,6 +84,8 @@ async function open(link) {
     dialog.querySelector("form.action :is(input:not([type=hidden]), textarea, select)")?.focus();
   } catch {
     location.assign(link.href);
+  } finally {
+    link.ariaBusy = null;
   }
 }
 
@@ -92,5 +96,5 @@ document.addEventListener("click", (event) => {
   if (!link?.textContent.trim().endsWith("…") || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
   if (link.closest("dialog")) return;
   event.preventDefault();
-  open(link);
+  if (link.ariaBusy !== "true" && !document.querySelector("dialog[open]")) open(link);
 });

@@ -96,7 +96,7 @@ view.changed = (rows) => {
 };
 filter.changed = () => view.toEnd();
 view.changed(view.rows);
-if (filter.active) view.toEnd();
-else view.fill();
-addLinks(view);
 if (log.dataset.stream) new Stream(view);
+// The block of a kept filter takes the place of the rows that came with the page: a line that the address names is looked for in it.
+await (filter.active ? view.toEnd() : view.fill());
+addLinks(view);

@@ -129,6 +129,7 @@ export class RowMaker {
     Object.assign(row.dataset, { token: at.token, first: at.seq, ...(level ? { level } : {}) });
     const number = element("a", "seq", String(at.seq));
     number.href = `#${row.id}`;
+    number.tabIndex = -1;
     row.append(number);
     this.addTime(row, time);
     if (stream !== "stdout") row.append(element("span", "stream", log.dataset[stream]));

@@ -4,6 +4,7 @@ import { Headings } from "./log_steps.js";
 
 const MAX_ROWS = 2500;
 const NEAR_END_PX = 24;
+const MARKED_MS = 300;
 const TIMEOUT_MS = 15000;
 // Blocks in a row, while what they show does not fill the view.
 const MAX_FILL = 6;
@@ -28,6 +29,7 @@ export class LogView {
     this.atEnd = true;
     this.turn = 0;
     this.busy = false;
+    this.marked = -Infinity;
     this.changed = () => {};
     for (const row of this.rows) this.maker.adopt(row);
     if (log.dataset.partial) this.rows.at(-1).open = true;
@@ -37,7 +39,7 @@ export class LogView {
     latest.addEventListener("click", () => this.toEnd());
     log.addEventListener("scroll", () => this.scrolled());
     const details = document.getElementById("run-details");
-    new MutationObserver(() => this.stepsChanged()).observe(details, { attributes: true, childList: true, subtree: true });
+    new MutationObserver(() => this.stepsChanged()).observe(details, { attributes: true, characterData: true, childList: true, subtree: true });
     this.regroup();
     this.toBottom();
   }
@@ -133,7 +135,7 @@ export class LogView {
   }
 
   // Shows other lines in place of those of the window.
-  async replace(query, then) {
+  async replace(query) {
     const used = await this.move(query, (block, reached) => {
       for (const row of this.rows) row.remove();
       log.querySelector(".empty-log")?.remove();
@@ -144,7 +146,6 @@ export class LogView {
       this.ends(block, START, reached);
       this.add(block.parts);
       this.regroup();
-      then();
     });
     if (used) await this.fill();
     return used;
@@ -152,7 +153,9 @@ export class LogView {
 
   async toEnd() {
     this.setFollowing(true);
-    if (await this.replace({ before: "end" }, () => {})) await this.catchUp();
+    // A jump that came meanwhile counts.
+    if (!(await this.replace({ before: "end" }))) return;
+    await this.catchUp();
     this.setFollowing(true);
     this.toBottom();
   }
@@ -167,7 +170,7 @@ export class LogView {
     this.setFollowing(false);
     const step = this.headings.closedStep(at);
     if (step) this.headings.closed.delete(step.key);
-    if (step || !this.find(at)) await this.replace({ around: written(at) }, () => {});
+    if (step || !this.find(at)) await this.replace({ around: written(at) });
     return this.mark(at);
   }
 
@@ -180,6 +183,7 @@ export class LogView {
     const row = this.find(at);
     row?.classList.add("target");
     // The page itself stays where it is, which scrollIntoView would move as well.
+    this.marked = performance.now();
     if (row) log.scrollTop += row.getBoundingClientRect().top - log.getBoundingClientRect().top - log.clientHeight / 3;
     return row;
   }
@@ -223,8 +227,8 @@ export class LogView {
     this.regroup();
     const ended = open.some((one) => this.headings.steps.some((step) => step.key === one.key && step.last !== Infinity));
     if (!ended) return;
-    if (this.atEnd) await this.replace({ before: "end" }, () => {});
-    else await this.replace({ around: written(this.first) }, () => {});
+    if (this.atEnd) await this.replace({ before: "end" });
+    else await this.replace({ around: written(this.first) });
     await this.catchUp();
     this.toBottom();
   }
@@ -255,7 +259,7 @@ export class LogView {
       return;
     }
     this.setFollowing(false);
-    await this.replace({ around: written(step) }, () => {});
+    await this.replace({ around: written(step) });
     const heading = this.headings.known.get(`step ${step.key}`);
     if (heading) log.scrollTop += heading.getBoundingClientRect().top - log.getBoundingClientRect().top;
     heading?.focus({ preventScroll: true });
@@ -265,13 +269,15 @@ export class LogView {
   async fill() {
     for (let blocks = 0; blocks < MAX_FILL && log.scrollHeight <= log.clientHeight; blocks += 1) {
       if (this.busy || (this.atStart && this.atEnd)) return;
-      await (this.atStart ? this.newer() : this.older());
+      if (!(await (this.atStart ? this.newer() : this.older()))) return;
     }
   }
 
   async scrolled() {
     const below = log.scrollHeight - log.scrollTop - log.clientHeight;
-    this.setFollowing(this.atEnd && below < NEAR_END_PX);
+    // A marked line near the end is not the wish to follow.
+    const near = this.atEnd && below < NEAR_END_PX;
+    if (!near || performance.now() - this.marked > MARKED_MS) this.setFollowing(near);
     if (this.busy) return;
     if (!this.atStart && log.scrollTop < log.clientHeight) await this.older();
     else if (!this.atEnd && below < log.clientHeight && (await this.newer()) && this.behind) await this.newer();

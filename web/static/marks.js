@@ -1,37 +1,20 @@
-// The marked runs of the list: how many there are, and that they stay marked when the list refreshes itself.
+// The marked runs of the list: how many there are. The list keeps a row that stays when it is read again, and its mark with it.
 const form = document.querySelector("form.marked");
-const buttons = [...form.querySelectorAll("#marked-actions button")].map((one) => [one, one.textContent]);
-const marked = new Set();
-
-function boxes() {
-  return [...form.querySelectorAll("input[name=run]")];
-}
+const actions = document.getElementById("marked-actions");
+const buttons = [...(actions?.querySelectorAll("button") ?? [])].map((one) => [one, one.textContent]);
 
 function count() {
+  const marked = form.querySelectorAll("input[name=run]:checked").length;
+  actions.hidden = !form.querySelector("input[name=run]");
   for (const [button, text] of buttons) {
-    button.disabled = marked.size === 0;
-    const shown = marked.size ? button.dataset.text.replace("#", marked.size) : text;
-    // Each change of the form is observed below, this one too.
-    if (button.textContent !== shown) button.textContent = shown;
+    button.disabled = marked === 0;
+    button.textContent = marked ? button.dataset.text.replace("#", marked) : text;
   }
 }
 
-form.addEventListener("change", ({ target }) => {
-  if (target.name !== "run") return;
-  if (target.checked) marked.add(target.value);
-  else marked.delete(target.value);
+// Who may change no run has no buttons.
+if (actions) {
   count();
-});
-
-// A run that has left the page is no longer marked.
-function keep() {
-  const here = boxes();
-  const values = new Set(here.map((one) => one.value));
-  for (const value of [...marked]) if (!values.has(value)) marked.delete(value);
-  for (const box of here) box.checked = marked.has(box.value);
-  count();
+  form.addEventListener("change", count);
+  new MutationObserver(count).observe(document.getElementById("runs"), { childList: true, subtree: true });
 }
-
-for (const box of boxes()) if (box.checked) marked.add(box.value);
-count();
-new MutationObserver(keep).observe(form, { childList: true, subtree: true });

@@ -1,9 +1,9 @@
 // Turns one tree of elements into another one and leaves alone what is equal: focus, selections, open folds and typed text stay.
 
-// What tells an element from its neighbours: its id, or of a row the first link in it.
+// What tells an element from its neighbours: its id or that of its title, or of a row the first link in it.
 function keyOf(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return "";
-  return node.id || (node.matches("tr, li") && node.querySelector("a[href]")?.getAttribute("href")) || "";
+  return node.id || node.getAttribute("aria-labelledby") || (node.matches("tr, li") && node.querySelector("a[href]")?.getAttribute("href")) || "";
 }
 
 const isSame = (one, other) => one.nodeName === other.nodeName && keyOf(one) === keyOf(other);
@@ -44,6 +44,9 @@ function patch(node, fresh) {
 
 // The children of `current` become those of `fresh`, which loses some of its own.
 export function morph(current, fresh) {
+  // Those that are gone go first: the others need not be moved, and keep the focus.
+  const staying = new Set([...fresh.children].map(keyOf));
+  for (const one of [...current.children]) if (keyOf(one) && !staying.has(keyOf(one))) one.remove();
   let at = current.firstChild;
   for (const next of [...fresh.childNodes]) {
     const found = at && isSame(at, next) ? at : later(at, next);

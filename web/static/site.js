@@ -7,7 +7,7 @@ const MAX_DELAY_MS = 15000;
 // Between two reads after changes, and how far those of several pages are apart.
 const LEAST_MS = 1000;
 const SPREAD_MS = 300;
-// A page that hears of changes and shows nothing that runs.
+// A page that follows the changes and shows nothing that runs.
 const QUIET_MS = 30000;
 const REOPEN_MS = 10000;
 
@@ -72,6 +72,7 @@ class Refresher {
     this.timer = 0;
     this.live = false;
     this.least = LEAST_MS;
+    this.ended = () => {};
     document.addEventListener("visibilitychange", () => this.schedule(document.hidden ? null : 0));
     setInterval(() => document.hidden || this.showAge(), 1000);
     this.schedule(this.interval);
@@ -91,7 +92,7 @@ class Refresher {
     this.schedule(Math.max(0, this.least - since) + Math.random() * SPREAD_MS);
   }
 
-  // While changes are told, a page asks by itself only to show how long what runs has run.
+  // While changes arrive, a page asks by itself only to show how long what runs has run.
   pause() {
     const runs = document.querySelector("[data-part] :is(.badge.busy, tr.busy)");
     return this.live ? Math.max(runs ? this.least : QUIET_MS, this.interval) : this.interval;
@@ -116,6 +117,7 @@ class Refresher {
       }
       if (!response.ok) throw new Error(String(response.status));
       this.final = replaceParts(await response.text());
+      if (this.final) this.ended();
       this.failures = 0;
       this.updatedAt = new Date();
     } catch {
@@ -148,12 +150,14 @@ class Refresher {
   }
 }
 
-// Hears of changes while the page is seen; without it, or until it is back, the page asks as often as before.
+// Follows the changes while the page is seen; without it, or until it is back, the page asks as often as before.
 class Feed {
   constructor(url, refresher) {
     this.url = url;
     this.refresher = refresher;
     this.source = null;
+    this.lost = false;
+    refresher.ended = () => this.close();
     document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
     if (!document.hidden) this.open();
   }
@@ -161,14 +165,22 @@ class Feed {
   open() {
     if (this.source || this.refresher.final) return;
     this.source = new EventSource(this.url);
-    this.source.addEventListener("live", () => this.refresher.setLive(true));
+    this.source.addEventListener("live", () => this.find());
     this.source.addEventListener("away", () => this.refresher.setLive(false));
-    this.source.addEventListener("change", ({ data }) => (this.refresher.final ? this.close() : this.refresher.soon(data)));
+    this.source.addEventListener("change", ({ data }) => this.refresher.soon(data));
     this.source.onerror = () => this.lose();
+  }
+
+  // What changed while the stream was away is not known.
+  find() {
+    this.refresher.setLive(true);
+    if (this.lost) this.refresher.soon();
+    this.lost = false;
   }
 
   // An EventSource gives up after an error response, such as that of a site that has no more room for streams.
   lose() {
+    this.lost = true;
     this.refresher.setLive(false);
     if (this.source.readyState !== EventSource.CLOSED) return;
     this.close();
@@ -176,6 +188,7 @@ class Feed {
   }
 
   close() {
+    this.lost = true;
     this.source?.close();
     this.source = null;
     this.refresher.setLive(false);

@@ -60,6 +60,7 @@ def test_one_webhook_has_its_deliveries(web: Any) -> None:
     web.page("/webhooks/pager?state=odd")
     assert web.asked(pb.ListDeliveriesRequest)[-1].state == ""
     assert web.get("/webhooks/unknown").status_code == 404
+    assert web.get("/webhooks/pager/redeliver?id=abc").status_code == 404, "it is not every failed one"
 
 
 @pytest.mark.parametrize(

@@ -40,3 +40,9 @@ def test_what_is_shown_is_bounded() -> None:
     assert len(line.text) < MOST_TEXT + 10
     [line] = changed_lines(None, {"a": "\u202eevil"})
     assert line.text == "a: \\u202eevil"
+
+
+def test_what_differs_behind_the_shown_text_is_a_change() -> None:
+    long = "x" * MOST_TEXT
+    assert len(changed_lines({"a": long + "1"}, {"a": long + "2"})) == 2
+    assert len(changed_lines({"a": "1"}, {"a": 1})) == 2 and len(changed_lines({"a": True}, {"a": 1})) == 2

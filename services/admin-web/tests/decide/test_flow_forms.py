@@ -16,7 +16,9 @@ from toban_admin_web.decide.flow_forms import (
 
 def test_pairs_are_read_as_they_are_written() -> None:
     for pairs in ({}, {"a": "1"}, {"push": "push", "x": "a=b"}):
-        assert pairs_of(pairs_text(pairs), alone=True) == pairs
+        assert pairs_of(pairs_text(pairs, alone=True), alone=True) == pairs
+        assert pairs_of(pairs_text(pairs)) == pairs
+    assert filter_of([], "", pairs_text({"team": "team", "x": "a, b"}))["labels"] == {"team": "team", "x": "a, b"}
     for text in ("a", "=b", "a=", "a=1\na=2"):
         with pytest.raises(ValueError, match=r".*"):
             pairs_of(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_admin_web.decide.json_fields import Progress, indent, parse_health, parse_progress
+from toban_admin_web.decide.json_fields import Progress, indent, parse_health, parse_json, parse_progress
 from toban_domain.payload import MAX_NESTING, deeper_than
 
 
@@ -68,3 +68,10 @@ def test_health_documents() -> None:
     assert checks[0].values == (("", "0"),)
     assert checks[1].values == (("not_after", datetime(2036, 11, 18, 14, 28, 17, tzinfo=UTC)),)
     assert parse_health("garbage") == ("unknown", [])
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": 1e999}', "{", ""])
+def test_json_of_the_standard_only(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_json(text)
+    assert parse_json('{"a": 1e3}') == {"a": 1000.0}

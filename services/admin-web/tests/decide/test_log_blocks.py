@@ -132,6 +132,6 @@ def test_a_search_takes_texts_as_they_are_and_expressions_as_such() -> None:
 
 
 def test_counts_and_pages_of_hits() -> None:
-    assert LogHits(lines=[line(1)], more=False, whole=True).count == "1"
-    assert LogHits(lines=[line(1)] * 1000, more=True, whole=False).count == "1,000+"
+    assert LogHits(lines=[line(1)], whole=True).count == "1"
+    assert LogHits(lines=[line(1)] * 1000, whole=False).count == "1,000+"
     assert [parse_page(text) for text in ("", "2", "0", "x", "999", "9999")] == [1, 2, 1, 1, 50, 1]

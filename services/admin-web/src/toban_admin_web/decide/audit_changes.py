@@ -63,22 +63,32 @@ def changed_lines(before: Any, after: Any) -> list[DiffLine]:
         line
         for key in (*old, *(key for key in new if key not in old))
         for line in _lines(key, old, new)
-        if old.get(key) != new.get(key)
+        if (key in old, key in new) != (True, True) or _differs(old[key], new[key])
     ]
     return lines if len(lines) <= MOST_LINES else [*lines[:MOST_LINES], DiffLine("…", "")]
 
 
-def _lines(key: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[DiffLine]:
+def _differs(one: Any, other: Any) -> bool:
+    # 1, true and 1.0 are equal in Python.
+    return json.dumps(one) != json.dumps(other)
+
+
+def _lines(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[DiffLine]:
     for sign, side in (("-", old), ("+", new)):
         if key in side:
-            yield DiffLine(sign, f"{key}: {side[key]}" if key else side[key])
+            shown = _shown(side[key], alone=not key)
+            yield DiffLine(sign, f"{key}: {shown}" if key else shown)
 
 
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
+def _shown(value: Any, *, alone: bool) -> str:
+    """A value as text, its beginning when it is long; a text that is the `alone` value has its quotes."""
+    text = printable_json(value if isinstance(value, str) and not alone else json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     inside = as_object(value)
     for key, part in inside.items():
         yield from _leaves(f"{path}.{key}" if path else str(key), part)
     if not inside and (path or value not in (None, {})):
-        text = value if isinstance(value, str) and path else json.dumps(value, ensure_ascii=False)
-        shown = printable_json(text)
-        yield path, shown if len(shown) <= MOST_TEXT else f"{shown[:MOST_TEXT]}…"
+        yield path, value

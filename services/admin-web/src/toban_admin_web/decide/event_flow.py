@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
-from toban_admin_web.decide.json_fields import as_object
+from toban_admin_web.decide.api_models import Run
+from toban_admin_web.decide.json_fields import as_object, parse_json
 
 MAX_PAYLOAD = 32 * 1024
 """Characters of a payload in a form; coordinators have the limit in bytes."""
 _MADE_KEY = re.compile(r"cli-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|site-[0-9a-f]{24}")
-
-
-class Started(Protocol):
-    """A run with the trigger that started it; "" for another one."""
-
-    @property
-    def trigger(self) -> str: ...
-
-
-R = TypeVar("R", bound=Started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,27 +36,23 @@ def cause_of(event_type: str, spec: Any) -> Cause:
     return Cause(states=found, job=str(ends.get("job") or ""), labels=labels)
 
 
-def last_by_trigger(runs: Iterable[R]) -> dict[str, R]:
+def last_by_trigger(runs: Iterable[Run]) -> dict[str, Run]:
     """The newest run of each trigger, from runs in the order newest first."""
-    found: dict[str, R] = {}
+    found: dict[str, Run] = {}
     for one in runs:
         if one.trigger:
             found.setdefault(one.trigger, one)
     return found
 
 
-def given_key(key: str) -> str:
+def own_key(key: str) -> str:
     """The key of an event, "" when the command or the site made it up."""
     return "" if _MADE_KEY.fullmatch(key) else key
 
 
 def json_object(text: str) -> dict[str, Any]:
     """The JSON object in a form; {} when it is empty. Raises ValueError."""
-    found = json.loads(text, parse_constant=_no_constant) if text.strip() else {}
+    found = parse_json(text) if text.strip() else {}
     if not isinstance(found, dict):
         raise ValueError("this is not a JSON object")
     return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

@@ -32,15 +32,15 @@ def pairs_of(text: str, *, alone: bool = False) -> dict[str, str]:
     return found
 
 
-def pairs_text(pairs: Mapping[str, str]) -> str:
-    """The inverse of pairs_of."""
-    return "\n".join(key if key == value else f"{key}={value}" for key, value in sorted(pairs.items()))
+def pairs_text(pairs: Mapping[str, str], *, alone: bool = False) -> str:
+    """The inverse of pairs_of with the same `alone`."""
+    return "\n".join(key if alone and key == value else f"{key}={value}" for key, value in sorted(pairs.items()))
 
 
 def filter_of(states: Iterable[str], jobs: str, labels: str) -> dict[str, object]:
     """The filter of a webhook from its form. Raises ValueError."""
     chosen = [state for state in RUN_END_STATES if state in set(states)]
-    return {"states": chosen or [NO_STATES], "jobs": lines_of(jobs), "labels": pairs_of(labels.replace(",", "\n"))}
+    return {"states": chosen or [NO_STATES], "jobs": lines_of(jobs), "labels": pairs_of(labels)}
 
 
 def event_types(event_type: str, events: Mapping[str, str]) -> list[str]:

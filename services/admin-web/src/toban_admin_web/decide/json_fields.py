@@ -42,6 +42,17 @@ def as_object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def parse_json(text: str) -> Any:
+    """JSON as the standard has it: no NaN and no number without an end. Raises ValueError, and RecursionError for one that is nested too deeply."""
+    found = json.loads(text, parse_constant=_no_constant)
+    json.dumps(found, allow_nan=False)
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
 def indent(value: Any) -> str:
     """The value as JSON with indentation."""
     return printable_json(json.dumps(value, indent=2, ensure_ascii=False))

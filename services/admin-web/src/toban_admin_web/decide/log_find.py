@@ -37,10 +37,9 @@ class LogQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHits:
-    """Lines that were found. `more`: there are further ones; `whole`: all of the log was searched."""
+    """Lines that were found. `whole`: all of the log was searched, so there are no others."""
 
     lines: Sequence[LogLine]
-    more: bool
     whole: bool
     expired: bool = False
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toban_admin_web.decide.json_fields import parse_json
 from toban_admin_web.decide.log_text import printable, printable_json
 
 PREFIX = "payload."
@@ -169,7 +170,7 @@ def _read(kind: str, text: str) -> Any:
         return text
     if kind == "integer":
         return int(text)
-    value = json.loads(text, parse_constant=_no_constant)
+    value = parse_json(text)
     if kind == "number" and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise ValueError("not a number")
     if kind == "boolean" and not isinstance(value, bool):
@@ -185,10 +186,6 @@ def _others(text: str) -> tuple[Mapping[str, Any], str]:
     except (ValueError, RecursionError):
         return {}, "not_json"
     return (value, "") if isinstance(value, dict) else ({}, "not_object")
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:

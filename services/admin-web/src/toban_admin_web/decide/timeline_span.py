@@ -91,8 +91,10 @@ class Span:
         until = _round(min(self.until + self.length / 2, max(now, self.until)))
         return Span(until - _round(self.length * 2), until)
 
-    def earlier(self) -> Span:
-        """Half of its length before."""
+    def earlier(self) -> Span | None:
+        """Half of its length before; None when it is too long to move."""
+        if self.length > LONGEST:
+            return None
         since = _round(self.since - self.length / 2)
         return Span(since, since + _round(self.length))
 

@@ -12,7 +12,7 @@ from flask import Blueprint, Response, request, url_for
 
 from toban_admin_web.decide.answer import Done
 from toban_admin_web.decide.api_models import ChangedHook, EventPage, Hook, Hooks, HookTest
-from toban_admin_web.decide.event_flow import MAX_PAYLOAD, given_key, json_object
+from toban_admin_web.decide.event_flow import MAX_PAYLOAD, json_object, own_key
 from toban_admin_web.decide.flow_forms import (
     HOOK_ACTIONS,
     KINDS,
@@ -30,7 +30,7 @@ from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
 # Newest events among which those of one hook are looked for.
-LOOKED = 200
+LOOKED = 100
 SHOWN = 20
 DEFAULT_RATE = 600
 GIVEN: dict[str, dict[str, Any]] = {
@@ -79,7 +79,7 @@ def show(name: str) -> Response:
         looked=LOOKED,
         offered=hook_actions(enabled=one.enabled, secrets=one.secrets),
         payload_text=indent,
-        given_key=given_key,
+        own_key=own_key,
         emitted="",
     )
 
@@ -208,7 +208,7 @@ def _set_form(name: str | None, status: int = 200, **why: Any) -> Response:
         "kind": sent.get("kind", KINDS[0]),
         "event_type": sent.get("event_type", mapping.event_type if mapping else ""),
         "type_from": sent.get("type_from", mapping.type_from if mapping else ""),
-        "events": sent.get("events", pairs_text(mapping.events) if mapping else ""),
+        "events": sent.get("events", pairs_text(mapping.events, alone=True) if mapping else ""),
         "fields": sent.get("fields", "\n".join(mapping.fields) if mapping else ""),
         "rate": sent.get("rate", one.rate_per_minute if one else DEFAULT_RATE),
         "version": sent.get("version", one.version if one else ""),

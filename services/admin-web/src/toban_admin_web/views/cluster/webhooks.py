@@ -194,6 +194,10 @@ def _found(name: str) -> Webhook:
 
 
 def _ids() -> list[int]:
-    """The delivery in the query; none = every failed one."""
-    text = request.args.get("id", "")
-    return [int(text)] if text.isascii() and text.isdigit() and len(text) < 19 else []
+    """The delivery in the query; without one every failed one. Raises NOT_FOUND."""
+    text = request.args.get("id")
+    if text is None:
+        return []
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise TobanError(ErrorCode.NOT_FOUND, f"there is no delivery {text[:40]!r}")
+    return [int(text)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 
 from toban_admin_web.decide.api_models import EmittedEvent, EventPage, RunPage, TriggerPage
-from toban_admin_web.decide.event_flow import MAX_PAYLOAD, cause_of, given_key, json_object, last_by_trigger
+from toban_admin_web.decide.event_flow import MAX_PAYLOAD, cause_of, json_object, last_by_trigger, own_key
 from toban_admin_web.decide.filters import MAX_TEXT
 from toban_admin_web.decide.json_fields import indent
 from toban_admin_web.views import actions
@@ -21,7 +20,7 @@ from toban_domain.errors import ErrorCode, TobanError
 EVENTS = 50
 TRIGGERS = 100
 # Newest runs among which the last one of each trigger is looked for.
-LAST_RUNS = 200
+LAST_RUNS = 100
 RUNS_OF_ONE = 20
 
 views = Blueprint("events", __name__)
@@ -41,7 +40,7 @@ def listed() -> Response:
         cursor=cursor,
         emitted=request.args.get("emitted", "")[:20],
         payload_text=indent,
-        given_key=given_key,
+        own_key=own_key,
     )
 
 
@@ -108,11 +107,9 @@ def _payload() -> dict[str, Any]:
     """The payload in the form. Raises Refused."""
     text = request.form.get("payload", "")
     try:
-        found = json_object(text[: MAX_PAYLOAD + 1])
-        json.dumps(found)
+        return json_object(text[: MAX_PAYLOAD + 1])
     except (ValueError, RecursionError):
         raise Refused("event_payload") from None
-    return found
 
 
 def _emit_form(status: int = 200, **why: Any) -> Response:

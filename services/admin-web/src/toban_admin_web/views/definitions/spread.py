@@ -162,4 +162,8 @@ def _document(move: Move) -> str:
 def _seen() -> dict[str, int]:
     """The schedules of the preview that the form was made from, with their versions."""
     pairs = [text.partition("=") for text in request.form.get("seen", "").split()[:MOST_READ]]
-    return {name: int(version) for name, _, version in pairs if version.isascii() and version.isdigit() and name}
+    return {
+        name: int(version)
+        for name, _, version in pairs
+        if version.isascii() and version.isdigit() and len(version) < 19 and name
+    }

@@ -8,6 +8,7 @@ from typing import Any
 from toban_admin_web.decide.api_models import Run
 from toban_admin_web.decide.log_blocks import (
     BLOCK_SIZE,
+    MOST_OF_A_LINE,
     BlockQuery,
     LineFilter,
     cut_after,
@@ -59,13 +60,13 @@ class LogReads:
         later, end = self._after(Cursor(query.at.token, query.at.seq - 1), half, query.wanted)
         return Block([*earlier, *later], start=start, end=end)
 
-    def find(self, query: LogQuery, *, most: int = MAX_HITS) -> LogHits:
+    def find(self, query: LogQuery) -> LogHits:
         """The first hits, as far as the time goes. Raises INVALID_ARGUMENT, and TobanError when nothing can be searched in time."""
         hits: list[LogLine] = []
         place: LogPlace | None = None
         # One more tells whether there are more.
         while True:
-            fields = {**query.fields(), "limit": most + 1 - len(hits)}
+            fields = {**query.fields(), "limit": MAX_HITS + 1 - len(hits)}
             try:
                 found = self._logs.search(
                     [self._run.id], self._ticket, fields, after=place, seconds=max(0.1, self._left())
@@ -73,15 +74,15 @@ class LogReads:
             except TobanError as error:
                 if place is None or error.code not in _NOT_NOW:
                     raise
-                return LogHits(lines=hits, more=True, whole=False)
+                return LogHits(lines=hits, whole=False)
             hits += [line for _, line in found.lines]
             expired = found.expired_attempts > 0
-            if len(hits) > most:
-                return LogHits(lines=hits[:most], more=True, whole=False, expired=expired)
+            if len(hits) > MAX_HITS:
+                return LogHits(lines=hits[:MAX_HITS], whole=False, expired=expired)
             if not found.cut:
-                return LogHits(lines=hits, more=False, whole=True, expired=expired)
+                return LogHits(lines=hits, whole=True, expired=expired)
             if found.place == place or self._left() <= 0:
-                return LogHits(lines=hits, more=True, whole=False, expired=expired)
+                return LogHits(lines=hits, whole=False, expired=expired)
             place = found.place
 
     def around(self, hits: Sequence[LogLine], lines: int) -> list[list[LogLine]]:
@@ -120,7 +121,7 @@ class LogReads:
         size = 0
         for part in self._logs.select(self._run.id, self._ticket, fields, seconds=self._left()):
             lines += part.lines
-            size += sum(len(line.text) for line in part.lines)
+            size += sum(min(len(line.text), MOST_OF_A_LINE) for line in part.lines)
             # The last lines come whole: the nearest are at the end.
             if size > BLOCK_SIZE and "tail" not in fields:
                 break

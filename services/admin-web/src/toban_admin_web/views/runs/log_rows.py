@@ -35,7 +35,8 @@ def log_rows(lines: Sequence[LogLine], run: Run, hits: frozenset[tuple[int, int]
     rows: list[LogRow] = []
     token = 0
     for line, step, begins in with_headings(join_partial(lines), step_lines(run)):
-        first, text, colours = line.first_seq or line.seq, clean(line.text), coloured(line.text)
+        first, text = line.first_seq or line.seq, clean(line.text)
+        colours = coloured(line.text) if "\x1b" in line.text else text
         rows.append(
             LogRow(
                 line=line,

@@ -19,9 +19,11 @@ from toban_admin_web.views.view_context import context, page, read
 HOURS = (1, 6, 24)
 # The most runs of which each one is drawn, and listed.
 MOST_BARS = 200
-# Of a call, and of all calls: then the older part of the span is not shown.
-PAGE_RUNS = 500
+# Of a call, since runs carry their payloads and a message has 4 MiB; of all calls: then the older part of the span is not shown.
+PAGE_RUNS = 200
 MOST_RUNS = 2000
+# Of these the times tell where the part that is not known may end.
+OLDEST_RUNS = 500
 
 views = Blueprint("timeline", __name__)
 
@@ -67,7 +69,7 @@ def _runs(fields: Mapping[str, Any], span: Span, now: datetime) -> tuple[list[Ru
         cursor = part.next_cursor
         if not cursor:
             return found, span.since
-    for cut in possible_cuts(found[-PAGE_RUNS:], span, now):
+    for cut in possible_cuts(found[-OLDEST_RUNS:], span, now):
         part = _page(fields, cut, span, cursor)
         if not part.next_cursor:
             return found + part.runs, cut
