@@ -42,8 +42,10 @@ class SiteClient:
         return self.send(action, **{**self.hidden(page, action), **fields})
 
     def hidden(self, page: str, action: str) -> dict[str, str]:
-        """The hidden fields of the form of `page` that goes to `action`."""
-        form = self.get(page).partition(f'action="{html.escape(action)}"')[2].partition("</form>")[0]
+        """The hidden fields of the form of `page` that is posted to `action`; none when there is no such form."""
+        forms = re.findall(r"<form([^>]*)>(.*?)</form>", self.get(page), re.DOTALL)
+        wanted = ('method="post"', f'action="{html.escape(action)}"')
+        form = next((body for head, body in forms if all(one in head for one in wanted)), "")
         return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
 
     def send(self, action: str, **fields: str) -> tuple[str, str]:
