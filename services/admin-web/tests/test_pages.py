@@ -301,7 +301,14 @@ def test_the_cluster_page_warns_when_no_executor_accepts_runs(web: Any) -> None:
 def test_the_reason_of_waiting_has_a_translated_label(web: Any) -> None:
     web.cluster.reader.responses["GetRun"] = web.run(7, "PENDING", waiting="every slot is taken")
     assert "Waiting: every slot is taken" in web.page("/runs/7")
-    assert "等待原因: every slot is taken" in web.page("/runs/7?lang=zh-Hant")
+    assert '等待原因: <span lang="en">every slot is taken</span>' in web.page("/runs/7?lang=zh-Hant")
+
+
+def test_what_a_service_says_is_in_the_language_of_the_page(web: Any) -> None:
+    waiting = "limit pool:gpu is reached (2 of 2 are taken)"
+    web.cluster.reader.responses["GetRun"] = web.run(7, "PENDING", waiting=waiting)
+    assert f"Waiting: {waiting}" in web.page("/runs/7")
+    assert "リミット pool:gpu に達しています (2 中 2 を使用)" in web.page("/runs/7?lang=ja")
 
 
 def test_a_run_that_was_just_confirmed_says_so(web: Any) -> None:

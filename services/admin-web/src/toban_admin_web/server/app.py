@@ -13,6 +13,7 @@ from werkzeug.routing import IntegerConverter, Map
 from toban_admin_web.decide.allowed_hosts import is_allowed
 from toban_admin_web.decide.api_rules import is_for_programs
 from toban_admin_web.decide.languages import LANGUAGES
+from toban_admin_web.decide.service_texts import ServiceTexts
 from toban_admin_web.decide.translations import Translations
 from toban_admin_web.server import api_problems, compression, errors, language, request_metrics, template_helpers, theme
 from toban_runtime.clock import Clock
@@ -82,7 +83,7 @@ def create_app(*, web_dir: Path, clock: Clock, ids: IdSource, http_names: Sequen
     install(app)
     language.install(app)
     theme.install(app)
-    template_helpers.install(app, load_translations(web_dir), clock)
+    template_helpers.install(app, load_translations(web_dir), load_service_texts(web_dir), clock)
     errors.install(app, ids)
     api_problems.install(app, ids)
     app.before_request(lambda: _reject_invalid(http_names))
@@ -97,6 +98,11 @@ def load_translations(web_dir: Path) -> Translations:
             for language in LANGUAGES
         }
     )
+
+
+def load_service_texts(web_dir: Path) -> ServiceTexts:
+    """What the services say in English, in the other languages."""
+    return ServiceTexts(json.loads((web_dir / "locales" / "services.json").read_text(encoding="utf-8")))
 
 
 def _reject_invalid(http_names: Sequence[str]) -> Response | None:

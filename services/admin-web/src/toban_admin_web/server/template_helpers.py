@@ -19,6 +19,7 @@ from toban_admin_web.decide.log_text import clean, printable
 from toban_admin_web.decide.navigation import groups_for, is_here
 from toban_admin_web.decide.payload_form import field_id
 from toban_admin_web.decide.run_actions import dispatch_name
+from toban_admin_web.decide.service_texts import ServiceTexts
 from toban_admin_web.decide.status_styles import FAILED_STATES, state_icon, style
 from toban_admin_web.decide.translations import Message, Translations
 from toban_admin_web.server import language
@@ -31,8 +32,9 @@ DIGEST_LENGTH = 12
 class TemplateHelpers:
     """Helpers that need the translations or the static files."""
 
-    def __init__(self, translations: Translations, static: Path) -> None:
+    def __init__(self, translations: Translations, services: ServiceTexts, static: Path) -> None:
         self._translations = translations
+        self._services = services
         self._static = static
         self._urls: dict[tuple[str, str], str] = {}
 
@@ -44,6 +46,14 @@ class TemplateHelpers:
         """The translation of a value from the cluster (a state, a role, a reason); the value itself when it is unknown."""
         text = self._translations.find(language.current(), f"{kind}.{value}")
         return value if text is None else text
+
+    def said(self, text: str) -> Markup:
+        """A sentence of a service in the language of the request; one that is not known stays, marked as English for screen readers."""
+        tag = language.current()
+        found = None if tag == languages.DEFAULT else self._services.find(tag, text)
+        if found is not None or tag == languages.DEFAULT or not text or not text.isascii():
+            return Markup.escape(_shown(text if found is None else found))
+        return Markup('<span lang="en">{}</span>').format(_shown(text))
 
     def notice(self) -> str:
         """What the action that led to this page has done; "" without one."""
@@ -98,14 +108,15 @@ class TemplateHelpers:
         return self.t(message[0], **message[1])
 
 
-def install(app: Flask, translations: Translations, clock: Clock) -> None:
+def install(app: Flask, translations: Translations, services: ServiceTexts, clock: Clock) -> None:
     """Adds the helpers to the templates of `app`."""
     app.jinja_env.finalize = _shown
-    helpers = TemplateHelpers(translations, Path(str(app.static_folder)))
+    helpers = TemplateHelpers(translations, services, Path(str(app.static_folder)))
     functions = (
         *(
             helpers.t,
             helpers.label,
+            helpers.said,
             helpers.notice,
             helpers.at,
             helpers.utc,
