@@ -115,7 +115,11 @@ def used_keys() -> set[str]:
     }
     names |= set(DISPATCH_NAMES)
     names |= {f"weekday.{day}" for day in ("mon", "tue", "wed", "thu", "fri", "sat", "sun")}
+    names |= {f"month.{number}" for number in range(1, 13)}
     names |= {f"schedule.form.{one}" for one in FORM_CHOICES} | {"schedule.form.to_yaml", "schedule.form.to_form"}
+    names |= {
+        f"rule.{one}" for one in ("times", "minute", "between", "on_days", "of_month", "last_day", "in_months", "join")
+    }
     names |= {f"done.{done}" for done in DONE} | {f"action.{problem}" for problem in REFUSED}
     names |= {f"form.{problem}" for problem in FORM_PROBLEMS}
     for action in RUN_ACTIONS:
