@@ -118,7 +118,7 @@ class ComingLoads:
         return await asyncio.shield(self._make())
 
     def _make(self) -> asyncio.Task[_Reading]:
-        """The next reading: one for all who wait for it, whoever of them leaves."""
+        """The next reading: one for all who wait for it, also when one of them leaves."""
         if self._making is None or self._making.done():
             self._making = asyncio.create_task(self._made(), name="coming load")
             self._making.add_done_callback(_taken)
@@ -156,7 +156,7 @@ class ComingLoads:
 
 
 def _taken(task: asyncio.Task[_Reading]) -> None:
-    """Who waits for the task has its error, and the next caller begins anew: where the old reading was the answer, no caller gets it."""
+    """Who waits for the task has its error, and the next caller makes another one: where the old reading was the answer, no caller gets it."""
     if not task.cancelled():
         task.exception()
 
