@@ -49,9 +49,9 @@ def note_of(
     by = f" by {actor}" if actor else ""
     why = f": {reason}" if reason else ""
     if status == "paused":
-        end = f" until {shown(until)}" if until else ""
-        passing = "its slots pass without runs until then, or" if until else "its slots pass without runs until"
-        return f"paused{end}{by}{why}; {passing} `toban schedule resume {spec.name}`"
+        if until:
+            return f"paused until {shown(until)}{by}{why}; its slots pass without runs until then, or `toban schedule resume {spec.name}`"
+        return f"paused{by}{why}; its slots pass without runs until `toban schedule resume {spec.name}`"
     if status == "failed":
         return f"failed{why}; remedy the cause, then `toban schedule resume {spec.name}`"
     if not spec.enabled:
