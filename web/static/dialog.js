@@ -78,9 +78,9 @@ async function open(link) {
     if (!response.ok || !form || more || form.querySelector("input[type=datetime-local]:not(#until)")) throw new Error("a page of its own");
     const dialog = dialogOf(page.querySelector("main"));
     showTimes(dialog);
-    showInputs(dialog);
     offerReasons(dialog);
     document.body.append(dialog);
+    showInputs(dialog);
     dialog.showModal();
     dialog.querySelector("form.action :is(input:not([type=hidden]), textarea, select)")?.focus();
   } catch {

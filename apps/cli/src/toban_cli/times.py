@@ -55,11 +55,6 @@ def read_start_time(text: str, now: datetime, zone: str = "", *, option: str = "
     return moment
 
 
-def read_until(text: str, now: datetime) -> datetime | None:
-    """The time of --until in UTC; None when it is not given. Raises INVALID_ARGUMENT."""
-    return read_start_time(text, now, option="--until") if text else None
-
-
 def read_time_bound(option: str, text: str, now: datetime, *, ahead: bool = False) -> datetime:
     """The moment that `text` names, in UTC: so long ago (units s m h d w), or a date or time, of this machine's clocks without an offset.
 

@@ -112,6 +112,7 @@ def test_a_job_is_disabled_and_enabled_with_reasons(page: Page, address: str, we
     page.until(ASKED)
     assert page.run("document.activeElement.id") == "reason"
     page.run("document.getElementById('reason').value = '<b>a move</b>'")
+    assert page.run("document.querySelector('label[for=until]').textContent").endswith("(Asia/Tokyo)")
     page.run("document.querySelector('.chip[data-hours]').click()")
     assert 3500 < page.run("(new Date(document.getElementById('until').value) - Date.now()) / 1000 + 60") <= 3660
     for days, day in (("1", "getDate() === new Date(Date.now() + 864e5).getDate()"), ("monday", "getDay() === 1")):

@@ -67,10 +67,12 @@ def disable_job(name: JobName, until: Until = "", reason: AuditReason = "", outp
     toban job disable import --reason "the source is being moved"
     toban job disable import --until 2026-12-01T08:00+01:00
     """
-    from toban_cli.times import read_until
+    from toban_cli.times import read_start_time
 
     now = wall_now()
-    request = pb.DisableJobRequest(name=name, reason=reason, until=read_until(until, now))
+    request = pb.DisableJobRequest(name=name, reason=reason)
+    if until:
+        request.until.FromDatetime(read_start_time(until, now, option="--until"))
     job = call("JobControl.DisableJob", request)
     end = f" until {local(request.until, now)}" if until else ""
     how = "enable it earlier with" if until else "enable it with"

@@ -148,10 +148,12 @@ def pause(name: ScheduleName, until: Until = "", reason: Reason = "", output: Ou
     toban schedule pause nightly --reason "the database is moved"
     toban schedule pause nightly --until 2026-12-01T08:00+01:00
     """
-    from toban_cli.times import read_until
+    from toban_cli.times import read_start_time
 
     now = wall_now()
-    request = pb.PauseScheduleRequest(name=name, reason=reason, until=read_until(until, now))
+    request = pb.PauseScheduleRequest(name=name, reason=reason)
+    if until:
+        request.until.FromDatetime(read_start_time(until, now, option="--until"))
     schedule = call("JobControl.PauseSchedule", request)
     end = f" until {local(request.until, now)}" if until else ""
     how = "resume it earlier with" if until else "resume it with"

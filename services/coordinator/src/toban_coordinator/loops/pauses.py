@@ -29,7 +29,7 @@ ended = metrics.counter(
 
 
 class Pauses:
-    """Each end is a transaction of its own, which looks at the locked row again: whoever leads next goes on with what is left."""
+    """Each end is a transaction of its own, which looks at the locked row again: the next leader goes on with what is left."""
 
     def __init__(self, *, deps: LoopDeps) -> None:
         self._deps = deps
