@@ -53,16 +53,21 @@ SELECT md5(n::text)::uuid, 1000 + n, 'instance-' || n, 'node-' || n, 'b', 1, 'h'
 
 
 def fill(url, runs, days):
-    parameters = {"runs": runs, "seconds": (days - 1) * 86_400, "jobs": JOBS, "executors": EXECUTORS}
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT scheduler.ensure_partitions((now() - make_interval(days => %s))::date, now()::date)", [days]
-        )
         for text in (DEFINITIONS, EXECUTOR_ROWS):
-            connection.execute(text, parameters)
-        for first in range(1, runs + 1, CHUNK):
-            connection.execute(FILL, parameters | {"first": first, "last": min(first + CHUNK - 1, runs)})
-        connection.execute("VACUUM ANALYZE")
+            connection.execute(text, {"jobs": JOBS, "executors": EXECUTORS})
+        fill_runs(connection, runs, days)
+
+
+def fill_runs(connection, runs, days):
+    """Finished runs of jobs and executors that are there."""
+    parameters = {"runs": runs, "seconds": (days - 1) * 86_400, "jobs": JOBS, "executors": EXECUTORS}
+    connection.execute(
+        "SELECT scheduler.ensure_partitions((now() - make_interval(days => %s))::date, now()::date)", [days]
+    )
+    for first in range(1, runs + 1, CHUNK):
+        connection.execute(FILL, parameters | {"first": first, "last": min(first + CHUNK - 1, runs)})
+    connection.execute("VACUUM ANALYZE")
 
 
 def queries(round_number, days):

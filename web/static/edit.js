@@ -8,8 +8,7 @@ class Checker {
     this.result = document.getElementById("checked");
     this.timer = 0;
     this.request = null;
-    const text = form.elements.manifest;
-    text.addEventListener("input", () => this.schedule());
+    form.querySelector("[data-typed]").addEventListener("input", () => this.schedule());
     this.schedule();
   }
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
 from toban_schedule import Rule, ScheduleError, problems, slots
-from toban_schedule.cron import resolve
+from toban_schedule.cron import parse_cron, resolve
 
 MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 DAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
@@ -98,6 +98,15 @@ def test_expressions_agree_with_a_search_through_every_minute(
         assert "never fires" in error.message and expected == []
         return
     assert slots(rule, start, until, 1500) == expected
+    plain = parse_cron(text).plain()
+    if plain is None:
+        assert days is not None and weekdays is not None
+        return
+    assert [len(plain.hours), len(plain.minutes)] == [len(hours or range(24)), len(minutes or range(60))]
+    for one in ((start + timedelta(days=n)).date() for n in range(72)):
+        by_day = not plain.days or one.day in plain.days
+        by_weekday = not plain.weekdays or one.isoweekday() % 7 in plain.weekdays
+        assert (one.month in plain.months and by_day and by_weekday) == matches(one, days, months, weekdays)
 
 
 @pytest.mark.parametrize("year", [2026, 2027, 2028])
@@ -154,7 +163,7 @@ def test_a_hash_spreads_names_and_differs_by_field() -> None:
 
 
 def test_a_hash_is_the_same_in_every_process() -> None:
-    code = "from toban_schedule.cron import resolve; print(resolve('H H H H H', 'backup'))"
+    code = "from toban_schedule.cron import parse_cron, resolve; print(resolve('H H H H H', 'backup'))"
     environment = {"PYTHONHASHSEED": "7"}
     other = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert other.stdout.strip() == resolve("H H H H H", "backup") == "15 10 28 10 5"

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
-from toban_schedule import Rule, SlotCount, count_slots, slots
+from toban_schedule import Rule, SlotCount, count_slots, load_zone, slots
+from toban_schedule.rule import TICK
+from toban_schedule.slot_count import count_of_day
 
 ZONES = [
     ("UTC", "2026-03-29T00:00"),
@@ -54,6 +56,29 @@ def test_a_count_agrees_with_an_iteration(
     iterated = slots(made, after, until, 1_000_000)
     expected = SlotCount(iterated[0], iterated[-1], len(iterated)) if iterated else None
     assert count_slots(made, after, until) == expected
+
+
+@given(
+    place=st.sampled_from(ZONES),
+    rule=st.sampled_from([{"cron": "*/20 * * * * *"}, *RULES]),
+    gap=st.sampled_from(["skip", "shift", "run_after"]),
+    fold=st.sampled_from(["first", "second", "both"]),
+    day=st.integers(-3, 3),
+    cut=st.sampled_from(["", "start", "end"]),
+)
+def test_a_count_of_a_day_agrees_with_an_iteration(
+    place: tuple[str, str], rule: dict[str, object], gap: str, fold: str, day: int, cut: str
+) -> None:
+    name, near = place
+    zone = UTC if rule.keys() & {"interval_seconds", "every_n_minutes"} else load_zone(name)
+    local = datetime.fromisoformat(near).replace(tzinfo=UTC).astimezone(zone).date() + timedelta(days=day)
+    begin, end = (datetime(one.year, one.month, one.day, tzinfo=zone) for one in (local, local + timedelta(days=1)))
+    noon = datetime(local.year, local.month, local.day, 12, tzinfo=zone).isoformat()
+    made = Rule.of(RuleSpec(**rule, timezone=name, gap=gap, fold=fold, **({cut: noon} if cut else {})))  # type: ignore[arg-type]
+    after = begin.astimezone(UTC) - TICK
+    expected = len(slots(made, after, end.astimezone(UTC) - TICK, 1_000_000))
+    assert count_of_day(made, local, after - timedelta(days=1)) == expected
+    assert count_of_day(made, local, end) == 0
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ class Reader(
             **flow_responses(),
             "GetRun": run(),
             "ExplainRun": pb.RunExplanation(state="RUNNING", reasons=["it runs on executor-1"]),
+            "GetRunUsage": pb.RunUsage(run_id=1, note="its executor has no sample yet"),
             "RerunRun": pb.RerunRunResponse(run_id=12, created=True),
             "GetReadTicket": pb.GetReadTicketResponse(ticket=ReadTicket(body=b"a ticket"), valid_seconds=60),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from typing import Any
@@ -271,3 +272,101 @@ def test_a_change_that_is_too_long_to_be_read_is_not_applied(edit: Any) -> None:
     answer = edit.post("/jobs/hello/edit", manifest=long, reason="x")
     assert answer.status_code == 400 and "too long to be shown" in answer.get_data(as_text=True)
     assert [one.dry_run for one in applies(edit)] == [True]
+
+
+def fields_of(page: str) -> dict[str, str]:
+    """What the form for a schedule would send."""
+    form = page.partition('<form class="action"')[2]
+    found = {}
+    for tag in re.findall(r"<input [^>]*>", form):
+        name, value = re.search(r'name="([^"]*)"', tag), re.search(r'value="([^"]*)"', tag)
+        if name and (" checked" in tag or not re.search('type="(radio|checkbox)"', tag)):
+            found[name[1]] = html.unescape(value[1]) if value else ""
+    for name, body in re.findall(r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
+        [found[name]] = re.findall(r'value="([^"]*)" selected', body)
+    return found | {
+        name: html.unescape(text) for name, text in re.findall(r'<textarea [^>]*name="([^"]*)"[^>]*>([^<]*)<', form)
+    }
+
+
+def send(web: Any, path: str, **given: str) -> Any:
+    return web.client.post(path, data=given, headers={"Origin": "http://localhost"})
+
+
+@pytest.fixture
+def nightly(edit: Any) -> Any:
+    """A site with a schedule that has a key without a field."""
+    spec = {"name": "nightly", "job": "hello", "daily_at": "03:00", "labels": {"team": "ops"}}
+    edit.cluster.reader.responses |= {
+        "GetSchedule": edit.schedule(name="nightly", spec_json=json.dumps(spec), version=7),
+        "Apply": applied("updated", "Schedule", "nightly"),
+    }
+    return edit
+
+
+def test_a_schedule_is_changed_in_a_form(nightly: Any) -> None:
+    page = nightly.page("/schedules/nightly/edit")
+    assert "<code>metadata.labels</code>" in page and '<option value="hello">' in page and "Asia/Tokyo" in page
+    fields = fields_of(page)
+    assert (fields["kind"], fields["daily_at"], fields["enabled"]) == ("daily", "03:00", "1") and "name" not in fields
+    given = {**fields, "kind": "weekly", "weekly_at": "04:00", "timezone": "Europe/Berlin", "reason": "reports"}
+    seen = digest(send(nightly, "/schedules/nightly/edit", **given, check="1").get_data(as_text=True))
+    done = send(nightly, "/schedules/nightly/edit", **given, seen=seen)
+    assert done.headers["Location"] == "/schedules/nightly?done=applied"
+    [manifest] = applies(nightly)[-1].manifests
+    assert manifest.expect_version == 7 and json.loads(manifest.json) == {
+        "apiVersion": "toban/v1",
+        "kind": "Schedule",
+        "metadata": {"name": "nightly", "labels": {"team": "ops"}},
+        "spec": {"job": "hello", "weekly_at": f"{fields['days']} 04:00", "timezone": "Europe/Berlin"},
+    }
+
+
+def test_a_schedule_is_made_in_a_form(nightly: Any) -> None:
+    fields = fields_of(nightly.page("/new/schedule?job=report"))
+    assert (fields["name"], fields["job"]) == ("report-daily", "report")
+    send(nightly, "/new/schedule", **{**fields, "name": "other", "kind": "every", "every": "2", "unit": "h"}, check="1")
+    [manifest] = applies(nightly)[-1].manifests
+    body = json.loads(manifest.json)
+    assert body["metadata"] == {"name": "other"} and body["spec"] == {"job": "report", "every_n_minutes": 120}
+
+
+def test_what_was_typed_stays_in_the_form(nightly: Any) -> None:
+    fields = fields_of(nightly.page("/schedules/nightly/edit"))
+    given = {
+        **fields,
+        "kind": "cron",
+        "cron": '"never" & <b>',
+        "payload": "{day: 1}",
+        "gap": "odd",
+        "reason": "because",
+    }
+    page = send(nightly, "/schedules/nightly/edit", **given).get_data(as_text=True)
+    assert "spec.payload: is not JSON" in page and applies(nightly) == []
+    assert 'value="&#34;never&#34; &amp; &lt;b&gt;"' in page and "{day: 1}</textarea>" in page and "because" in page
+    assert "<option selected>odd</option>" in page and '<details class="fold" open>' in page
+
+
+def test_form_and_yaml_take_over_from_each_other(nightly: Any) -> None:
+    fields = fields_of(nightly.page("/schedules/nightly/edit"))
+    path = "/schedules/nightly/edit"
+    as_yaml = send(nightly, path, **{**fields, "daily_at": "05:00", "as": "yaml"}).get_data(as_text=True)
+    assert "daily_at: 05:00" in as_yaml.replace("&#39;", "") and "team: ops" in as_yaml and 'value="7"' in as_yaml
+    yaml = fields_of(as_yaml)
+    back = send(nightly, path, **{**yaml, "as": "form"}).get_data(as_text=True)
+    assert fields_of(back)["daily_at"] == "05:00" and "metadata.labels" in back
+    odd = yaml["manifest"].replace("daily_at", "weekly_on")
+    for text in (odd, "kind: ["):
+        page = send(nightly, path, **{**yaml, "manifest": text, "as": "form"}).get_data(as_text=True)
+        assert "The form cannot hold this definition" in page and text in html.unescape(page)
+    assert applies(nightly) == []
+
+
+def test_a_schedule_that_the_form_cannot_hold_is_yaml(nightly: Any) -> None:
+    assert "The form cannot" not in nightly.page("/schedules/nightly/edit?as=yaml")
+    assert '<textarea id="manifest"' in nightly.page("/schedules/nightly/edit?as=yaml")
+    spec = {"name": "nightly", "job": "hello", "daily_at": " 03:00"}
+    nightly.cluster.reader.responses["GetSchedule"] = nightly.schedule(name="nightly", spec_json=json.dumps(spec))
+    page = nightly.page("/schedules/nightly/edit")
+    assert "The form cannot hold this definition" in page and '<textarea id="manifest"' in page
+    assert "Continue in the form" not in nightly.page("/jobs/hello/edit")

@@ -16,6 +16,8 @@ from toban_admin_web.decide.limit_state import LEVELS, WHYS
 from toban_admin_web.decide.navigation import GROUPS
 from toban_admin_web.decide.run_actions import DISPATCH_NAMES
 from toban_admin_web.decide.run_actions import ENDPOINTS as RUN_ACTIONS
+from toban_admin_web.decide.schedule_form import KINDS as SCHEDULE_KINDS
+from toban_admin_web.decide.schedule_form import UNITS
 from toban_admin_web.decide.spread import REASONS as LEFT_ALONE
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.timeline import BY
@@ -88,6 +90,16 @@ REFUSED = (
     "wrong_events",
 )
 
+# Fields of the form for schedules whose names, and those of their choices, are keys.
+FORM_CHOICES = (
+    *(f"kind.{one}" for one in SCHEDULE_KINDS),
+    *(f"unit.{one}" for one in UNITS),
+    *("catch_up", "catch_up.all", "catch_up.one", "catch_up.skip"),
+    *("gap", "gap.shift", "gap.run_after", "gap.skip"),
+    *("fold", "fold.first", "fold.second", "fold.both"),
+    *("on_failure", "on_failure.keep", "on_failure.remove"),
+)
+
 
 def used_keys() -> set[str]:
     """The keys in templates and in the code behind them."""
@@ -103,6 +115,11 @@ def used_keys() -> set[str]:
     }
     names |= set(DISPATCH_NAMES)
     names |= {f"weekday.{day}" for day in ("mon", "tue", "wed", "thu", "fri", "sat", "sun")}
+    names |= {f"month.{number}" for number in range(1, 13)}
+    names |= {f"schedule.form.{one}" for one in FORM_CHOICES} | {"schedule.form.to_yaml", "schedule.form.to_form"}
+    names |= {
+        f"rule.{one}" for one in ("times", "minute", "between", "on_days", "of_month", "last_day", "in_months", "join")
+    }
     names |= {f"done.{done}" for done in DONE} | {f"action.{problem}" for problem in REFUSED}
     names |= {f"form.{problem}" for problem in FORM_PROBLEMS}
     for action in RUN_ACTIONS:

@@ -330,6 +330,32 @@ def test_the_certificate_check_is_translated(web: Any, tls: Path) -> None:
     assert [name for name in check.value if "_" in name and name in text] == []
 
 
+def test_a_schedule_has_a_calendar_of_a_month(web: Any) -> None:
+    text = web.page("/schedules/hello-often?month=2199-11")
+    month = text.partition('<section id="month"')[2]
+    assert "Calendar of Nov 2199" in month and month.count("17280 slots") == 30 and 'scope="col">Mon<' in month
+    assert "month=2199-10#month" in month and "month=2199-12#month" in month
+    assert "1:00" not in month and [one.page.limit for one in web.asked(pb.ListFiresRequest)] == [20]
+    web.cluster.reader.requests.clear()
+    month = web.page("/schedules/hello-often?month=soon").partition('<section id="month"')[2]
+    assert 'aria-current="date"' in month and "run created" in month
+    assert [one.page.limit for one in web.asked(pb.ListFiresRequest)] == [20, 500]
+    assert 'id="month"' not in web.page("/schedules/hello-often?part=1")
+
+
+def test_cron_rules_have_words_in_each_language(web: Any) -> None:
+    def stored(cron: str) -> None:
+        one = web.schedule(spec_json=json.dumps({"name": "hello-often", "cron": cron}))
+        web.cluster.reader.responses |= {"GetSchedule": one, "ListSchedules": pb.ListSchedulesResponse(schedules=[one])}
+
+    stored("0 3 * * 0")
+    for path in ("/schedules", "/schedules/hello-often"):
+        assert 'cron 0 3 * * 0 <span class="ago">weekly on Sun at 03:00</span>' in web.page(f"{path}?lang=en")
+        assert '<span class="ago">毎週 日 03:00</span>' in web.page(f"{path}?lang=ja")
+    stored("0 3 1 * 0")
+    assert "cron 0 3 1 * 0</td>" in web.page("/schedules?lang=en")
+
+
 def test_a_schedule_in_utc_has_one_column_of_times(web: Any) -> None:
     assert 'class="list one-zone"' in web.page("/schedules/hello-often")
     web.cluster.reader.responses["GetSchedule"].timezone = "Asia/Tokyo"

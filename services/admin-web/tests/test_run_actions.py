@@ -11,6 +11,7 @@ import pytest
 from toban_admin_web.ports.people import SignedIn
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_proto.v1.common_pb2 import UsageSample
 
 SCHEMA = {
     "type": "object",
@@ -251,6 +252,20 @@ def test_a_page_without_its_reasons_is_still_a_page(web: Any) -> None:
     web.cluster.reader.responses["ExplainRun"] = TobanError(ErrorCode.DEADLINE_EXCEEDED, "too slow")
     web.cluster.reader.responses["GetRun"] = web.run(1, "PENDING")
     assert offered(web.page("/runs/1")) == ["cancel", "kill", "note"]
+
+
+def test_a_run_that_runs_has_its_use_of_cpu_and_memory(web: Any) -> None:
+    samples = [
+        UsageSample(at=web.stamp(ago), cpu_seconds=cpu, memory_bytes=64 << 20, processes=2)
+        for ago, cpu in ((10, 1.0), (5, 3.5))
+    ]
+    responses = web.cluster.reader.responses
+    responses["GetRun"] = web.run(1, "RUNNING", started_at=web.stamp(20))
+    responses["GetRunUsage"] = pb.RunUsage(run_id=1, samples=samples)
+    page = web.page("/runs/1")
+    assert "0.50 cores, peak 0.50" in page and "64 MiB, peak 64" in page and "Processes: 2" in page
+    web.refuse("GetRunUsage", ErrorCode.UNIMPLEMENTED)
+    assert "cores, peak" not in web.page("/runs/1")
 
 
 MASKED = {"name": "***", "times": "***", "mode": "***", "extra": 1}

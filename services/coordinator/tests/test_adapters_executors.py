@@ -19,6 +19,8 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import LogSpec, StepSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import SecretFile, SecretRef
+from toban_domain.usage import UsageSample
+from toban_proto.v1 import common_pb2
 from toban_proto.v1 import executor_pb2 as pb
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
 from toban_runtime.clock import SystemClock
@@ -31,6 +33,7 @@ from toban_transport.tls import TlsFiles
 
 DOMAIN = "toban.internal"
 IDS = IdSource()
+SAMPLED_AT = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class Worker(WorkerServiceServicer):
@@ -69,6 +72,11 @@ class Worker(WorkerServiceServicer):
 
     async def Ping(self, request, context):
         return pb.PingResponse(incarnation="me")
+
+    async def GetUsage(self, request, context):
+        sample = common_pb2.UsageSample(cpu_seconds=1.5, memory_bytes=4096, processes=1)
+        sample.at.FromDatetime(SAMPLED_AT)
+        return pb.GetUsageResponse(samples=[sample] if request.key.run_id == 7 else [])
 
 
 class Vault:
@@ -232,3 +240,11 @@ async def test_an_order_of_which_no_message_can_be_made_is_refused_alone(setting
     answers = {result.key.run_id: result.refusal for result in results if not result.accepted}
     assert answers == {2: "ORDER_INVALID"}
     assert [order.key.run_id for request in worker.seen for order in request.orders] == [1, 3]
+
+
+async def test_an_executor_is_asked_what_an_attempt_uses(setting, worker):
+    made, _, target, _ = setting
+    assert await made.usage(target, AttemptKey(7, 1)) == [UsageSample(SAMPLED_AT, 1.5, 4096, 1)]
+    assert await made.usage(target, AttemptKey(8, 1)) == []
+    with pytest.raises(TobanError):
+        await made.usage(replace(target, address="127.0.0.1:1"), AttemptKey(7, 1))

@@ -117,6 +117,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "list": runs.list_runs,
             "get": runs.get_run,
             "why": runs.why,
+            "usage": runs.usage,
             "logs": logs.logs,
             "cancel": run_changes.cancel,
             "rerun": run_changes.rerun,

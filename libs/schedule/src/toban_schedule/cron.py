@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import lru_cache
+from typing import Any
 
 from cronsim import CronSim, CronSimError
 
@@ -38,6 +39,22 @@ class _Matches(CronSim):
         return super().match_dom(d) or any(abs(n - d.day) <= 2 and _nearest(d, n) == d.day for n in self.near)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainCron:
+    """The values of an expression whose days are either days of the month or weekdays, in order. Weekdays: 0 is Sunday, 6 Saturday.
+
+    Exactly one of `days`, `weekdays` and `last_day` restricts the days, or none.
+    """
+
+    seconds: tuple[int, ...]
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    months: tuple[int, ...]
+    days: tuple[int, ...] = ()
+    weekdays: tuple[int, ...] = ()
+    last_day: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Cron:
     """A parsed expression. `every_hour`: its hour field matches all 24 hours, so it follows the clock and no DST policy applies."""
@@ -65,6 +82,32 @@ class Cron:
         template = copy.copy(self._template)
         template.seconds = {min(template.seconds)}
         return replace(self, _template=template), seconds
+
+    def plain(self) -> PlainCron | None:
+        """The expression as values; None where its days need more, such as both kinds of days, MON#1, LW or 15W."""
+        at = self._template
+        week = {day % 7 if isinstance(day, int) else day for day in at.weekdays}
+        every_day, every_weekday = set(range(1, 32)) <= at.days, set(range(7)) <= week
+        if not at.day_and and (every_day or every_weekday):
+            # Either one is enough, and one of them always matches.
+            every_day = every_weekday = True
+        days: set[int] = set() if every_day else set(at.days)
+        weekdays: set[Any] = set() if every_weekday else week
+        last_day = days == {at.LAST}
+        if last_day:
+            days = set()
+        nth = any(not isinstance(day, int) for day in weekdays)
+        if at.near or nth or (weekdays and (days or last_day)) or any(day < 1 for day in days):
+            return None
+        return PlainCron(
+            seconds=tuple(sorted(at.seconds)),
+            minutes=tuple(sorted(at.minutes)),
+            hours=tuple(sorted(at.hours)),
+            months=tuple(sorted(at.months)),
+            days=tuple(sorted(days)),
+            weekdays=tuple(sorted(weekdays)),
+            last_day=last_day,
+        )
 
     @property
     def a_day(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 from toban_schedule.rule import TICK, At, Every, Rule
@@ -33,6 +33,25 @@ def count_slots(rule: Rule, after: datetime, until: datetime) -> SlotCount | Non
         steps = (until - first) // rule.source.period
         return SlotCount(first, first + steps * rule.source.period, steps + 1)
     return SlotCount(first, _last(rule.source, first, until), _count(rule.source, first, until))
+
+
+def count_of_day(rule: Rule, day: date, after: datetime) -> int:
+    """The slots of a day, those after `after`: of the local day, or of the day of UTC for an interval.
+
+    Where a rule has several slots a minute, a minute that is not whole may count as a whole one.
+    """
+    at = rule.source
+    if isinstance(at, Every):
+        begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        found = count_slots(rule, max(after, begin - TICK), begin + _DAY - TICK)
+        return found.slots if found else 0
+    begin, end = _midnight(at, day), _midnight(at, day + _DAY)
+    first = max(after, begin - TICK, (rule.start or begin) - TICK)
+    last = min(end, rule.end or end) - TICK
+    if (first, last) == (begin - TICK, end - TICK) and _calm(at, day):
+        return at.cron.a_day if at.cron.day_matches(day) else 0
+    cron, factor = at.cron.by_minute()
+    return len(slots_between(replace(at, cron=cron), first, last)) * factor
 
 
 def _last(at: At, first: datetime, until: datetime) -> datetime:

@@ -13,6 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, AttemptState, ErrorLine, Outcome, OutcomeKind, Reason, StepResult
 from toban_domain.progress import Progress
+from toban_domain.usage import UsageSample
 from toban_proto.v1 import common_pb2
 
 M = TypeVar("M", bound=Message)
@@ -102,6 +103,24 @@ def key_from_pb(message: common_pb2.AttemptKey) -> AttemptKey:
     if message.run_id <= 0 or message.token <= 0:
         raise _invalid(f"attempt key ({message.run_id}, {message.token}) must have a positive run_id and token")
     return AttemptKey(message.run_id, message.token)
+
+
+def usage_to_pb(sample: UsageSample) -> common_pb2.UsageSample:
+    """What an attempt's processes used at one moment."""
+    return common_pb2.UsageSample(
+        at=timestamp_to_pb(sample.at),
+        cpu_seconds=sample.cpu_seconds,
+        memory_bytes=sample.memory_bytes,
+        processes=sample.processes,
+    )
+
+
+def usage_from_pb(message: common_pb2.UsageSample) -> UsageSample:
+    """The inverse. Raises INVALID_ARGUMENT for a sample without a time."""
+    at = timestamp_from_pb(message.at)
+    if at is None:
+        raise _invalid("a sample of usage has no time")
+    return UsageSample(at, message.cpu_seconds, message.memory_bytes, message.processes)
 
 
 def state_to_pb(state: AttemptState) -> "common_pb2.AttemptState.ValueType":

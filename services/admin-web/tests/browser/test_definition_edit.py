@@ -96,3 +96,38 @@ def test_a_job_is_edited_in_a_language_that_the_address_names(page: Page, addres
     done = [one for one in web.cluster.reader.requests if isinstance(one, pb.ApplyRequest) and not one.dry_run]
     assert [one.reason for one in done] == ["slow disk"]
     assert page.complaints == []
+
+
+def test_a_schedule_is_edited_in_a_form_while_it_is_checked(page: Page, address: str, web: Any) -> None:
+    def slots(request: Any) -> Any:
+        spec = json.loads(request.manifest.json)["spec"] if request.manifest.json else {}
+        return pb.NextSlotsResponse(
+            slots=[pb.NextSlot(at=web.stamp(-60), local=f"2026-11-24T{spec.get('weekly_at', '')}")]
+        )
+
+    spec = {"name": "nightly", "job": "hello", "daily_at": "03:00"}
+    web.cluster.reader.responses |= {
+        "GetSchedule": web.schedule(name="nightly", spec_json=json.dumps(spec), version=7),
+        "Apply": pb.ApplyResponse(applied=[pb.Applied(kind="Schedule", name="nightly", action="updated", version=8)]),
+        "NextSlots": slots,
+    }
+    for width, dark in ((1280, True), (390, False)):
+        page.look(width=width, dark=dark)
+        page.open(address + "/schedules/nightly/edit")
+        page.until("!!document.querySelector('#checked .coming')")
+        shown = "[...document.querySelectorAll('.kind-fields')].filter((one) => one.checkVisibility()).length"
+        assert page.run(shown) == 1, "the fields of the chosen kind alone"
+        page.run("document.getElementById('kind-weekly').click()")
+        page.until("document.querySelector('#checked .coming')?.innerText.includes('mon-fri 03:00')")
+        assert page.run(shown) == 1 and page.run("document.getElementById('weekly_at').checkVisibility()")
+        page.run("document.getElementById('day-sun').click()")
+        page.until("document.querySelector('#checked .coming')?.innerText.includes('mon-fri,sun 03:00')")
+        assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    # What is wrong in a kind that is not chosen does not matter.
+    page.run("document.getElementById('every').value = 'often'")
+    page.run("document.getElementById('reason').value = 'no work on Saturdays'")
+    page.run("document.querySelector('form.action button.primary').click()")
+    page.until(f"location.search === '?done=applied' && {READY}")
+    [done] = [one for one in web.cluster.reader.requests if isinstance(one, pb.ApplyRequest) and not one.dry_run]
+    assert json.loads(done.manifests[0].json)["spec"] == {"job": "hello", "weekly_at": "mon-fri,sun 03:00"}
+    assert page.complaints == []

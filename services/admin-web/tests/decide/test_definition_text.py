@@ -9,12 +9,13 @@ import pytest
 
 from toban_admin_web.decide.definition_text import (
     document_of,
-    example_text,
+    example_document,
     form_bytes,
     shown_text,
     stored_document,
     stored_text,
     text_digest,
+    yaml_of,
 )
 from toban_domain.errors import ErrorCode, TobanError
 from toban_manifests.read import Document, read_manifests
@@ -42,7 +43,9 @@ def test_a_stored_definition_is_the_same_after_it_was_text() -> None:
 
 @pytest.mark.parametrize("kind", ["Job", "Schedule"])
 def test_examples_are_valid_manifests(kind: str) -> None:
-    [manifest] = read_manifests([Document("x", document_of(example_text(kind, "a.b"), kind))], check_rule=problems)
+    [manifest] = read_manifests(
+        [Document("x", document_of(yaml_of(example_document(kind, "a.b")), kind))], check_rule=problems
+    )
     assert manifest.kind == kind
     if kind == "Schedule":
         assert (manifest.spec.job, manifest.name) == ("a.b", "a.b-daily")

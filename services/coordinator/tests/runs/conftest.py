@@ -21,6 +21,7 @@ from toban_coordinator.app.placement.fast_path import CurrentFastPath
 from toban_coordinator.app.runs.cancel import CancelRun
 from toban_coordinator.app.runs.commit_reports import commit_reports
 from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.runs.run_usage import RunUsages
 from toban_coordinator.app.runs.start_runs import RunRequest, StartRuns
 from toban_coordinator.app.schedules.coming_load import ComingLoads
 from toban_coordinator.app.schedules.schedules import Schedules
@@ -36,6 +37,7 @@ from toban_coordinator.store.placement.queued_orders import QueuedOrder
 from toban_domain.epoch import Epoch, Term, TokenSource
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason
+from toban_domain.usage import UsageSample
 from toban_runtime.clock import SystemClock
 from toban_runtime.loop import WakeRegistry
 from toban_store import sessions
@@ -86,6 +88,7 @@ class FakeOrders:
     revoke_answer: str = "gone"
     pool: Pool | None = None
     down: set[str] = field(default_factory=set)
+    usages: dict[AttemptKey, list[UsageSample]] = field(default_factory=dict)
     block: dict[str, asyncio.Event] = field(default_factory=dict)
     noted: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -122,6 +125,11 @@ class FakeOrders:
             return await self.queue(target, term, "revoke", keys)
         self.revokes += [(target.incarnation, key) for key in keys]
         return dict.fromkeys(keys, self.revoke_answer)
+
+    async def usage(self, target: Target, key: AttemptKey) -> list[UsageSample]:
+        if target.incarnation in self.down:
+            raise TobanError(ErrorCode.UNAVAILABLE, "not there")
+        return self.usages.get(key, [])
 
     async def queue(self, target: Target, term: Term, kind: str, keys: Sequence[AttemptKey]) -> dict[AttemptKey, str]:
         """What the adapter does with orders that it cannot deliver."""
@@ -281,6 +289,7 @@ class World:
             schedules=Schedules(pool=self.pool),
             loads=ComingLoads(pool=self.pool, clock=SystemClock()),
             overviews=Overviews(pool=self.pool, clock=SystemClock(), health=lambda: {"status": "ok"}),
+            usages=RunUsages(pool=self.pool, probe=self.orders),  # type: ignore[arg-type]
             health=lambda: {"status": "ok"},
             signer=None,  # type: ignore[arg-type]
             clock=SystemClock(),

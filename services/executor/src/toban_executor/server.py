@@ -8,7 +8,7 @@ from toban_executor.app.attempt_manager import AttemptManager
 from toban_executor.decide.models import StartOrder
 from toban_proto.v1 import executor_pb2 as pb
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceServicer, add_WorkerServiceServicer_to_server
-from toban_transport.convert import key_to_pb
+from toban_transport.convert import key_from_pb, key_to_pb, usage_to_pb
 
 add_to_server = add_WorkerServiceServicer_to_server
 """For `GrpcServer.add`."""
@@ -25,6 +25,11 @@ class WorkerService(WorkerServiceServicer):
         """The incarnation that serves here, and the highest epoch that it knows."""
         book = self._attempts.book
         return pb.PingResponse(incarnation=book.incarnation, epoch_max=book.epoch_max)
+
+    async def GetUsage(self, request: pb.GetUsageRequest, _context: Any) -> pb.GetUsageResponse:
+        """What the processes of an attempt use."""
+        samples = self._attempts.notes.usage.of(key_from_pb(request.key))
+        return pb.GetUsageResponse(samples=map(usage_to_pb, samples))
 
     async def StartJob(self, request: pb.StartJobRequest, _context: Any) -> pb.StartJobResponse:
         """Start attempts; each is answered by itself."""

@@ -170,7 +170,7 @@ async def test_a_guard_that_sees_the_kill_before_its_cause_is_corrected(monkeypa
         incarnation="i", slots=[near], control=control, supervisor=ended, close=lambda: (near.close(), control.close())
     )
     client, listener = listening(guards)
-    monkeypatch.setattr(client._enforcer, "_supervisors", dict)
+    monkeypatch.setattr(client._enforcer, "supervisors", dict)
     order = StartOrder(key=KEY, steps=(StepOrder(type="command", argv=("sleep",)),), on_lease_loss="freeze")
     client.spawn(order, env={}, programs=("",), deadline=lease(), lease_grace=0.2, freeze_max=300.0)
     for _ in range(2):
@@ -186,3 +186,16 @@ async def test_a_guard_that_sees_the_kill_before_its_cause_is_corrected(monkeypa
     await client.close(timeout=1.0)
     for sock in (far, supervisor):
         sock.close()
+
+
+async def test_the_use_of_a_job_is_that_of_its_own_processes(guard_harness: type[Any], tmp_path: Path) -> None:
+    client, listener = listening(guard_harness(tmp_path).guards)
+    assert await client.measure() == {}
+    main, _ = await spawned(client, listener)
+    used = (await client.measure())[KEY]
+    assert used.processes == 1, "neither its guard nor what the slot keeps"
+    assert 0 < used.memory_bytes < 1 << 30 and used.cpu_seconds < 60
+    os.kill(main, signal.SIGKILL)
+    await asyncio.wait_for(listener.end, 60)
+    assert await client.measure() == {}
+    await client.close(timeout=60)

@@ -212,6 +212,30 @@ def why(run: RunId, output: Output = Format.TABLE) -> None:
     show_one(output, found, page=lambda _: show_why(found, wall_now()))
 
 
+def usage(run: RunId, output: Output = Format.TABLE) -> None:
+    """Show CPU and memory of the processes of a run while it runs, sampled by its executor each five seconds.
+
+    Containers and pods are not among them.
+
+    Examples:
+    toban run usage 12
+    toban run usage 12 -o json
+    """
+    found, now = call("JobReader.GetRunUsage", pb.GetRunRequest(id=run)), wall_now()
+    table = (
+        Column("AT", lambda one: local(one.at, now)),
+        Column("CPU SECONDS", lambda one: f"{one.cpu_seconds:.1f}"),
+        Column("MEMORY MIB", lambda one: f"{one.memory_bytes / (1 << 20):.1f}"),
+        Column("PROCESSES", lambda one: str(one.processes)),
+    )
+    show_one(
+        output,
+        found,
+        page=lambda _: show(Format.TABLE, found.samples, table=table, empty=found.note),
+        name=lambda _: str(run),
+    )
+
+
 def kill(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     """End the processes of a run: SIGTERM at once, SIGKILL after the grace. It waits for no step and is audited.
 

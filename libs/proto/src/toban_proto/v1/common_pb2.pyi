@@ -92,6 +92,39 @@ class AttemptKey(_message.Message):
 Global___AttemptKey: _TypeAlias = AttemptKey  # noqa: Y015
 
 @_typing.final
+class UsageSample(_message.Message):
+    """What the processes of an attempt used at one moment. Those of containers and pods are not among them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_FIELD_NUMBER: _builtins.int
+    CPU_SECONDS_FIELD_NUMBER: _builtins.int
+    MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    PROCESSES_FIELD_NUMBER: _builtins.int
+    cpu_seconds: _builtins.float
+    """CPU time since the attempt began, seconds; it never goes back."""
+    memory_bytes: _builtins.int
+    """Resident memory; pages that processes share count for each."""
+    processes: _builtins.int
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        cpu_seconds: _builtins.float = ...,
+        memory_bytes: _builtins.int = ...,
+        processes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "cpu_seconds", b"cpu_seconds", "memory_bytes", b"memory_bytes", "processes", b"processes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsageSample: _TypeAlias = UsageSample  # noqa: Y015
+
+@_typing.final
 class Outcome(_message.Message):
     """How an attempt ended. Two outcomes of one attempt are equal when all fields are equal."""
 

@@ -2803,6 +2803,37 @@ class RunExplanation(_message.Message):
 Global___RunExplanation: _TypeAlias = RunExplanation  # noqa: Y015
 
 @_typing.final
+class RunUsage(_message.Message):
+    """CPU and memory of the processes of a run, sampled by its executor each five seconds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SAMPLES_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    run_id: _builtins.int
+    note: _builtins.str
+    """Why there are none; empty when there are some."""
+    @_builtins.property
+    def samples(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.UsageSample]:
+        """Oldest first, at most 121: of a long attempt they are further apart."""
+
+    def __init__(
+        self,
+        *,
+        run_id: _builtins.int = ...,
+        samples: _abc.Iterable[_common_pb2.UsageSample] | None = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["note", b"note", "run_id", b"run_id", "samples", b"samples"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunUsage: _TypeAlias = RunUsage  # noqa: Y015
+
+@_typing.final
 class RunCheck(_message.Message):
     """One condition of the start."""
 

@@ -576,6 +576,11 @@ class JobReaderStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RunExplanation.FromString,
                 _registered_method=True)
+        self.GetRunUsage = channel.unary_unary(
+                '/toban_proto.v1.JobReader/GetRunUsage',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RunUsage.FromString,
+                _registered_method=True)
         self.GetSchedule = channel.unary_unary(
                 '/toban_proto.v1.JobReader/GetSchedule',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetScheduleRequest.SerializeToString,
@@ -699,6 +704,13 @@ class JobReaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRunUsage(self, request, context):
+        """CPU and memory of the processes of a run, while it runs at an executor.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetSchedule(self, request, context):
         """One schedule.
         """
@@ -814,6 +826,11 @@ def add_JobReaderServicer_to_server(servicer, server):
                     servicer.ExplainRun,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RunExplanation.SerializeToString,
+            ),
+            'GetRunUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRunUsage,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RunUsage.SerializeToString,
             ),
             'GetSchedule': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSchedule,
@@ -1154,6 +1171,33 @@ class JobReader:
             '/toban_proto.v1.JobReader/ExplainRun',
             toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.RunExplanation.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRunUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/GetRunUsage',
+            toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.RunUsage.FromString,
             options,
             channel_credentials,
             insecure,

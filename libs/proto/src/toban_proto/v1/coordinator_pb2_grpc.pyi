@@ -205,6 +205,8 @@ class JobReaderStub:
     """Leader, coordinators, executors and health."""
     ExplainRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]
     """Why a run waits, or what became of it."""
+    GetRunUsage: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunUsage]
+    """CPU and memory of the processes of a run, while it runs at an executor."""
     GetSchedule: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetScheduleRequest, _coordinator_pb2.Schedule]
     """One schedule."""
     NextSlots: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]
@@ -253,6 +255,8 @@ class JobReaderAsyncStub(JobReaderStub):
     """Leader, coordinators, executors and health."""
     ExplainRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]  # type: ignore[assignment]
     """Why a run waits, or what became of it."""
+    GetRunUsage: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunUsage]  # type: ignore[assignment]
+    """CPU and memory of the processes of a run, while it runs at an executor."""
     GetSchedule: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetScheduleRequest, _coordinator_pb2.Schedule]  # type: ignore[assignment]
     """One schedule."""
     NextSlots: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.NextSlotsRequest, _coordinator_pb2.NextSlotsResponse]  # type: ignore[assignment]
@@ -364,6 +368,14 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.RunExplanation, _abc.Awaitable[_coordinator_pb2.RunExplanation]]:
         """Why a run waits, or what became of it."""
+
+    @_abc_1.abstractmethod
+    def GetRunUsage(
+        self,
+        request: _coordinator_pb2.GetRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.RunUsage, _abc.Awaitable[_coordinator_pb2.RunUsage]]:
+        """CPU and memory of the processes of a run, while it runs at an executor."""
 
     @_abc_1.abstractmethod
     def GetSchedule(

@@ -27,7 +27,7 @@ from toban_proto.v1 import common_pb2 as toban__proto_dot_v1_dot_common__pb2
 from toban_proto.v1 import options_pb2 as toban__proto_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtoban_proto/v1/executor.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1btoban_proto/v1/common.proto\x1a\x1ctoban_proto/v1/options.proto\"H\n\x0bOrderHeader\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x03\x12\x0e\n\x06serial\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\"\r\n\x0bPingRequest\"6\n\x0cPingResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x11\n\tepoch_max\x18\x02 \x01(\x03\"\x89\x02\n\x0bHeldAttempt\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.toban_proto.v1.AttemptState\x12\x15\n\rprogress_json\x18\x03 \x01(\t\x12\x14\n\x0c\x66reeze_turns\x18\x18 \x01(\x05\x12\x16\n\x0e\x66rozen_seconds\x18\x19 \x01(\x01\x12\x34\n\x10\x66reeze_turned_at\x18\x1a \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05steps\x18< \x03(\x0b\x32\x1a.toban_proto.v1.StepResult\"\xf8\x02\n\x04Step\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x17\n\x0ftimeout_seconds\x18\x05 \x01(\x05\x12\x12\n\ncancelable\x18\x06 \x01(\x08\x12\x19\n\x11heartbeat_seconds\x18< \x01(\x05\x12\x11\n\tbody_json\x18g \x01(\t\x12\x0c\n\x04\x61rgv\x18\x04 \x03(\t\x12\x10\n\x08\x63\x61llable\x18\x07 \x01(\t\x12\x13\n\x0bpython_path\x18\x08 \x03(\t\x12\x13\n\x0binterpreter\x18\x46 \x01(\t\x12\x0c\n\x04warm\x18G \x01(\x08\x12\x0f\n\x07preload\x18H \x03(\t\x12\x0f\n\x07\x63ommand\x18I \x01(\t\x12\x0c\n\x04\x61rgs\x18J \x03(\t\x12\x0f\n\x07project\x18K \x01(\t\x12\x10\n\x08settings\x18L \x01(\t\x12\x11\n\thttp_json\x18\x64 \x01(\t\x12\x16\n\x0e\x63ontainer_json\x18\x65 \x01(\t\x12\x17\n\x0fkubernetes_json\x18\x66 \x01(\t\"\xcb\x05\n\nStartOrder\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\x10\n\x08job_name\x18\x03 \x01(\t\x12\x1a\n\x12\x64\x65\x66inition_version\x18\x04 \x01(\x03\x12#\n\x05steps\x18\x05 \x03(\x0b\x32\x14.toban_proto.v1.Step\x12\x14\n\x0cpayload_json\x18\x06 \x01(\t\x12\x30\n\x03\x65nv\x18\x07 \x03(\x0b\x32#.toban_proto.v1.StartOrder.EnvEntry\x12\x17\n\x0ftimeout_seconds\x18\x08 \x01(\x05\x12\x15\n\rgrace_seconds\x18\t \x01(\x01\x12\x15\n\ron_lease_loss\x18\n \x01(\t\x12(\n\x04slot\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\nlog_ticket\x18\x0c \x01(\x0b\x32\x19.toban_proto.v1.LogTicket\x12\x13\n\x0btraceparent\x18\r \x01(\t\x12\x13\n\x0bworking_dir\x18\x0e \x01(\t\x12\x13\n\x0b\x61llow_shell\x18\x0f \x01(\x08\x12&\n\x04logs\x18\x10 \x01(\x0b\x32\x18.toban_proto.v1.LogRules\x12%\n\x18lease_loss_grace_seconds\x18% \x01(\x01H\x00\x88\x01\x01\x12\x17\n\x0f\x63heckpoint_json\x18< \x01(\t\x12\x12\n\nfirst_step\x18= \x01(\x05\x12\x17\n\x0fresult_expected\x18> \x01(\x08\x12+\n\x07secrets\x18P \x03(\x0b\x32\x1a.toban_proto.v1.SecretFile\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x1b\n\x19_lease_loss_grace_seconds\";\n\nSecretFile\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x10\n\x08\x66ile_env\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\x0c\"K\n\x08LogRules\x12\x11\n\tmax_bytes\x18\x01 \x01(\x03\x12\x1c\n\x14max_lines_per_second\x18\x02 \x01(\x05\x12\x0e\n\x06redact\x18\x03 \x03(\t\"\x87\x01\n\x0fStartJobRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.toban_proto.v1.OrderHeader\x12*\n\x06orders\x18\x02 \x03(\x0b\x32\x1a.toban_proto.v1.StartOrder\x12\x1b\n\x13smallest_live_token\x18\x03 \x01(\x03\"\x97\x01\n\x0bStartResult\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x0f\n\x07refusal\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12+\n\x05state\x18\x05 \x01(\x0e\x32\x1c.toban_proto.v1.AttemptState\"@\n\x10StartJobResponse\x12,\n\x07results\x18\x01 \x03(\x0b\x32\x1b.toban_proto.v1.StartResult\"z\n\x0b\x43\x61ncelOrder\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x0c\n\x04mode\x18\x02 \x01(\t\x12\x15\n\rgrace_seconds\x18\x03 \x01(\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05\x66orce\x18< \x01(\x08\"l\n\x10\x43\x61ncelJobRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.toban_proto.v1.OrderHeader\x12+\n\x06orders\x18\x02 \x03(\x0b\x32\x1b.toban_proto.v1.CancelOrder\"G\n\x0c\x43\x61ncelResult\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x0e\n\x06result\x18\x02 \x01(\t\"B\n\x11\x43\x61ncelJobResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.toban_proto.v1.CancelResult\"f\n\rRevokeRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.toban_proto.v1.OrderHeader\x12(\n\x04keys\x18\x02 \x03(\x0b\x32\x1a.toban_proto.v1.AttemptKey\"G\n\x0cRevokeResult\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x0e\n\x06result\x18\x02 \x01(\t\"?\n\x0eRevokeResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.toban_proto.v1.RevokeResult2\xe0\x02\n\rWorkerService\x12J\n\x04Ping\x12\x1b.toban_proto.v1.PingRequest\x1a\x1c.toban_proto.v1.PingResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01\x12V\n\x08StartJob\x12\x1f.toban_proto.v1.StartJobRequest\x1a .toban_proto.v1.StartJobResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01\x12Y\n\tCancelJob\x12 .toban_proto.v1.CancelJobRequest\x1a!.toban_proto.v1.CancelJobResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01\x12P\n\x06Revoke\x12\x1d.toban_proto.v1.RevokeRequest\x1a\x1e.toban_proto.v1.RevokeResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtoban_proto/v1/executor.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1btoban_proto/v1/common.proto\x1a\x1ctoban_proto/v1/options.proto\"H\n\x0bOrderHeader\x12\x14\n\x0cleader_epoch\x18\x01 \x01(\x03\x12\x0e\n\x06serial\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\"\r\n\x0bPingRequest\"6\n\x0cPingResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x11\n\tepoch_max\x18\x02 \x01(\x03\":\n\x0fGetUsageRequest\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\"@\n\x10GetUsageResponse\x12,\n\x07samples\x18\x01 \x03(\x0b\x32\x1b.toban_proto.v1.UsageSample\"\x89\x02\n\x0bHeldAttempt\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12+\n\x05state\x18\x02 \x01(\x0e\x32\x1c.toban_proto.v1.AttemptState\x12\x15\n\rprogress_json\x18\x03 \x01(\t\x12\x14\n\x0c\x66reeze_turns\x18\x18 \x01(\x05\x12\x16\n\x0e\x66rozen_seconds\x18\x19 \x01(\x01\x12\x34\n\x10\x66reeze_turned_at\x18\x1a \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05steps\x18< \x03(\x0b\x32\x1a.toban_proto.v1.StepResult\"\xf8\x02\n\x04Step\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x17\n\x0ftimeout_seconds\x18\x05 \x01(\x05\x12\x12\n\ncancelable\x18\x06 \x01(\x08\x12\x19\n\x11heartbeat_seconds\x18< \x01(\x05\x12\x11\n\tbody_json\x18g \x01(\t\x12\x0c\n\x04\x61rgv\x18\x04 \x03(\t\x12\x10\n\x08\x63\x61llable\x18\x07 \x01(\t\x12\x13\n\x0bpython_path\x18\x08 \x03(\t\x12\x13\n\x0binterpreter\x18\x46 \x01(\t\x12\x0c\n\x04warm\x18G \x01(\x08\x12\x0f\n\x07preload\x18H \x03(\t\x12\x0f\n\x07\x63ommand\x18I \x01(\t\x12\x0c\n\x04\x61rgs\x18J \x03(\t\x12\x0f\n\x07project\x18K \x01(\t\x12\x10\n\x08settings\x18L \x01(\t\x12\x11\n\thttp_json\x18\x64 \x01(\t\x12\x16\n\x0e\x63ontainer_json\x18\x65 \x01(\t\x12\x17\n\x0fkubernetes_json\x18\x66 \x01(\t\"\xcb\x05\n\nStartOrder\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\x05\x12\x10\n\x08job_name\x18\x03 \x01(\t\x12\x1a\n\x12\x64\x65\x66inition_version\x18\x04 \x01(\x03\x12#\n\x05steps\x18\x05 \x03(\x0b\x32\x14.toban_proto.v1.Step\x12\x14\n\x0cpayload_json\x18\x06 \x01(\t\x12\x30\n\x03\x65nv\x18\x07 \x03(\x0b\x32#.toban_proto.v1.StartOrder.EnvEntry\x12\x17\n\x0ftimeout_seconds\x18\x08 \x01(\x05\x12\x15\n\rgrace_seconds\x18\t \x01(\x01\x12\x15\n\ron_lease_loss\x18\n \x01(\t\x12(\n\x04slot\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\nlog_ticket\x18\x0c \x01(\x0b\x32\x19.toban_proto.v1.LogTicket\x12\x13\n\x0btraceparent\x18\r \x01(\t\x12\x13\n\x0bworking_dir\x18\x0e \x01(\t\x12\x13\n\x0b\x61llow_shell\x18\x0f \x01(\x08\x12&\n\x04logs\x18\x10 \x01(\x0b\x32\x18.toban_proto.v1.LogRules\x12%\n\x18lease_loss_grace_seconds\x18% \x01(\x01H\x00\x88\x01\x01\x12\x17\n\x0f\x63heckpoint_json\x18< \x01(\t\x12\x12\n\nfirst_step\x18= \x01(\x05\x12\x17\n\x0fresult_expected\x18> \x01(\x08\x12+\n\x07secrets\x18P \x03(\x0b\x32\x1a.toban_proto.v1.SecretFile\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x1b\n\x19_lease_loss_grace_seconds\";\n\nSecretFile\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x10\n\x08\x66ile_env\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\x0c\"K\n\x08LogRules\x12\x11\n\tmax_bytes\x18\x01 \x01(\x03\x12\x1c\n\x14max_lines_per_second\x18\x02 \x01(\x05\x12\x0e\n\x06redact\x18\x03 \x03(\t\"\x87\x01\n\x0fStartJobRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.toban_proto.v1.OrderHeader\x12*\n\x06orders\x18\x02 \x03(\x0b\x32\x1a.toban_proto.v1.StartOrder\x12\x1b\n\x13smallest_live_token\x18\x03 \x01(\x03\"\x97\x01\n\x0bStartResult\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x0f\n\x07refusal\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12+\n\x05state\x18\x05 \x01(\x0e\x32\x1c.toban_proto.v1.AttemptState\"@\n\x10StartJobResponse\x12,\n\x07results\x18\x01 \x03(\x0b\x32\x1b.toban_proto.v1.StartResult\"z\n\x0b\x43\x61ncelOrder\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x0c\n\x04mode\x18\x02 \x01(\t\x12\x15\n\rgrace_seconds\x18\x03 \x01(\x01\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\r\n\x05\x66orce\x18< \x01(\x08\"l\n\x10\x43\x61ncelJobRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.toban_proto.v1.OrderHeader\x12+\n\x06orders\x18\x02 \x03(\x0b\x32\x1b.toban_proto.v1.CancelOrder\"G\n\x0c\x43\x61ncelResult\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x0e\n\x06result\x18\x02 \x01(\t\"B\n\x11\x43\x61ncelJobResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.toban_proto.v1.CancelResult\"f\n\rRevokeRequest\x12+\n\x06header\x18\x01 \x01(\x0b\x32\x1b.toban_proto.v1.OrderHeader\x12(\n\x04keys\x18\x02 \x03(\x0b\x32\x1a.toban_proto.v1.AttemptKey\"G\n\x0cRevokeResult\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x1a.toban_proto.v1.AttemptKey\x12\x0e\n\x06result\x18\x02 \x01(\t\"?\n\x0eRevokeResponse\x12-\n\x07results\x18\x01 \x03(\x0b\x32\x1c.toban_proto.v1.RevokeResult2\xb8\x03\n\rWorkerService\x12J\n\x04Ping\x12\x1b.toban_proto.v1.PingRequest\x1a\x1c.toban_proto.v1.PingResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01\x12V\n\x08GetUsage\x12\x1f.toban_proto.v1.GetUsageRequest\x1a .toban_proto.v1.GetUsageResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01\x12V\n\x08StartJob\x12\x1f.toban_proto.v1.StartJobRequest\x1a .toban_proto.v1.StartJobResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01\x12Y\n\tCancelJob\x12 .toban_proto.v1.CancelJobRequest\x1a!.toban_proto.v1.CancelJobResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01\x12P\n\x06Revoke\x12\x1d.toban_proto.v1.RevokeRequest\x1a\x1e.toban_proto.v1.RevokeResponse\"\x07\x8a\xb5\x18\x03\n\x01\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,6 +38,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STARTORDER_ENVENTRY']._serialized_options = b'8\001'
   _globals['_WORKERSERVICE'].methods_by_name['Ping']._loaded_options = None
   _globals['_WORKERSERVICE'].methods_by_name['Ping']._serialized_options = b'\212\265\030\003\n\001\001'
+  _globals['_WORKERSERVICE'].methods_by_name['GetUsage']._loaded_options = None
+  _globals['_WORKERSERVICE'].methods_by_name['GetUsage']._serialized_options = b'\212\265\030\003\n\001\001'
   _globals['_WORKERSERVICE'].methods_by_name['StartJob']._loaded_options = None
   _globals['_WORKERSERVICE'].methods_by_name['StartJob']._serialized_options = b'\212\265\030\003\n\001\001'
   _globals['_WORKERSERVICE'].methods_by_name['CancelJob']._loaded_options = None
@@ -50,38 +52,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PINGREQUEST']._serialized_end=228
   _globals['_PINGRESPONSE']._serialized_start=230
   _globals['_PINGRESPONSE']._serialized_end=284
-  _globals['_HELDATTEMPT']._serialized_start=287
-  _globals['_HELDATTEMPT']._serialized_end=552
-  _globals['_STEP']._serialized_start=555
-  _globals['_STEP']._serialized_end=931
-  _globals['_STARTORDER']._serialized_start=934
-  _globals['_STARTORDER']._serialized_end=1649
-  _globals['_STARTORDER_ENVENTRY']._serialized_start=1578
-  _globals['_STARTORDER_ENVENTRY']._serialized_end=1620
-  _globals['_SECRETFILE']._serialized_start=1651
-  _globals['_SECRETFILE']._serialized_end=1710
-  _globals['_LOGRULES']._serialized_start=1712
-  _globals['_LOGRULES']._serialized_end=1787
-  _globals['_STARTJOBREQUEST']._serialized_start=1790
-  _globals['_STARTJOBREQUEST']._serialized_end=1925
-  _globals['_STARTRESULT']._serialized_start=1928
-  _globals['_STARTRESULT']._serialized_end=2079
-  _globals['_STARTJOBRESPONSE']._serialized_start=2081
-  _globals['_STARTJOBRESPONSE']._serialized_end=2145
-  _globals['_CANCELORDER']._serialized_start=2147
-  _globals['_CANCELORDER']._serialized_end=2269
-  _globals['_CANCELJOBREQUEST']._serialized_start=2271
-  _globals['_CANCELJOBREQUEST']._serialized_end=2379
-  _globals['_CANCELRESULT']._serialized_start=2381
-  _globals['_CANCELRESULT']._serialized_end=2452
-  _globals['_CANCELJOBRESPONSE']._serialized_start=2454
-  _globals['_CANCELJOBRESPONSE']._serialized_end=2520
-  _globals['_REVOKEREQUEST']._serialized_start=2522
-  _globals['_REVOKEREQUEST']._serialized_end=2624
-  _globals['_REVOKERESULT']._serialized_start=2626
-  _globals['_REVOKERESULT']._serialized_end=2697
-  _globals['_REVOKERESPONSE']._serialized_start=2699
-  _globals['_REVOKERESPONSE']._serialized_end=2762
-  _globals['_WORKERSERVICE']._serialized_start=2765
-  _globals['_WORKERSERVICE']._serialized_end=3117
+  _globals['_GETUSAGEREQUEST']._serialized_start=286
+  _globals['_GETUSAGEREQUEST']._serialized_end=344
+  _globals['_GETUSAGERESPONSE']._serialized_start=346
+  _globals['_GETUSAGERESPONSE']._serialized_end=410
+  _globals['_HELDATTEMPT']._serialized_start=413
+  _globals['_HELDATTEMPT']._serialized_end=678
+  _globals['_STEP']._serialized_start=681
+  _globals['_STEP']._serialized_end=1057
+  _globals['_STARTORDER']._serialized_start=1060
+  _globals['_STARTORDER']._serialized_end=1775
+  _globals['_STARTORDER_ENVENTRY']._serialized_start=1704
+  _globals['_STARTORDER_ENVENTRY']._serialized_end=1746
+  _globals['_SECRETFILE']._serialized_start=1777
+  _globals['_SECRETFILE']._serialized_end=1836
+  _globals['_LOGRULES']._serialized_start=1838
+  _globals['_LOGRULES']._serialized_end=1913
+  _globals['_STARTJOBREQUEST']._serialized_start=1916
+  _globals['_STARTJOBREQUEST']._serialized_end=2051
+  _globals['_STARTRESULT']._serialized_start=2054
+  _globals['_STARTRESULT']._serialized_end=2205
+  _globals['_STARTJOBRESPONSE']._serialized_start=2207
+  _globals['_STARTJOBRESPONSE']._serialized_end=2271
+  _globals['_CANCELORDER']._serialized_start=2273
+  _globals['_CANCELORDER']._serialized_end=2395
+  _globals['_CANCELJOBREQUEST']._serialized_start=2397
+  _globals['_CANCELJOBREQUEST']._serialized_end=2505
+  _globals['_CANCELRESULT']._serialized_start=2507
+  _globals['_CANCELRESULT']._serialized_end=2578
+  _globals['_CANCELJOBRESPONSE']._serialized_start=2580
+  _globals['_CANCELJOBRESPONSE']._serialized_end=2646
+  _globals['_REVOKEREQUEST']._serialized_start=2648
+  _globals['_REVOKEREQUEST']._serialized_end=2750
+  _globals['_REVOKERESULT']._serialized_start=2752
+  _globals['_REVOKERESULT']._serialized_end=2823
+  _globals['_REVOKERESPONSE']._serialized_start=2825
+  _globals['_REVOKERESPONSE']._serialized_end=2888
+  _globals['_WORKERSERVICE']._serialized_start=2891
+  _globals['_WORKERSERVICE']._serialized_end=3331
 # @@protoc_insertion_point(module_scope)

@@ -39,6 +39,11 @@ class WorkerServiceStub:
                 request_serializer=toban__proto_dot_v1_dot_executor__pb2.PingRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_executor__pb2.PingResponse.FromString,
                 _registered_method=True)
+        self.GetUsage = channel.unary_unary(
+                '/toban_proto.v1.WorkerService/GetUsage',
+                request_serializer=toban__proto_dot_v1_dot_executor__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_executor__pb2.GetUsageResponse.FromString,
+                _registered_method=True)
         self.StartJob = channel.unary_unary(
                 '/toban_proto.v1.WorkerService/StartJob',
                 request_serializer=toban__proto_dot_v1_dot_executor__pb2.StartJobRequest.SerializeToString,
@@ -61,6 +66,13 @@ class WorkerServiceServicer:
 
     def Ping(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUsage(self, request, context):
+        """What the processes of an attempt use, while it runs; empty for one that this executor does not run.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -90,6 +102,11 @@ def add_WorkerServiceServicer_to_server(servicer, server):
                     servicer.Ping,
                     request_deserializer=toban__proto_dot_v1_dot_executor__pb2.PingRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_executor__pb2.PingResponse.SerializeToString,
+            ),
+            'GetUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUsage,
+                    request_deserializer=toban__proto_dot_v1_dot_executor__pb2.GetUsageRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_executor__pb2.GetUsageResponse.SerializeToString,
             ),
             'StartJob': grpc.unary_unary_rpc_method_handler(
                     servicer.StartJob,
@@ -134,6 +151,33 @@ class WorkerService:
             '/toban_proto.v1.WorkerService/Ping',
             toban__proto_dot_v1_dot_executor__pb2.PingRequest.SerializeToString,
             toban__proto_dot_v1_dot_executor__pb2.PingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.WorkerService/GetUsage',
+            toban__proto_dot_v1_dot_executor__pb2.GetUsageRequest.SerializeToString,
+            toban__proto_dot_v1_dot_executor__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

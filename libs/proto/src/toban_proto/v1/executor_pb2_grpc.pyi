@@ -32,6 +32,8 @@ class WorkerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> WorkerServiceAsyncStub: ...
     Ping: _grpc.UnaryUnaryMultiCallable[_executor_pb2.PingRequest, _executor_pb2.PingResponse]
+    GetUsage: _grpc.UnaryUnaryMultiCallable[_executor_pb2.GetUsageRequest, _executor_pb2.GetUsageResponse]
+    """What the processes of an attempt use, while it runs; empty for one that this executor does not run."""
     StartJob: _grpc.UnaryUnaryMultiCallable[_executor_pb2.StartJobRequest, _executor_pb2.StartJobResponse]
     CancelJob: _grpc.UnaryUnaryMultiCallable[_executor_pb2.CancelJobRequest, _executor_pb2.CancelJobResponse]
     Revoke: _grpc.UnaryUnaryMultiCallable[_executor_pb2.RevokeRequest, _executor_pb2.RevokeResponse]
@@ -40,6 +42,8 @@ class WorkerServiceStub:
 class WorkerServiceAsyncStub(WorkerServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Ping: _aio.UnaryUnaryMultiCallable[_executor_pb2.PingRequest, _executor_pb2.PingResponse]  # type: ignore[assignment]
+    GetUsage: _aio.UnaryUnaryMultiCallable[_executor_pb2.GetUsageRequest, _executor_pb2.GetUsageResponse]  # type: ignore[assignment]
+    """What the processes of an attempt use, while it runs; empty for one that this executor does not run."""
     StartJob: _aio.UnaryUnaryMultiCallable[_executor_pb2.StartJobRequest, _executor_pb2.StartJobResponse]  # type: ignore[assignment]
     CancelJob: _aio.UnaryUnaryMultiCallable[_executor_pb2.CancelJobRequest, _executor_pb2.CancelJobResponse]  # type: ignore[assignment]
     Revoke: _aio.UnaryUnaryMultiCallable[_executor_pb2.RevokeRequest, _executor_pb2.RevokeResponse]  # type: ignore[assignment]
@@ -51,6 +55,14 @@ class WorkerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _executor_pb2.PingRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_executor_pb2.PingResponse, _abc.Awaitable[_executor_pb2.PingResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetUsage(
+        self,
+        request: _executor_pb2.GetUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_executor_pb2.GetUsageResponse, _abc.Awaitable[_executor_pb2.GetUsageResponse]]:
+        """What the processes of an attempt use, while it runs; empty for one that this executor does not run."""
 
     @_abc_1.abstractmethod
     def StartJob(

@@ -111,6 +111,9 @@ METHODS: Mapping[str, ApiMethod] = {
         None, models.Overview, "What needs attention: alerts, failures, what waits, missed slots, what fires next."
     ),
     "JobReader.GetRun": ApiMethod(None, models.Run, "One run with attempts, steps and events."),
+    "JobReader.GetRunUsage": ApiMethod(
+        None, models.RunUsage, "CPU and memory of the processes of a run, while it runs at an executor."
+    ),
     "JobReader.GetSchedule": ApiMethod(None, models.Schedule, "One schedule."),
     "JobReader.ListEvents": ApiMethod(inputs.EventsQuery, models.EventPage, "Events, newest first."),
     "JobReader.ListExecutors": ApiMethod(inputs.ExecutorsQuery, models.Executors, "Executors."),

@@ -20,6 +20,15 @@ class AttemptKey(Answer):
     )
 
 
+class UsageSample(Answer):
+    """What the processes of an attempt used at one moment. Those of containers and pods are not among them."""
+
+    at: datetime | None
+    cpu_seconds: float = Field(description="CPU time since the attempt began, seconds; it never goes back.")
+    memory_bytes: int = Field(description="Resident memory; pages that processes share count for each.")
+    processes: int
+
+
 class ErrorLine(Answer):
     """A line of the output of a failed attempt."""
 
@@ -477,6 +486,16 @@ class RunExplanation(Answer):
     at_worker: bool = Field(
         description="Its next step is for external workers: executors have no part in it, and none is named."
     )
+
+
+class RunUsage(Answer):
+    """CPU and memory of the processes of a run, sampled by its executor each five seconds."""
+
+    run_id: int
+    samples: list[UsageSample] = Field(
+        description="Oldest first, at most 121: of a long attempt they are further apart."
+    )
+    note: str = Field(description="Why there are none; empty when there are some.")
 
 
 class Executor(Answer):

@@ -32,14 +32,19 @@ def stored_document(kind: str, spec: Any) -> dict[str, Any]:
 
 def stored_text(kind: str, spec: Any) -> str:
     """The same as YAML."""
-    return printable_json(dump_yaml(stored_document(kind, spec)))
+    return yaml_of(stored_document(kind, spec))
 
 
-def example_text(kind: str, job: str = "") -> str:
+def example_document(kind: str, job: str = "") -> dict[str, Any]:
     """A manifest to begin with; `job` is the one that a schedule starts."""
     spec = {**_EXAMPLES[kind], "job": job or "hello"} if kind == "Schedule" else dict(_EXAMPLES[kind])
     name = f"{job or 'hello'}-daily" if kind == "Schedule" else "hello"
-    return printable_json(dump_yaml(_document(kind, {"name": name}, spec)))
+    return _document(kind, {"name": name}, spec)
+
+
+def yaml_of(document: Mapping[str, Any]) -> str:
+    """A manifest as YAML."""
+    return printable_json(dump_yaml(document))
 
 
 def document_of(text: str, kind: str, name: str = "", *, warn: Callable[[str], None] | None = None) -> dict[str, Any]:
@@ -70,7 +75,7 @@ def shown_text(document: Mapping[str, Any]) -> str:
     for part in ("metadata", "spec"):
         if isinstance(whole.get(part), dict):
             whole[part] = dict(sorted(whole[part].items(), key=lambda item: str(item[0])))
-    return printable_json(dump_yaml(whole))
+    return yaml_of(whole)
 
 
 def text_digest(text: str) -> str:

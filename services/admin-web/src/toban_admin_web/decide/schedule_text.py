@@ -8,7 +8,7 @@ from typing import Any
 from toban_admin_web.decide.durations import DAY, HOUR, MINUTE
 from toban_admin_web.decide.translations import Message
 
-_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def rule_message(spec: Mapping[str, Any]) -> Message | None:
@@ -35,11 +35,11 @@ def weekly_rule(spec: Mapping[str, Any]) -> tuple[tuple[str, ...], str] | None:
     named: list[str] = []
     for part in days.split(","):
         first, _, last = (day.strip().lower()[:3] for day in part.partition("-"))
-        if first not in _WEEKDAYS or (last or first) not in _WEEKDAYS:
+        if first not in WEEKDAYS or (last or first) not in WEEKDAYS:
             return None
-        begin = _WEEKDAYS.index(first)
-        named += [_WEEKDAYS[(begin + step) % 7] for step in range((_WEEKDAYS.index(last or first) - begin) % 7 + 1)]
-    return tuple(sorted(set(named), key=_WEEKDAYS.index)), time
+        begin = WEEKDAYS.index(first)
+        named += [WEEKDAYS[(begin + step) % 7] for step in range((WEEKDAYS.index(last or first) - begin) % 7 + 1)]
+    return tuple(sorted(set(named), key=WEEKDAYS.index)), time
 
 
 def _every(seconds: int) -> Message:

@@ -13,6 +13,8 @@ from markupsafe import Markup
 
 from toban_admin_web.decide import durations, languages, schedule_text
 from toban_admin_web.decide.api_models import Schedule
+from toban_admin_web.decide.clock_changes import near_clock_change
+from toban_admin_web.decide.cron_text import cron_words
 from toban_admin_web.decide.dashboard import term_name
 from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.log_text import clean, printable
@@ -103,6 +105,11 @@ class TemplateHelpers:
         message = schedule_text.rule_message(spec)
         return schedule.rule if message is None else self._message(message)
 
+    def rule_words(self, schedule: Schedule) -> str:
+        """A cron expression in words; "" for other rules, and where words would not say well when it fires."""
+        cron = as_object(schedule.spec).get("cron")
+        return cron_words(cron, schedule.name, self.t) if isinstance(cron, str) else ""
+
     def asset(self, name: str) -> str:
         """The URL of a file in static/, with its digest."""
         key = (request.script_root, name)
@@ -132,11 +139,13 @@ def install(app: Flask, translations: Translations, services: ServiceTexts, cloc
             helpers.elapsed,
             helpers.seconds_text,
             helpers.rule,
+            helpers.rule_words,
             helpers.asset,
         ),
         *(
             style,
             state_icon,
+            near_clock_change,
             term_name,
             clean,
             failure_text,

@@ -27,13 +27,15 @@ from toban_domain.epoch import Term
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import SecretFile
+from toban_domain.usage import UsageSample
 from toban_observability import metrics
 from toban_observability.logs import get_logger
-from toban_proto.v1.executor_pb2 import PingRequest, StartJobRequest
+from toban_proto.v1.executor_pb2 import GetUsageRequest, PingRequest, StartJobRequest
 from toban_proto.v1.executor_pb2_grpc import WorkerServiceStub
 from toban_transport.authz import executor_name
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
+from toban_transport.convert import key_to_pb, usage_from_pb
 from toban_transport.log_ticket import ANYBODY, TicketHolder, TicketSigner
 
 START_SECONDS = 3.0
@@ -165,6 +167,13 @@ class ExecutorOrders:
         except TobanError:
             return None
         return answered
+
+    async def usage(self, target: Target, key: AttemptKey) -> list[UsageSample]:
+        """What the processes of an attempt use, oldest first. Raises TobanError, after PING_SECONDS without an answer."""
+        stub = await self._stub(target.incarnation, target.address)
+        request = GetUsageRequest(key=key_to_pb(key))
+        answer = await unary(stub.GetUsage, request, timeout=PING_SECONDS)
+        return [usage_from_pb(sample) for sample in answer.samples]
 
     async def _in_turn(self, kind: str, target: Target, term: Term, send: Callable[[Any, int], Awaitable[R]]) -> R:
         async with self._turns[target.incarnation]:

@@ -41,6 +41,7 @@ from toban_coordinator.app.runs.declare_lost import DeclareLost
 from toban_coordinator.app.runs.job_reads import JobReads
 from toban_coordinator.app.runs.report_queue import ReportQueue
 from toban_coordinator.app.runs.rerun import RunRepeats
+from toban_coordinator.app.runs.run_usage import RunUsages
 from toban_coordinator.app.runs.start_runs import StartRuns
 from toban_coordinator.app.schedules.coming_load import ComingLoads
 from toban_coordinator.app.schedules.schedules import Schedules
@@ -192,6 +193,7 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
         schedules=Schedules(pool=pool),
         loads=ComingLoads(pool=pool, clock=parts.clock),
         overviews=Overviews(pool=pool, clock=parts.clock, health=health.document),
+        usages=RunUsages(pool=pool, probe=parts.orders),
         health=health.document,
         signer=ReadTicketSigner(parts.connections.tls),
         clock=parts.clock,

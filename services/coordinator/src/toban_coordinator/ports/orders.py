@@ -15,6 +15,7 @@ from toban_domain.epoch import Term
 from toban_domain.job import DEFAULT_LEASE_LOSS_GRACE_SECONDS, LEASE_LOSS_ACTION, LogSpec, StepSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.secret import SecretRef
+from toban_domain.usage import UsageSample
 from toban_observability.tracing import OpenSpan
 
 # Refusals of an order as a whole: the executor did not look at the attempts, so these say nothing about them (not "gone").
@@ -173,4 +174,8 @@ class ExecutorProbe(Protocol):
 
     async def ping(self, incarnation: str, address: str) -> str | None:
         """The incarnation that answers at `address` within 300 ms, with a certificate of the group of `incarnation`; None for no answer."""
+        ...
+
+    async def usage(self, target: Target, key: AttemptKey) -> list[UsageSample]:
+        """What the processes of an attempt use, oldest first; [] when the executor does not run it. Raises TobanError after 300 ms without answer."""
         ...

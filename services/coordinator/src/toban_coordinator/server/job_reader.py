@@ -10,6 +10,7 @@ from toban_coordinator.app.cluster.overview import Overviews
 from toban_coordinator.app.notifications.events import Events
 from toban_coordinator.app.runs.job_lists import JobQuery
 from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.runs.run_usage import RunUsages
 from toban_coordinator.app.schedules.coming_load import ComingLoads
 from toban_coordinator.app.schedules.schedules import Schedules
 from toban_coordinator.server import cluster_to_proto, to_proto
@@ -22,7 +23,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobReaderServicer
 from toban_runtime.clock import Clock
-from toban_transport.convert import values_of
+from toban_transport.convert import usage_to_pb, values_of
 from toban_transport.read_ticket import LIFETIME, MAX_RUNS, ReadTicketSigner
 from toban_transport.server import actor_of
 
@@ -38,6 +39,7 @@ class JobReaderDeps:
     schedules: Schedules
     loads: ComingLoads
     overviews: Overviews
+    usages: RunUsages
     health: Callable[[], dict[str, Any]]
     signer: ReadTicketSigner
     clock: Clock
@@ -121,6 +123,11 @@ class JobReader(JobReaderServicer):
     async def ExplainRun(self, request: pb.GetRunRequest, _context: Context) -> pb.RunExplanation:
         """Why a run waits, was skipped, or is where it is. Raises RUN_NOT_FOUND."""
         return explanation_to_pb(await self._deps.reads.explain_run(request.id))
+
+    async def GetRunUsage(self, request: pb.GetRunRequest, _context: Context) -> pb.RunUsage:
+        """What the processes of a run use, asked of its executor. Raises RUN_NOT_FOUND."""
+        samples, note = await self._deps.usages.get(request.id)
+        return pb.RunUsage(run_id=request.id, samples=map(usage_to_pb, samples), note=note)
 
     async def WatchRun(self, request: pb.GetRunRequest, _context: Context) -> AsyncIterator[pb.Run]:
         """The run now and after each change; ends after a terminal state."""

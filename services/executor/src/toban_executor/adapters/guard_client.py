@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.lease_enforcer import LeaseEnforcer
+from toban_executor.adapters.tree_usage import tree_usage
 from toban_executor.decide.guard_freeze import is_too_late
 from toban_executor.decide.guard_types import (
     Acknowledge,
@@ -28,9 +29,11 @@ from toban_executor.decide.guard_types import (
 from toban_executor.decide.lease_end import LEASE_REASON, killed_at_lease_end
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
+from toban_executor.decide.usage import Measured
 from toban_executor.decide.warm import WarmNote, choose_slot, wanted_keys
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.message_spool import name_of
+from toban_executor.guard.process_tree import start_time
 from toban_executor.guard.protocol import MAX_MESSAGE, ReceiveBuffer, Report, decode_report, encode_command
 from toban_executor.ports.guards import GuardListener
 from toban_fencing.executor_lease import Instant
@@ -64,6 +67,8 @@ class GuardClient:
         self._free = list(range(len(guards.slots)))
         self._busy: dict[int, StartOrder] = {}
         self._slot_of: dict[AttemptKey, int] = {}
+        # When the first process of each attempt that has been running for a moment began, in clock ticks since boot.
+        self._begun: dict[AttemptKey, int] = {}
         # Keys of the zygotes of slots that have some.
         self._zygotes: dict[int, tuple[str, ...]] = {}
         self._listener: GuardListener | None = None
@@ -106,6 +111,21 @@ class GuardClient:
             await self._clock.sleep(0.005)
         # A guard supervisor that crashed has not seen its children end.
         return self._guards.supervisor.returncode == 0
+
+    async def measure(self) -> dict[AttemptKey, Measured]:
+        """What the processes of the attempts use that have been running for a moment. It reads /proc in a thread."""
+        begun = {key: (self._slot_of[key], since) for key, since in self._begun.items() if since}
+        if not begun:
+            return {}
+
+        def look() -> dict[AttemptKey, Measured]:
+            supervisors = self._enforcer.supervisors()
+            return {
+                key: tree_usage(supervisors[slot], since) for key, (slot, since) in begun.items() if slot in supervisors
+            }
+
+        found = await asyncio.to_thread(look)
+        return {key: measured for key, measured in found.items() if key in self._begun}
 
     # ---- commands
 
@@ -330,6 +350,7 @@ class GuardClient:
         elif report.key.token != order.key.token:
             return
         elif isinstance(report, AttemptStart):
+            self._begun[order.key] = start_time(report.pid)
             self._listener.started(order.key, report.pid, report.started_ns)
         elif isinstance(report, ProcessesUnreachable):
             self._listener.unreachable(order.key, report.processes)
@@ -349,6 +370,7 @@ class GuardClient:
         assert self._listener is not None
         self._busy.pop(slot, None)
         self._slot_of.pop(end.key, None)
+        self._begun.pop(end.key, None)
         if self._enforcer.has_killed(slot):
             end = killed_at_lease_end(end)
         self._enforcer.forget(slot)

@@ -54,7 +54,7 @@ class LeaseEnforcer:
         if self._group_is_frozen(slot):
             return True
         self._checks[slot] += 1
-        supervisor = self._supervisors().get(slot)
+        supervisor = self.supervisors().get(slot)
         if supervisor is None:
             # What it has left cannot be found by its tree: only `kill` does.
             return False
@@ -102,7 +102,7 @@ class LeaseEnforcer:
         self._killed.add(slot)
         if group := self._group(slot):
             group.containers.kill()
-        supervisor = self._supervisors().get(slot)
+        supervisor = self.supervisors().get(slot)
         if supervisor is not None and (refused := signal_tree(supervisor, (signal.SIGKILL,))):
             killed = self._kill_group(slot)
             if slot not in self._refusing:
@@ -129,7 +129,7 @@ class LeaseEnforcer:
         # Each with its start: its number may go to another process.
         killed: dict[int, int] = {}
         while True:
-            supervisors = self._supervisors()
+            supervisors = self.supervisors()
             unguarded = set(range(len(self._guards.slots))) - set(supervisors)
             for slot in unguarded:
                 # Also what has another environment by now.
@@ -150,7 +150,8 @@ class LeaseEnforcer:
         uids = {uid for slot, uid in enumerate(self._guards.claims.uids) if slot in slots}
         return {pid for pid, uid in real_uids() if uid in uids and start_time(pid)} if uids else set()
 
-    def _supervisors(self) -> dict[int, int]:
+    def supervisors(self) -> dict[int, int]:
+        """The slot supervisors that live, by slot."""
         guards = self._guards
         # When the guard supervisor is dead, its children belong to another process.
         alive = guards.supervisor.poll() is None

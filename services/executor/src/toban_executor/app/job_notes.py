@@ -12,6 +12,7 @@ from toban_domain.outcome import AttemptKey
 from toban_domain.progress import Progress
 from toban_executor.decide.guard_types import JobNote
 from toban_executor.decide.progress import ProgressBook
+from toban_executor.decide.usage import UsageBook
 from toban_executor.ports.coordinator import Gateway
 from toban_executor.ports.guards import Guards
 from toban_observability import metrics
@@ -33,6 +34,7 @@ class JobNotes:
 
     def __init__(self, *, guards: Guards, gateway: Gateway, wake_heartbeat: Callable[[], None], clock: Clock) -> None:
         self.progress = ProgressBook()
+        self.usage = UsageBook()
         self._guards = guards
         self._gateway = gateway
         self._wake_heartbeat = wake_heartbeat
@@ -55,7 +57,15 @@ class JobNotes:
         """The attempt has ended: its last progress. A checkpoint that is on its way has no one left to answer."""
         if (task := self._storing.pop(key, None)) is not None:
             task.cancel()
+        self.usage.closed(key)
         return self.progress.closed(key)
+
+    async def sample_usage(self) -> None:
+        """Note what the processes of the attempts use."""
+        measured = await self._guards.measure()
+        at = self._clock.wall()
+        for key, one in measured.items():
+            self.usage.add(key, one, at)
 
     async def _store(self, note: JobNote) -> None:
         """Until a coordinator has answered, or the attempt has ended."""

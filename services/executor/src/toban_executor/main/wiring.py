@@ -27,6 +27,7 @@ from toban_executor.app.shutdown import Shutdown
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.models import StartOrder
 from toban_executor.decide.programs import ProgramRules
+from toban_executor.decide.usage import SAMPLE_SECONDS as USAGE_SECONDS
 from toban_executor.guard.witness import WitnessCredentials, fill
 from toban_executor.loops.continuation import Continuation
 from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
@@ -157,7 +158,10 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
 
 def _care(own: OwnSteps, attempts: AttemptManager, health: Health, clock: Clock) -> list[Loop]:
     """What runs whatever the lease is, beside the logs."""
-    loops = [Loop("errors", health.sample_errors, SAMPLE_SECONDS, clock)]
+    loops = [
+        Loop("errors", health.sample_errors, SAMPLE_SECONDS, clock),
+        Loop("usage", attempts.notes.sample_usage, USAGE_SECONDS, clock),
+    ]
     if own.config.container_engine is not None:
 
         def live() -> list[int]:

@@ -11,6 +11,7 @@ from toban_executor.decide.guard_types import FreezeTurn, JobNote
 from toban_executor.decide.isolation import NO_SANDBOX, Isolation
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
+from toban_executor.decide.usage import Measured
 from toban_executor.guard.launch import GuardSet
 from toban_fencing.executor_lease import Instant
 
@@ -80,6 +81,10 @@ class Guards(Protocol):
         freeze_max: float,
     ) -> None:
         """Give an attempt to a free slot; `programs` are the files to start for each step, empty = by the job's PATH."""
+        ...
+
+    async def measure(self) -> Mapping[AttemptKey, Measured]:
+        """What the processes of the attempts use now that have been running for a moment."""
         ...
 
     def push_deadline(

@@ -1,9 +1,12 @@
-"""Jobs and schedules are edited, or made, as YAML: checked by a dry run, compared with what is stored, then applied with a reason."""
+"""Jobs and schedules are edited, or made, as YAML: checked by a dry run, compared with what is stored, then applied with a reason.
+
+A schedule also has a form. It makes the YAML, which goes the same way from there on.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,19 +17,23 @@ from toban_admin_web.decide.api_models import Applied, AppliedManifests, Job, Ne
 from toban_admin_web.decide.definition_text import (
     SOURCE,
     document_of,
-    example_text,
+    example_document,
     form_bytes,
     shown_text,
     stored_document,
-    stored_text,
     text_digest,
+    yaml_of,
 )
 from toban_admin_web.decide.filters import wants_part
+from toban_admin_web.decide.schedule_form import FIELDS, KINDS, UNITS, form_of, has_details, kept_keys, manifest_of
+from toban_admin_web.decide.schedule_text import WEEKDAYS
 from toban_admin_web.decide.spec_diff import DiffLine, text_diff
 from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
+from toban_admin_web.views.people.directory import job_names
 from toban_admin_web.views.view_context import context, read, write
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
+from toban_schedule.zones import zone_names
 
 NEXT_SLOTS = 10
 # Bytes of a form besides its text: the reason, the version and what else is hidden in it.
@@ -70,18 +77,38 @@ class _Checked:
 
 
 class _Draft:
-    """A text that a form holds, parsed and checked once each, and only when that is needed."""
+    """A text that a form holds, parsed and checked once each, and only when that is needed.
 
-    def __init__(self, subject: _Subject, text: str, seen: int) -> None:
+    With `fields`, those of the form for schedules, they make the text. `unfit`: the form was wanted and cannot hold this text.
+    """
+
+    def __init__(
+        self,
+        subject: _Subject,
+        seen: int,
+        *,
+        text: str = "",
+        fields: Mapping[str, str] | None = None,
+        unfit: bool = False,
+    ) -> None:
         self.subject = subject
-        self.text = text
         self.seen = seen
+        self.fields = fields
+        self.unfit = unfit
+        # Why the fields make no text.
+        self.problem: TobanError | None = None
+        try:
+            self.text = text if fields is None else yaml_of(manifest_of(fields))
+        except TobanError as error:
+            self.text, self.problem = "", error
         # Of `document`: values that may be meant otherwise.
         self.warnings: list[str] = []
 
     @cached_property
     def document(self) -> dict[str, Any] | TobanError:
         """What the text says, or why it cannot be read."""
+        if self.problem is not None:
+            return self.problem
         try:
             return document_of(self.text, self.subject.kind, self.subject.name, warn=self.warnings.append)
         except TobanError as error:
@@ -125,10 +152,16 @@ def new_schedule() -> Response:
 
 def _page(subject: _Subject) -> Response:
     if request.method == "GET":
-        stored = stored_text(subject.kind, subject.spec) if subject.name else ""
-        text = stored or example_text(subject.kind, request.args.get("job", ""))
-        return _show(_Draft(subject, text, subject.version), _Checked())
-    draft = _Draft(subject, request.form.get("manifest", ""), _seen_version())
+        document = (
+            stored_document(subject.kind, subject.spec)
+            if subject.name
+            else example_document(subject.kind, request.args.get("job", ""))
+        )
+        as_form = subject.kind == "Schedule" and request.args.get("as") != "yaml"
+        return _show(_draft_of(subject, document, subject.version, as_form=as_form), _Checked())
+    draft = _sent_draft(subject)
+    if wanted := request.form.get("as"):
+        return _show(_turned(draft, wanted), _Checked())
     if wants_part(request.args):
         values = {
             "checked": draft.checked,
@@ -152,6 +185,31 @@ def _page(subject: _Subject) -> Response:
     return confirmed(work, lambda status, **why: _show(draft, draft.checked, status, **why))
 
 
+def _draft_of(subject: _Subject, document: dict[str, Any], seen: int, *, as_form: bool) -> _Draft:
+    """A draft in the form, if that is wanted and the form can hold the document; else as YAML."""
+    fields = form_of(document) if as_form else None
+    return _Draft(subject, seen, text=yaml_of(document), fields=fields, unfit=as_form and fields is None)
+
+
+def _sent_draft(subject: _Subject) -> _Draft:
+    if subject.kind != "Schedule" or "kind" not in request.form:
+        return _Draft(subject, _seen_version(), text=request.form.get("manifest", ""))
+    fields = {**dict.fromkeys(FIELDS, ""), **request.form.to_dict(), "days": ",".join(request.form.getlist("days"))}
+    return _Draft(subject, _seen_version(), fields=fields | ({"name": subject.name} if subject.name else {}))
+
+
+def _turned(draft: _Draft, wanted: str) -> _Draft:
+    """The same as YAML, or in the form; as it is when it cannot be read."""
+    if draft.problem is not None or wanted not in ("form", "yaml"):
+        return draft
+    if wanted == "yaml":
+        return _Draft(draft.subject, draft.seen, text=draft.text)
+    if isinstance(draft.document, TobanError):
+        return _Draft(draft.subject, draft.seen, text=draft.text, unfit=True)
+    fields = form_of(draft.document)
+    return _Draft(draft.subject, draft.seen, text=draft.text, fields=fields, unfit=fields is None)
+
+
 def _not_seen(checked: _Checked) -> Refused:
     """Why a text that was not checked before is not applied."""
     if checked.mistakes:
@@ -165,6 +223,8 @@ def _show(draft: _Draft, checked: _Checked, status: int = 200, **why: Any) -> Re
         status,
         subject=draft.subject,
         text=draft.text,
+        unfit=draft.unfit,
+        **_form_values(draft.fields),
         checked=checked,
         warnings=draft.warnings,
         seen=draft.seen,
@@ -173,6 +233,23 @@ def _show(draft: _Draft, checked: _Checked, status: int = 200, **why: Any) -> Re
         now=context().clock.wall(),
         **why,
     )
+
+
+def _form_values(fields: Mapping[str, str] | None) -> dict[str, Any]:
+    """What the template of the form needs; no fields for YAML."""
+    if fields is None:
+        return {"fields": None}
+    return {
+        "fields": fields,
+        "kept": kept_keys(fields),
+        "details": has_details(fields),
+        "chosen_days": fields.get("days", "").split(","),
+        "jobs": job_names(),
+        "zones": zone_names(),
+        "kinds": KINDS,
+        "units": UNITS,
+        "weekdays": WEEKDAYS,
+    }
 
 
 def _is_too_large(text: str) -> bool:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from flask import Blueprint, Response, request, url_for
 
 from toban_admin_web.decide.api_models import FirePage, NextSlots, Schedule, SchedulePage
-from toban_admin_web.decide.filters import name_filter
-from toban_admin_web.decide.json_fields import indent
+from toban_admin_web.decide.filters import name_filter, wants_part
+from toban_admin_web.decide.json_fields import as_object, indent
+from toban_admin_web.decide.month_calendar import month_calendar, month_of, rule_of, zone_of
 from toban_admin_web.views.people.session_gate import see_other
-from toban_admin_web.views.view_context import if_implemented, page, read
+from toban_admin_web.views.view_context import context, if_implemented, page, read
 from toban_domain.errors import ErrorCode, TobanError
 
 # On one page.
 SCHEDULES = 50
 NEXT_SLOTS = 10
 LAST_FIRES = 20
+# For the calendar of a month; the most that a page of the ledger has.
+MONTH_FIRES = 500
 
 views = Blueprint("schedules", __name__)
 
@@ -45,4 +50,23 @@ def show(name: str) -> Response:
             lambda: read("JobReader.ListFires", FirePage, schedule=name, page={"limit": LAST_FIRES}).fires
         ),
         definition=indent(schedule.spec),
+        **_month(schedule),
     )
+
+
+def _month(schedule: Schedule) -> dict[str, Any]:
+    """The calendar, which is no part of what the page reads again by itself."""
+    rule = rule_of(as_object(schedule.spec), schedule.name)
+    if wants_part(request.args) or rule is None:
+        return {"month": None}
+    now = context().clock.wall()
+    this_month = now.astimezone(zone_of(rule)).date().replace(day=1)
+    first = month_of(request.args.get("month", "")) or this_month
+    ledger = None
+    if first <= this_month:
+        ledger = if_implemented(
+            lambda: read("JobReader.ListFires", FirePage, schedule=schedule.name, page={"limit": MONTH_FIRES})
+        )
+    fires, more = (ledger.fires, bool(ledger.next_cursor)) if ledger else ([], False)
+    month = month_calendar(rule, first, now, fires, zone=schedule.timezone, has_more=more)
+    return {"month": month, "month_fires": MONTH_FIRES}

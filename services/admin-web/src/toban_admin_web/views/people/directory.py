@@ -8,8 +8,9 @@ from toban_admin_web.views.view_context import read
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 
-# Names that a field proposes, and accounts that one read returns.
+# Accounts that one read returns, and jobs that a field proposes: each is read with its schedules and its newest run.
 PROPOSED = 500
+PROPOSED_JOBS = 100
 
 
 def require_accounts() -> None:
@@ -38,7 +39,7 @@ def user_names() -> list[str]:
 def job_names() -> list[str]:
     """Names of jobs that a field proposes; none when they cannot be read, since the name can be typed."""
     try:
-        return [one.name for one in read("JobReader.ListJobs", JobPage, page={"limit": PROPOSED}).jobs]
+        return [one.name for one in read("JobReader.ListJobs", JobPage, page={"limit": PROPOSED_JOBS}).jobs]
     except TobanError:
         return []
 

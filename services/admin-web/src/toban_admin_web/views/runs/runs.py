@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, g, request, url_for
 
-from toban_admin_web.decide.api_models import Run, RunExplanation, RunPage
+from toban_admin_web.decide.api_models import Run, RunExplanation, RunPage, RunUsage
 from toban_admin_web.decide.api_rules import may_try
 from toban_admin_web.decide.filter_line import KEYS, WrongPart, line_of, parse_line
 from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
@@ -16,6 +16,7 @@ from toban_admin_web.decide.log_steps import step_lines
 from toban_admin_web.decide.run_actions import ENDPOINTS, is_killed, run_actions, shown_dispatch
 from toban_admin_web.decide.run_life import run_life, tone
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
+from toban_admin_web.decide.usage_chart import UsageChart, usage_chart
 from toban_admin_web.views.people.session_gate import see_other
 from toban_admin_web.views.runs.log_tail import LogTail
 from toban_admin_web.views.view_context import context, page, read
@@ -25,6 +26,8 @@ from toban_domain.state_times import state_spans
 
 # Of a line of filters.
 MAX_LINE = 1000
+
+_AT_EXECUTOR = (RunState.RUNNING, RunState.CANCEL_REQUESTED)
 
 views = Blueprint("runs", __name__)
 
@@ -73,10 +76,21 @@ def show(run_id: int) -> Response:
         # Lists of runs have the steps of the last attempt at the run.
         steps=() if dispatch is None else dispatch.steps or (run.steps if dispatch is run.attempts[-1] else ()),
         why=_why(run_id),
+        usage=_usage(run),
         log=log,
         log_steps=step_lines(run),
         shown=int(dispatch.token) if dispatch else 0,
     )
+
+
+def _usage(run: Run) -> UsageChart | None:
+    """None for a run that no executor runs now, and where its executor does not answer."""
+    if run.state not in _AT_EXECUTOR or run.started_at is None:
+        return None
+    try:
+        return usage_chart(read("JobReader.GetRunUsage", RunUsage, id=run.id).samples)
+    except TobanError:
+        return None
 
 
 def _why(run_id: int) -> RunExplanation | None:

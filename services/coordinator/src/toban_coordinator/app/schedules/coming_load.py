@@ -19,7 +19,8 @@ from toban_runtime.cooperative_yield import CooperativeYield
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit
 
-# A reading is kept for so long, and for KEPT_TIMES as long as it took: pages that stay open cost a small share of a coordinator.
+# A reading is kept for so long, and for KEPT_TIMES as long as it took: pages that stay open cost a small share of a coordinator. For as long again
+# it is still the answer, while the next one is made: so who looks again does not wait.
 KEPT_SECONDS = 5.0
 KEPT_TIMES = 20
 PAGE = 5_000
@@ -73,8 +74,9 @@ class ComingLoads:
     def __init__(self, *, pool: Pool, clock: Clock) -> None:
         self._pool = pool
         self._clock = clock
-        self._lock = asyncio.Lock()
-        self._kept: tuple[float, _Reading] | None = None
+        # How long it is kept, from when on it is replaced, and the reading.
+        self._kept: tuple[float, float, _Reading] | None = None
+        self._making: asyncio.Task[_Reading] | None = None
         self._rules: LRUCache[str, Minutes] = LRUCache(KEPT_RULES)
         self._rules_of: datetime | None = None
 
@@ -105,14 +107,30 @@ class ComingLoads:
         )
 
     async def _reading(self) -> _Reading:
-        async with self._lock:
-            if self._kept is None or self._clock.monotonic() >= self._kept[0]:
-                begun = self._clock.monotonic()
-                async with autocommit(self._pool) as t:
-                    reading = await self._read(t)
-                took = self._clock.monotonic() - begun
-                self._kept = (begun + max(KEPT_SECONDS, KEPT_TIMES * took), reading)
-            return self._kept[1]
+        if self._kept is not None:
+            kept_for, due, reading = self._kept
+            over = self._clock.monotonic() - due
+            if over < 0:
+                return reading
+            if over < kept_for:
+                self._make()
+                return reading
+        return await asyncio.shield(self._make())
+
+    def _make(self) -> asyncio.Task[_Reading]:
+        """The next reading: one for all who wait for it, whoever of them leaves."""
+        if self._making is None or self._making.done():
+            self._making = asyncio.create_task(self._made(), name="coming load")
+            self._making.add_done_callback(_taken)
+        return self._making
+
+    async def _made(self) -> _Reading:
+        begun = self._clock.monotonic()
+        async with autocommit(self._pool) as t:
+            reading = await self._read(t)
+        kept_for = max(KEPT_SECONDS, KEPT_TIMES * (self._clock.monotonic() - begun))
+        self._kept = (kept_for, begun + kept_for, reading)
+        return reading
 
     async def _read(self, t: Tx) -> _Reading:
         now = await schedules_edit.moment(t)
@@ -135,6 +153,12 @@ class ComingLoads:
         reading.groups = [Group(minutes, firings) for minutes, firings in work.found.values() if firings]
         reading.uses = list(work.uses)
         return reading
+
+
+def _taken(task: asyncio.Task[_Reading]) -> None:
+    """Who waits for the task has its error, and the next caller begins anew: where the old reading was the answer, no caller gets it."""
+    if not task.cancelled():
+        task.exception()
 
 
 class _Work:

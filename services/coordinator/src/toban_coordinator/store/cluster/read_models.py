@@ -18,6 +18,11 @@ async def run(t: Tx, run_id: int) -> Row | None:
     return await t.fetch_one(_sql.run, {"id": run_id})
 
 
+async def place(t: Tx, run_id: int) -> Row | None:
+    """The token of a run, and worker id, incarnation and address of the executor that runs it, None where none does; None for no run."""
+    return await t.fetch_one(_sql.place, {"id": run_id})
+
+
 async def definition_of(t: Tx, run_id: int) -> tuple[int, int] | None:
     """The id and the version of the definition that a run was made from."""
     row = await t.fetch_one(_sql.definition_of, {"id": run_id})

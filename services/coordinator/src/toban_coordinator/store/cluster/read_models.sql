@@ -13,6 +13,14 @@ SELECT {{run_columns}}, {{run_redact}} AS redact
 -- The definition that a run was made from.
 SELECT r.definition_id, r.definition_version FROM scheduler.job_runs r WHERE r.id = %(id)s::bigint LIMIT 1
 
+-- name: place
+-- The executor that runs a run, also one that is to stop; nulls where there is none, or it has ended.
+SELECT r.token, e.worker_id, e.incarnation::text AS incarnation, e.grpc_host || ':' || e.grpc_port AS address
+  FROM scheduler.job_runs r
+  LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation AND e.state <> 'off' AND r.state IN ('RUNNING', 'CANCEL_REQUESTED')
+ WHERE r.id = %(id)s::bigint
+ LIMIT 1
+
 -- name: run_version
 -- What tells that a run changed.
 SELECT r.version, r.state::text AS state FROM scheduler.job_runs r WHERE r.id = %(id)s::bigint LIMIT 1
