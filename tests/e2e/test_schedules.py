@@ -10,6 +10,7 @@ import pytest
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import sql
+from toban_testing.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -51,6 +52,8 @@ def test_a_schedule_from_add_to_remove(stack: Stack, admin: AdminClient, toban: 
     ended(stack, admin, 2)
     pause_and_resume(stack, toban)
     ended(stack, admin, 1)
+    pause_until(stack, toban)
+    ended(stack, admin, 1)
     toban("schedule", "remove", "often", "--reason", "enough")
     said = toban("schedule", "get", "often", code=66)
     assert "there is no schedule 'often'" in said
@@ -71,6 +74,15 @@ def pause_and_resume(stack: Stack, toban: Toban) -> None:
     found = json.loads(toban("schedule", "get", "often", "-o", "json"))
     [paused] = [fire for fire in found["fires"] if fire["outcome"] == "paused"]
     assert paused["slots"] >= 1 and "a test" in paused["message"] and len(found["next_slots"]) == 3
+
+
+def pause_until(stack: Stack, toban: Toban) -> None:
+    """The leader, whose loop slept, is woken by the pause, and resumes the schedule by itself."""
+    assert "schedule often paused until " in toban("schedule", "pause", "often", "--until", "+2s")
+    by_leader = "SELECT reason FROM scheduler.admin_action_log WHERE action = 'schedule.resume' AND actor = 'leader'"
+    [resumed] = wait_for(lambda: sql(stack, by_leader))
+    assert resumed["reason"].startswith("paused until ")
+    assert '"status": "active"' in toban("schedule", "get", "often", "-o", "json")
 
 
 def every_slot_is_told(stack: Stack, schedule: int) -> None:
@@ -96,4 +108,6 @@ def every_slot_is_told(stack: Stack, schedule: int) -> None:
     )
     assert {row["n"] for row in runs} == {1}
     actions = sql(stack, "SELECT action FROM scheduler.admin_action_log WHERE target = 'schedule often' ORDER BY id")
-    assert [row["action"].partition(".")[2] for row in actions] == ["create", "update", "pause", "resume", "delete"]
+    assert [row["action"].partition(".")[2] for row in actions] == [
+        *("create", "update", "pause", "resume", "pause", "resume", "delete"),
+    ]

@@ -1,5 +1,5 @@
 // Opens the form of an action over the page that it is about; without this script, or when the form needs more, the link leads to a page of its own.
-import { showTimes } from "./times.js";
+import { showInputs, showTimes } from "./times.js";
 
 const KEPT_REASONS = 4;
 const TIMEOUT_MS = 15000;
@@ -75,11 +75,12 @@ async function open(link) {
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     const form = page.querySelector("main form.action");
     const more = [...page.scripts].some((one) => !COMMON.has(new URL(one.getAttribute("src"), location.href).href));
-    if (!response.ok || !form || more || form.querySelector("input[type=datetime-local]")) throw new Error("a page of its own");
+    if (!response.ok || !form || more || form.querySelector("input[type=datetime-local]:not(#until)")) throw new Error("a page of its own");
     const dialog = dialogOf(page.querySelector("main"));
     showTimes(dialog);
     offerReasons(dialog);
     document.body.append(dialog);
+    showInputs(dialog);
     dialog.showModal();
     dialog.querySelector("form.action :is(input:not([type=hidden]), textarea, select)")?.focus();
   } catch {

@@ -13,11 +13,11 @@ const REOPEN_MS = 10000;
 
 // The zone of the times is that of the browser, or UTC, which the pages are in.
 function showZone() {
+  showInputs(document);
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (!zone || inUtc) return;
   const note = document.querySelector("[data-zone]:not(html)");
   if (note) note.textContent = note.dataset.zone.replace("%", zone);
-  showInputs(zone);
 }
 
 // Menus close when something else is clicked, or by Escape.

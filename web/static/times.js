@@ -17,9 +17,23 @@ function hideSameZone(root) {
   }
 }
 
+// A usual time is taken with a click: so many hours from now, or 08:00 on another day.
+function offerTime(chip) {
+  chip.parentElement.hidden = false;
+  chip.addEventListener("click", () => {
+    const at = new Date(Date.now() + (inUtc ? new Date().getTimezoneOffset() * 60000 : 0));
+    const { hours, days } = chip.dataset;
+    if (hours) at.setHours(at.getHours() + Number(hours));
+    else at.setHours(24 * (days === "monday" ? (8 - at.getDay()) % 7 || 7 : Number(days)) + 8, 0);
+    chip.form.elements.until.value = localTime(at).replace(" ", "T").slice(0, 16);
+  });
+}
+
 // Times in forms are of the viewer's zone too. What is sent is in UTC, as it is without scripts.
-export function showInputs(zone) {
-  for (const input of document.querySelectorAll("input[type=datetime-local]")) {
+export function showInputs(root) {
+  root.querySelectorAll(".chip:is([data-hours], [data-days])").forEach(offerTime);
+  const zone = inUtc ? "" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+  for (const input of zone ? root.querySelectorAll("input[type=datetime-local]") : []) {
     const length = input.defaultValue.length;
     const given = new Date(`${input.defaultValue}Z`);
     if (!Number.isNaN(given.getTime())) input.value = localTime(given).replace(" ", "T").slice(0, length);

@@ -156,6 +156,9 @@ def test_a_job_is_disabled_and_enabled_with_a_reason(cluster: Any, toban: Any) -
     code, out, _ = toban("job", "disable", "import", "--reason", "a move")
     assert (code, out) == (0, "job import disabled; enable it with `toban job enable import`\n")
     assert cluster.control.requests[-1] == pb.DisableJobRequest(name="import", reason="a move")
+    code, out, _ = toban("job", "disable", "import", "--until", "+2h")
+    assert code == 0 and " (in 2h); enable it earlier with `toban job enable import`" in out
+    assert cluster.control.requests[-1].HasField("until")
     cluster.control.answers["EnableJob"] = pb.Job(name="import", enabled=True)
     assert toban("job", "enable", "import", "--reason", "it is back")[:2] == (0, "job import enabled\n")
     assert cluster.control.requests[-1] == pb.EnableJobRequest(name="import", reason="it is back")
@@ -171,9 +174,16 @@ def test_a_job_is_disabled_and_enabled_with_a_reason(cluster: Any, toban: Any) -
 def test_a_disabled_job_says_by_whom_and_why(cluster: Any, toban: Any) -> None:
     job = pb.Job(name="import", spec_json="{}", disabled_by="user ada", disabled_reason="a\x1b[31m move")
     job.disabled_at.FromJsonString("2026-11-20T10:00:00Z")
+    job.disabled_until.FromJsonString("2096-12-01T07:00:00Z")
     cluster.reader.answers |= {"GetJob": job, "ListJobs": pb.ListJobsResponse(jobs=[job])}
     code, out, _ = toban("job", "get", "import")
-    assert code == 0 and "no: disabled by user ada" in out and ": a" in out and "\x1b" not in out
+    assert (
+        code == 0
+        and "no: disabled until 2096-12-01 " in out
+        and "by user ada" in out
+        and ": a" in out
+        and "\x1b" not in out
+    )
     code, out, _ = toban("job", "list", "-o", "wide")
     assert code == 0 and "WHY" in out and "move" in out and "\x1b" not in out
     cluster.reader.answers["GetJob"] = pb.Job(name="import", spec_json="{}")

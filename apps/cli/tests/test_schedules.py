@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -209,6 +210,11 @@ def test_pause_resume_remove(cluster: Any, toban: Toban) -> None:
     code, out, _ = toban("schedule", "pause", "nightly", "--reason", "a move")
     assert (code, out) == (0, "schedule nightly paused; resume it with `toban schedule resume nightly`\n")
     assert cluster.control.requests[-1] == pb.PauseScheduleRequest(name="nightly", reason="a move")
+    code, out, _ = toban("schedule", "pause", "nightly", "--until", "2096-12-01T08:00+01:00")
+    assert code == 0 and out.startswith("schedule nightly paused until 2096-12-01 ") and "resume it earlier" in out
+    assert cluster.control.requests[-1] == pb.PauseScheduleRequest(name="nightly", until=at("2096-12-01T07:00:00"))
+    code, _, error = toban("schedule", "pause", "nightly", "--until", "2020-12-01T08:00Z")
+    assert code == 65 and "--until: '2020-12-01T08:00Z' is in the past" in error
     cluster.control.answers["ResumeSchedule"] = schedule(next_run_at=at("2096-11-22T02:00:00"))
     code, out, _ = toban("schedule", "resume", "nightly", "--reason", "it is over")
     assert cluster.control.requests[-1] == pb.ResumeScheduleRequest(name="nightly", reason="it is over")
@@ -229,15 +235,17 @@ def test_list_says_why_a_schedule_does_nothing(cluster: Any, toban: Toban) -> No
     cluster.reader.answers["ListSchedules"] = pb.ListSchedulesResponse(
         schedules=[
             schedule(status="paused", status_reason="a move"),
+            schedule(name="back", status="paused", paused_until=at("2096-12-01T07:00:00")),
             schedule(name="off", enabled=False),
             schedule(name="bad", status="failed", status_reason="no payload"),
         ]
     )
     code, out, _ = toban("schedule", "list", "--job", "report")
-    rows = [" ".join(line.split()) for line in out.splitlines()]
+    rows = [" ".join(re.sub(r"in \d+d", "in …", line).split()) for line in out.splitlines()]
     assert code == 0 and rows == [
         "NAME JOB RULE STATUS NEXT LAST WHY",
         "nightly report daily at 03:00 Europe/Berlin paused - - a move",
+        "back report daily at 03:00 Europe/Berlin paused until 12-01 07:00 (in …) - - -",
         "off report daily at 03:00 Europe/Berlin disabled - - -",
         "bad report daily at 03:00 Europe/Berlin failed - - no payload",
     ]

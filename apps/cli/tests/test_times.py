@@ -79,7 +79,7 @@ def test_this_machines_zone() -> None:
         ("2026-12-01T09:00:00Z", BERLIN, "give one of them"),
         ("2026-03-29 02:30", BERLIN, "does not exist in Europe/Berlin"),
         ("2026-10-25 02:30", BERLIN, "write 2026-10-25T02:30:00+02:00 or 2026-10-25T02:30:00+01:00"),
-        ("2026-03-01T11:00:00Z", "", "is in the past (by 1:00:00); leave --at out to start now"),
+        ("2026-03-01T11:00:00Z", "", "is in the past (by 1:00:00); name a later time, or leave --at out"),
         ("2026-03-01T12:00:00Z", "", "is in the past (by 0:00:00)"),
     ],
 )

@@ -28,7 +28,7 @@ def sent(web: Any, kind: type) -> list[Any]:
 @pytest.mark.parametrize(("verb", "kind", "done"), VERBS)
 def test_an_operation_names_executor_epoch_and_reason(web: Any, verb: str, kind: type, done: str) -> None:
     response = web.post(f"/executors/3/{verb}?epoch={EPOCH}", reason="new disk")
-    assert response.location == f"/executors?done={done}"
+    assert response.location == f"/executors?done={done}&of=3"
     assert [(one.worker_id, one.epoch, one.reason) for one in sent(web, kind)] == [(3, EPOCH, "new disk")]
     assert 'role="status">The executor' in web.page(response.location)
 

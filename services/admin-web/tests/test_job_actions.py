@@ -92,8 +92,75 @@ def test_a_schedule_is_paused_and_resumed_with_a_reason(job: Any, verb: str, kin
     path = f"/schedules/hello-often/{verb}"
     assert job.post(path, reason="holiday").location == f"/schedules/hello-often?done={done}"
     assert [(one.name, one.reason) for one in sent(job, kind)] == [("hello-often", "holiday")]
-    assert job.post(f"{path}?back=job", reason="holiday").location == f"/jobs/hello?done={done}"
+    assert job.post(f"{path}?back=job", reason="holiday").location == f"/jobs/hello?done={done}&of=hello-often"
     assert job.post(path, reason=" ").status_code == 400 and sent(job, kind) == []
+
+
+def test_a_pause_ends_at_the_time_of_the_form(job: Any, subtests: Any) -> None:
+    job.cluster.reader.responses["DisableJob"] = disabled(job)
+    for path, kind in (
+        ("/schedules/hello-often/pause", pb.PauseScheduleRequest),
+        ("/jobs/hello/disable", pb.DisableJobRequest),
+    ):
+        with subtests.test(path):
+            assert 'name="until" type="datetime-local" value=""' in job.page(path)
+            assert job.post(path, reason="holiday", until="2026-12-01T07:00").status_code == 303
+            assert [one.until.ToJsonString() for one in sent(job, kind)] == ["2026-12-01T07:00:00Z"]
+            assert job.post(path, reason="holiday", until="").status_code == 303
+            assert [one.HasField("until") for one in sent(job, kind)] == [False]
+            wrong = job.post(path, reason="holiday", until="soon")
+            assert wrong.status_code == 400 and sent(job, kind) == []
+            text = wrong.get_data(as_text=True)
+            assert 'value="soon"' in text and "2026-12-24T18:00" in text, "it is as it was filled in"
+
+
+def test_pages_say_when_a_pause_ends(job: Any, subtests: Any) -> None:
+    end = {"seconds": 4_000_000_000}
+    schedule = job.schedule(status="paused", paused_until=end)
+    found = disabled(job, disabled_until=end, schedules=[schedule])
+    job.cluster.reader.responses |= {
+        "GetSchedule": schedule,
+        "GetJob": found,
+        "ListJobs": pb.ListJobsResponse(jobs=[found]),
+        "ListSchedules": pb.ListSchedulesResponse(schedules=[schedule]),
+    }
+    shown = 'until <time datetime="2096-10-02T07:06:40.000Z">'
+    for path, times in (
+        ("/schedules/hello-often", 1),
+        ("/schedules", 1),
+        ("/schedules/hello-often/resume", 1),
+        ("/jobs", 1),
+        ("/jobs/hello", 2),
+        ("/jobs/hello/enable", 1),
+    ):
+        with subtests.test(path):
+            assert job.page(path).count(shown) == times
+    assert 'href="/schedules/hello-often/pause"' in job.page("/schedules/hello-often/resume"), "to change the time"
+    assert 'href="/jobs/hello/disable"' in job.page("/jobs/hello/enable")
+
+
+def test_what_was_done_can_be_undone(job: Any, subtests: Any) -> None:
+    for page, undo in (
+        ("/schedules/hello-often?done=paused", "/schedules/hello-often/resume?reason=Undo:+The+schedule+is+paused."),
+        ("/schedules/hello-often?done=resumed", "/schedules/hello-often/pause?reason="),
+        ("/jobs/hello?done=paused&of=hello-often", "/schedules/hello-often/resume?reason="),
+        ("/jobs/hello?done=job_disabled", "/jobs/hello/enable?reason="),
+        ("/jobs/hello?done=job_enabled", "/jobs/hello/disable?reason="),
+        ("/executors?done=drained&of=3", "/executors/3/undrain?reason="),
+        ("/users/bob?done=user_disabled", "/users/bob/enable?reason="),
+    ):
+        with subtests.test(page):
+            [link] = re.findall(r'<a class="button" href="([^"]+)">Undo…</a>', job.page(page))
+            assert link.startswith(undo)
+            form = job.page(link.replace("&amp;", "&"))
+            assert re.search(r'<textarea id="reason"[^>]*>Undo: The [^<]+\.</textarea>', form)
+    for page in (
+        "/jobs/hello?done=job_deleted",
+        "/jobs/hello?done=paused",
+        "/executors?done=drained&of=x",
+        "/jobs/hello",
+    ):
+        assert ">Undo…<" not in job.page(page), page
 
 
 @pytest.mark.parametrize(
@@ -174,6 +241,7 @@ def test_an_operator_starts_runs_and_edits_nothing(job: Any, monkeypatch: pytest
     monkeypatch.setattr(people, "person", lambda *_args, **_named: SignedIn(user="op", role="operator"))
     text = job.page("/jobs/hello")
     assert "/jobs/hello/run" in text and "/delete" not in text and "/pause" not in text
+    assert ">Undo…<" not in job.page("/jobs/hello?done=job_disabled")
     for path in ("/jobs/hello/delete", "/schedules/hello-often/pause", "/schedules/hello-often/resume"):
         assert job.get(path).status_code == 403
 

@@ -79,6 +79,14 @@ def parse_labels(given: Sequence[str]) -> dict[str, str]:
 AuditReason = Annotated[
     str, typer.Option("--reason", metavar="TEXT", callback=check_reason, help="Why; stored in the audit log.")
 ]
+Until = Annotated[
+    str,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        help='When it ends by itself: "2026-12-01 08:00" (clocks of this machine), 2026-12-01T08:00+01:00, or +2h.',
+    ),
+]
 Output = Annotated[
     Format,
     typer.Option("--output", "-o", help="table or wide for people, json or yaml for programs, name for xargs."),

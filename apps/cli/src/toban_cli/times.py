@@ -26,8 +26,8 @@ def span_seconds(text: str) -> float | None:
     return sum(int(count) * UNITS[unit] for count, unit in _PART.findall(text))
 
 
-def read_start_time(text: str, now: datetime, zone: str = "") -> datetime:
-    """The moment that `text` names, in UTC.
+def read_start_time(text: str, now: datetime, zone: str = "", *, option: str = "--at") -> datetime:
+    """The moment that `text` names, in UTC. `option` is named in messages.
 
     A date and time, with an offset or as the clocks show it in `zone` (this machine's when empty), or `+1h30m` from now (units s m h d w).
     Raises INVALID_ARGUMENT for anything else, for a local time that does not exist or comes twice, for the past, and for a zone that is none.
@@ -39,19 +39,19 @@ def read_start_time(text: str, now: datetime, zone: str = "") -> datetime:
         try:
             return now + timedelta(seconds=ahead)
         except OverflowError:
-            raise _wrong(f"{text!r} is too far ahead; {START_FORMS}") from None
+            raise _wrong(option, f"{text!r} is too far ahead; {START_FORMS}") from None
     try:
         given = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise _wrong(f"{text!r} is not a time; {START_FORMS}") from None
+        raise _wrong(option, f"{text!r} is not a time; {START_FORMS}") from None
     if ":" not in text:
-        raise _wrong(f"{text!r} has no time of day; {START_FORMS}")
+        raise _wrong(option, f"{text!r} has no time of day; {START_FORMS}")
     if given.tzinfo is not None and zone:
-        raise _wrong(f"{text!r} names its offset, and --timezone names {zone}; give one of them")
-    moment = given.astimezone(UTC) if given.tzinfo is not None else _from_clocks(given, zone)
+        raise _wrong(option, f"{text!r} names its offset, and --timezone names {zone}; give one of them")
+    moment = given.astimezone(UTC) if given.tzinfo is not None else _from_clocks(option, given, zone)
     if moment <= now:
         late = timedelta(seconds=int((now - moment).total_seconds()))
-        raise _wrong(f"{text!r} is in the past (by {late}); leave --at out to start now")
+        raise _wrong(option, f"{text!r} is in the past (by {late}); name a later time, or leave {option} out")
     return moment
 
 
@@ -77,16 +77,16 @@ def read_time_bound(option: str, text: str, now: datetime, *, ahead: bool = Fals
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{option}: {text!r} is not a time; {forms}") from None
 
 
-def _from_clocks(given: datetime, zone: str) -> datetime:
+def _from_clocks(option: str, given: datetime, zone: str) -> datetime:
     """The one moment at which the clocks of the zone show this time."""
     where = _zone(zone)
     first, second = (given.replace(fold=fold, tzinfo=where).astimezone(UTC) for fold in (0, 1))
     there = zone or "this machine's zone"
     if first.astimezone(where).replace(tzinfo=None, fold=0) != given:
-        raise _wrong(f"{given} does not exist in {there}: the clocks are put forward then; choose another time")
+        raise _wrong(option, f"{given} does not exist in {there}: the clocks are put forward then; choose another time")
     if first != second:
         both = " or ".join(moment.astimezone(where).isoformat() for moment in (first, second))
-        raise _wrong(f"{given} comes twice in {there}: the clocks are put back then; write {both}")
+        raise _wrong(option, f"{given} comes twice in {there}: the clocks are put back then; write {both}")
     return first
 
 
@@ -102,5 +102,5 @@ def _zone(name: str) -> tzinfo | None:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"--timezone: {error.message}; {error.hint}") from None
 
 
-def _wrong(message: str) -> TobanError:
-    return TobanError(ErrorCode.INVALID_ARGUMENT, f"--at: {message}")
+def _wrong(option: str, message: str) -> TobanError:
+    return TobanError(ErrorCode.INVALID_ARGUMENT, f"{option}: {message}")

@@ -237,6 +237,7 @@ def test_wrong_values_are_refused_before_anything_is_sent(client: Any, site: Scr
     for wrong in (
         lambda c: c.runs.start("a", scheduled_for=datetime(2026, 1, 1)),  # noqa: DTZ001
         lambda c: c.jobs.get(".."),
+        lambda c: c.schedules.pause("s", until=datetime(2026, 1, 1)),  # noqa: DTZ001
         lambda c: c.runs.start("a", idempotency_key="a\r\nX-Evil: 1"),
         lambda c: c.runs.start("a", {"n": float("nan")}),
     ):
@@ -251,6 +252,10 @@ def test_schedules_jobs_and_manifests(client: Any, site: ScriptedSite) -> None:
     assert client.do(lambda c: c.schedules.pause("s", reason="why")).status == "paused"
     assert client.do(lambda c: c.schedules.resume("s")).name == "s"
     assert [seen.path for seen in site.seen] == ["/api/v1/schedules/s/pause", "/api/v1/schedules/s/resume"]
+    site.script = [says(200, schedule | {"paused_until": "2026-12-01T07:00:00Z"})]
+    until = datetime(2026, 12, 1, 7, tzinfo=UTC)
+    assert client.do(lambda c: c.schedules.pause("s", until=until)).paused_until == until
+    assert site.seen[-1].body == {"reason": "", "until": "2026-12-01T07:00:00+00:00"}
     applied = {"kind": "Job", "name": "j", "action": "created", "version": 1}
     site.script = [says(200, {"applied": [applied]})]
     [one] = client.do(lambda c: c.apply([{"kind": "Job"}], dry_run=True))

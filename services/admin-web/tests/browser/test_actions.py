@@ -110,14 +110,26 @@ def test_a_job_is_disabled_and_enabled_with_reasons(page: Page, address: str, we
     page.open(address + "/jobs/hello")
     page.run("document.querySelector('a[href$=\"/disable\"]').click()")
     page.until(ASKED)
+    assert page.run("document.activeElement.id") == "reason"
     page.run("document.getElementById('reason').value = '<b>a move</b>'")
+    assert page.run("document.querySelector('label[for=until]').textContent").endswith("(Asia/Tokyo)")
+    page.run("document.querySelector('.chip[data-hours]').click()")
+    assert 3500 < page.run("(new Date(document.getElementById('until').value) - Date.now()) / 1000 + 60") <= 3660
+    for days, day in (("1", "getDate() === new Date(Date.now() + 864e5).getDate()"), ("monday", "getDay() === 1")):
+        page.run(f"document.querySelector('.chip[data-days=\"{days}\"]').click()")
+        picked = "new Date(document.getElementById('until').value)"
+        assert page.run(f"{picked} > Date.now() && {picked}.{day} && {picked}.getHours() === 8"), days
+    until = page.run(f"{picked}.toISOString()")
     page.run("document.querySelector('form.action button:not(.chip)').click()")
     page.until(f"location.search.includes('done=') && {READY}")
-    assert page.run("document.querySelector('main .message').textContent") == "The job is disabled."
+    [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.DisableJobRequest)]
+    assert request.until.ToJsonString() == until.replace(".000", "")
+    assert page.run("document.querySelector('main .message').textContent") == "The job is disabled. Undo…"
     assert "by user ada" in page.run("document.querySelector('#job .advice').textContent")
     assert "<b>a move</b>" in page.run("document.querySelector('#job .advice').textContent")
-    page.run("document.querySelector('a[href$=\"/enable\"]').click()")
+    page.run("document.querySelector('main .message a').click()")
     page.until(ASKED)
+    assert page.run("document.getElementById('reason').value") == "Undo: The job is disabled."
     page.run("document.getElementById('reason').value = 'it is back'")
     page.run("document.querySelector('form.action button:not(.chip)').click()")
     page.until(f"location.search === '?done=job_enabled' && {READY}")

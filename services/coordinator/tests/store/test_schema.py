@@ -56,6 +56,20 @@ def test_history_never_changes(pg_major: int, pg_url: str) -> None:
             connection.execute("UPDATE scheduler.runs_history SET reason = 'other'")
 
 
+def test_only_a_pause_has_an_end(pg_major: int, pg_url: str) -> None:
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        [job] = connection.execute(
+            "INSERT INTO scheduler.job_definitions (name, spec, spec_hash) VALUES ('demo', '{}', '') RETURNING id"
+        ).fetchone() or [0]
+        connection.execute(
+            "INSERT INTO scheduler.schedules (name, definition_id, spec, spec_hash) VALUES ('demo', %s, '{}', '')",
+            (job,),
+        )
+        for ends in ("job_definitions SET disabled_until", "schedules SET paused_until"):
+            with pytest.raises(psycopg.errors.CheckViolation):
+                connection.execute(f"UPDATE scheduler.{ends} = now()")
+
+
 @pytest.mark.parametrize(("schema", "tables"), [("scheduler", 4), ("logs", 2)])
 def test_partitions_are_made_once(pg_major: int, pg_url: str, schema: str, tables: int) -> None:
     def ensure(_: int) -> int:

@@ -9,9 +9,9 @@ import typer
 
 from toban_cli import report
 from toban_cli.client import call, collect, connect, note_more
-from toban_cli.formatting import NOTHING, age, local, wall_now
+from toban_cli.formatting import NOTHING, age, brief, local, wall_now
 from toban_cli.messages import pb
-from toban_cli.options import AuditReason, Format, JobName, Limit, Output
+from toban_cli.options import AuditReason, Format, JobName, Limit, Output, Until
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
 
@@ -58,14 +58,25 @@ def get_job(name: JobName, output: Output = Format.TABLE) -> None:
     show_one(output, job, page=lambda wide: _job_page(job, wall_now(), wide=wide))
 
 
-def disable_job(name: JobName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+def disable_job(name: JobName, until: Until = "", reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     """Disable a job: it starts nothing by schedule, event or demand until it is enabled, whatever is applied. Existing runs continue.
+
+    With --until it is enabled by itself then. Another time for a disabled job replaces the one that it has.
 
     Examples:
     toban job disable import --reason "the source is being moved"
+    toban job disable import --until 2026-12-01T08:00+01:00
     """
-    job = call("JobControl.DisableJob", pb.DisableJobRequest(name=name, reason=reason))
-    show_done(output, job, f"job {name} disabled; enable it with `toban job enable {name}`")
+    from toban_cli.times import read_start_time
+
+    now = wall_now()
+    request = pb.DisableJobRequest(name=name, reason=reason)
+    if until:
+        request.until.FromDatetime(read_start_time(until, now, option="--until"))
+    job = call("JobControl.DisableJob", request)
+    end = f" until {local(request.until, now)}" if until else ""
+    how = "enable it earlier with" if until else "enable it with"
+    show_done(output, job, f"job {name} disabled{end}; {how} `toban job enable {name}`")
 
 
 def enable_job(name: JobName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
@@ -109,7 +120,7 @@ def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:
     table = [
         Column("NAME", lambda job: job.name, name=True),
         Column("VERSION", lambda job: str(job.version)),
-        Column("ENABLED", lambda job: "yes" if job.enabled else "no"),
+        Column("ENABLED", lambda job: _enabled_brief(job, now)),
         Column("LAST RUN", lambda job: age(job.last_run.scheduled_for, now)),
         Column("STATE", lambda job: job.last_run.state or NOTHING),
         Column("UPDATED", lambda job: age(job.updated_at, now)),
@@ -150,7 +161,18 @@ def _enabled(job: Any, now: datetime) -> str:
     if not job.HasField("disabled_at"):
         return "no: its manifest has enabled: false"
     why = f": {job.disabled_reason}" if job.disabled_reason else ""
-    return f"no: disabled by {job.disabled_by} {age(job.disabled_at, now)}{why}"
+    end = f" until {local(job.disabled_until, now)}" if job.HasField("disabled_until") else ""
+    return f"no: disabled{end} by {job.disabled_by} {age(job.disabled_at, now)}{why}"
+
+
+def _enabled_brief(job: Any, now: datetime) -> str:
+    return (
+        "yes"
+        if job.enabled
+        else f"no, until {brief(job.disabled_until, now)}"
+        if job.HasField("disabled_until")
+        else "no"
+    )
 
 
 def _spec(job: Any) -> dict[str, Any]:

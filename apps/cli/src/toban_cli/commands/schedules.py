@@ -12,7 +12,7 @@ from toban_cli.client import call, collect, connect, note_more
 from toban_cli.completion_values import schedule_names
 from toban_cli.formatting import NOTHING, age, brief, count, local, to_time, wall_now
 from toban_cli.messages import common_pb, pb
-from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName, check_given_name, check_reason
+from toban_cli.options import Format, Limit, OfJob, Output, ScheduleName, Until, check_given_name, check_reason
 from toban_cli.output import Column, show, show_data, show_done, show_one
 from toban_cli.sanitize import clean
 from toban_cli.watch import Watch, watch
@@ -139,14 +139,25 @@ def next_slots(
             _print_slots_of(name, answer, first=number == 0)
 
 
-def pause(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE) -> None:
-    """Pause a schedule: its slots get no runs and are recorded as paused. Dispatched runs continue.
+def pause(name: ScheduleName, until: Until = "", reason: Reason = "", output: Output = Format.TABLE) -> None:
+    """Pause a schedule, for good or until a time: its slots get no runs and are recorded as paused. Dispatched runs continue.
+
+    Another time for a paused schedule replaces the one that it has.
 
     Examples:
     toban schedule pause nightly --reason "the database is moved"
+    toban schedule pause nightly --until 2026-12-01T08:00+01:00
     """
-    schedule = call("JobControl.PauseSchedule", pb.PauseScheduleRequest(name=name, reason=reason))
-    show_done(output, schedule, f"schedule {name} paused; resume it with `toban schedule resume {name}`")
+    from toban_cli.times import read_start_time
+
+    now = wall_now()
+    request = pb.PauseScheduleRequest(name=name, reason=reason)
+    if until:
+        request.until.FromDatetime(read_start_time(until, now, option="--until"))
+    schedule = call("JobControl.PauseSchedule", request)
+    end = f" until {local(request.until, now)}" if until else ""
+    how = "resume it earlier with" if until else "resume it with"
+    show_done(output, schedule, f"schedule {name} paused{end}; {how} `toban schedule resume {name}`")
 
 
 def resume(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE) -> None:
@@ -181,7 +192,7 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("NAME", lambda item: item.name, name=True),
         Column("JOB", lambda item: item.job, loose=True),
         Column("RULE", lambda item: item.rule, loose=True),
-        Column("STATUS", _status),
+        Column("STATUS", lambda item: _status(item) + _end(item, brief(item.paused_until, now))),
         Column("NEXT", lambda item: brief(item.next_run_at, now)),
         Column("LAST", lambda item: age(item.last_run_at, now)),
         Column("WHY", lambda item: item.status_reason or item.last_error or NOTHING, loose=True),
@@ -200,6 +211,10 @@ def _status(schedule: Any) -> str:
     return str(schedule.status) if schedule.enabled else "disabled"
 
 
+def _end(schedule: Any, shown: str) -> str:
+    return f" until {shown}" if schedule.HasField("paused_until") else ""
+
+
 def _page(schedule: Any, coming: Any, fires: Any, now: datetime) -> None:
     from toban_cli.schedule_options import stored_spec
     from toban_cli.tables import facts
@@ -216,7 +231,7 @@ def _page(schedule: Any, coming: Any, fires: Any, now: datetime) -> None:
             ("Rule", schedule.rule),
             ("Zone", schedule.timezone),
             ("DST", ", ".join(f"{key} {value}" for key, value in sorted(dst.items()))),
-            ("Status", f"{_status(schedule)}{by}{why}"),
+            ("Status", f"{_status(schedule)}{_end(schedule, local(schedule.paused_until, now))}{by}{why}"),
             ("Note", coming.note),
             ("Next", local(schedule.next_run_at, now) if schedule.HasField("next_run_at") else ""),
             ("Last", local(schedule.last_run_at, now)),

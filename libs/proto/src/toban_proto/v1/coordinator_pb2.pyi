@@ -1788,6 +1788,7 @@ class Job(_message.Message):
     DISABLED_REASON_FIELD_NUMBER: _builtins.int
     NEXT_RUN_AT_FIELD_NUMBER: _builtins.int
     RECENT_RUNS_FIELD_NUMBER: _builtins.int
+    DISABLED_UNTIL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     version: _builtins.int
     enabled: _builtins.bool
@@ -1814,6 +1815,10 @@ class Job(_message.Message):
     def recent_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunMark]:
         """Its newest runs whose time has come, the newest first; only in ListJobs with a history."""
 
+    @_builtins.property
+    def disabled_until(self) -> _timestamp_pb2.Timestamp:
+        """When the leader enables it again by itself; unset = a person does. The time itself is not within the pause."""
+
     def __init__(
         self,
         *,
@@ -1830,10 +1835,11 @@ class Job(_message.Message):
         disabled_reason: _builtins.str = ...,
         next_run_at: _timestamp_pb2.Timestamp | None = ...,
         recent_runs: _abc.Iterable[Global___RunMark] | None = ...,
+        disabled_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "last_run", b"last_run", "next_run_at", b"next_run_at", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["disabled_at", b"disabled_at", "disabled_until", b"disabled_until", "last_run", b"last_run", "next_run_at", b"next_run_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "disabled_at", b"disabled_at", "disabled_by", b"disabled_by", "disabled_reason", b"disabled_reason", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "next_run_at", b"next_run_at", "recent_runs", b"recent_runs", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "disabled_at", b"disabled_at", "disabled_by", b"disabled_by", "disabled_reason", b"disabled_reason", "disabled_until", b"disabled_until", "enabled", b"enabled", "last_run", b"last_run", "name", b"name", "next_run_at", b"next_run_at", "recent_runs", b"recent_runs", "schedules", b"schedules", "spec_json", b"spec_json", "updated_at", b"updated_at", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2112,6 +2118,7 @@ class Schedule(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
+    PAUSED_UNTIL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     job: _builtins.str
     enabled: _builtins.bool
@@ -2134,6 +2141,10 @@ class Schedule(_message.Message):
     def last_run_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def paused_until(self) -> _timestamp_pb2.Timestamp:
+        """When the leader resumes it by itself; unset = a person does. A slot at this time gets its run."""
+
     def __init__(
         self,
         *,
@@ -2153,10 +2164,11 @@ class Schedule(_message.Message):
         description: _builtins.str = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         updated_by: _builtins.str = ...,
+        paused_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_run_at", b"last_run_at", "next_run_at", b"next_run_at", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_run_at", b"last_run_at", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "enabled", b"enabled", "job", b"job", "last_error", b"last_error", "last_run_at", b"last_run_at", "name", b"name", "next_run_at", b"next_run_at", "rule", b"rule", "spec_json", b"spec_json", "status", b"status", "status_actor", b"status_actor", "status_reason", b"status_reason", "timezone", b"timezone", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "enabled", b"enabled", "job", b"job", "last_error", b"last_error", "last_run_at", b"last_run_at", "name", b"name", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "rule", b"rule", "spec_json", b"spec_json", "status", b"status", "status_actor", b"status_actor", "status_reason", b"status_reason", "timezone", b"timezone", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4355,21 +4367,29 @@ Global___DeleteJobResponse: _TypeAlias = DeleteJobResponse  # noqa: Y015
 
 @_typing.final
 class DisableJobRequest(_message.Message):
+    """Why, and until when."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     reason: _builtins.str
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """The job is enabled again by itself then; unset = when a person enables it. Another time for a disabled job replaces the one that it has."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         reason: _builtins.str = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4407,21 +4427,29 @@ Global___EnableJobRequest: _TypeAlias = EnableJobRequest  # noqa: Y015
 
 @_typing.final
 class PauseScheduleRequest(_message.Message):
+    """Why, and until when."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     reason: _builtins.str
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """The schedule is resumed by itself then; unset = when a person resumes it. Another time for a paused schedule replaces the one that it has."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         reason: _builtins.str = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "reason", b"reason", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Self, cast
 
 from toban.client.async_transport import AsyncTransport
-from toban.client.calls import RETRY_SECONDS, Calls, pairs, run_of, stated_pairs
+from toban.client.calls import RETRY_SECONDS, Calls, pairs, run_of, stated_pairs, time_text
 from toban.client.models import AppliedManifest, Emitted, Event, Job, LogLine, Run, Schedule, StartedRun, list_of
 from toban.client.streams import follow_output, read_output, wait_for_run
 from toban.client.target import Target
@@ -174,9 +174,9 @@ class Schedules(_Group):
         found = self._calls.pages(list_of(Schedule, "schedules"), "schedules", query=query, limit=limit)
         return cast(AsyncIterator[Schedule], self._transport.iterate(found))
 
-    async def pause(self, name: str, *, reason: str = "") -> Schedule:
-        """No more runs until it is resumed."""
-        body = {"reason": reason}
+    async def pause(self, name: str, *, until: datetime | None = None, reason: str = "") -> Schedule:
+        """No more runs until it is resumed; with `until` (a time with a zone) that happens by itself then."""
+        body = {"reason": reason} | ({"until": time_text(until)} if until else {})
         return await self._transport.run(self._calls.post(Schedule.from_json, "schedules", name, "pause", body=body))
 
     async def resume(self, name: str, *, reason: str = "") -> Schedule:

@@ -144,6 +144,7 @@ class Schedule(Definition):
     last_run_at: datetime | None = None
     last_error: str = ""
     status_reason: str = ""
+    paused_until: datetime | None = None
     version: int = 0
     updated_by: str = ""
 

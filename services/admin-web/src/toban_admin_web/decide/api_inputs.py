@@ -132,11 +132,29 @@ class DeleteJobQuery(Reason):
     cancel_runs: bool = False
 
 
+class DisableJob(Reason):
+    """Why, and until when."""
+
+    until: AwareDatetime | None = Field(
+        None,
+        description="The job is enabled again by itself then; unset = when a person enables it. Another time for a disabled job replaces the one that it has.",
+    )
+
+
 class EnableJob(Reason):
     """Why, and what the caller saw."""
 
     disabled_at: AwareDatetime | None = Field(
         None, description="As it was read: CONFLICT when the job was disabled at another time."
+    )
+
+
+class PauseSchedule(Reason):
+    """Why, and until when."""
+
+    until: AwareDatetime | None = Field(
+        None,
+        description="The schedule is resumed by itself then; unset = when a person resumes it. Another time for a paused schedule replaces the one that it has.",
     )
 
 

@@ -80,7 +80,7 @@ METHODS: Mapping[str, ApiMethod] = {
     "JobControl.DeleteSchedule": ApiMethod(Reason, models.DeletedSchedule, "Deletes a schedule; its ledger stays."),
     "JobControl.DeleteTrigger": ApiMethod(None, Done, "Deletes a trigger."),
     "JobControl.DisableJob": ApiMethod(
-        Reason, models.Job, "The job starts nothing until it is enabled, whatever is applied meanwhile."
+        inputs.DisableJob, models.Job, "The job starts nothing until it is enabled, whatever is applied meanwhile."
     ),
     "JobControl.EmitEvent": ApiMethod(
         inputs.Emit, models.EmittedEvent, "Emits an event; it is stored when this answers."
@@ -89,7 +89,9 @@ METHODS: Mapping[str, ApiMethod] = {
         inputs.EnableJob, models.Job, "The job starts runs again, when its manifest has `enabled: true`."
     ),
     "JobControl.NoteRun": ApiMethod(inputs.Note, Done, "A person's remark, kept among the events of a run."),
-    "JobControl.PauseSchedule": ApiMethod(Reason, models.Schedule, "The schedule makes no runs from now on."),
+    "JobControl.PauseSchedule": ApiMethod(
+        inputs.PauseSchedule, models.Schedule, "The schedule makes no runs from now on."
+    ),
     "JobControl.RerunRun": ApiMethod(inputs.Rerun, models.StartedRun, "Repeats a finished run."),
     "JobControl.ResumeSchedule": ApiMethod(
         Reason, models.Schedule, "The schedule makes runs again, from the next slot on."

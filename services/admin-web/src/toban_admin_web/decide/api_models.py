@@ -178,6 +178,9 @@ class Schedule(Answer):
     description: str
     updated_at: datetime | None
     updated_by: str
+    paused_until: datetime | None = Field(
+        description="When the leader resumes it by itself; unset = a person does. A slot at this time gets its run."
+    )
 
 
 class RunStep(Answer):
@@ -344,6 +347,9 @@ class Job(Answer):
     )
     recent_runs: list[RunMark] = Field(
         description="Its newest runs whose time has come, the newest first; only in ListJobs with a history."
+    )
+    disabled_until: datetime | None = Field(
+        description="When the leader enables it again by itself; unset = a person does. The time itself is not within the pause."
     )
 
 

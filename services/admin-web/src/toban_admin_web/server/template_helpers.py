@@ -24,6 +24,7 @@ from toban_admin_web.decide.run_actions import dispatch_name
 from toban_admin_web.decide.service_texts import ServiceTexts
 from toban_admin_web.decide.status_styles import FAILED_STATES, state_icon, style
 from toban_admin_web.decide.translations import Message, Translations
+from toban_admin_web.decide.undo import Undo, undo_of
 from toban_admin_web.server import language
 from toban_domain.outcome import failure_text
 from toban_runtime.clock import Clock
@@ -61,6 +62,12 @@ class TemplateHelpers:
         """What the action that led to this page has done; "" without one."""
         done = request.args.get("done", "")
         return self._translations.find(language.current(), f"done.{done}") or ""
+
+    @staticmethod
+    def undo() -> Undo | None:
+        """The reverse of what the action that led to this page has done; None without one."""
+        given = {**request.args, **(request.view_args or {})}
+        return undo_of(given.get("done", ""), request.endpoint or "", given)
 
     def at(self, moment: datetime | None) -> Markup:
         """A time element in UTC, which the script converts to the viewer's zone."""
@@ -125,6 +132,7 @@ def install(app: Flask, translations: Translations, services: ServiceTexts, cloc
             helpers.label,
             helpers.said,
             helpers.notice,
+            helpers.undo,
             helpers.at,
             helpers.utc,
             helpers.age,

@@ -123,7 +123,8 @@ def given_key() -> str:
 
 def form(template: str, status: int = 200, **values: Any) -> Response:
     """The page of an action."""
-    empty = {"problem": "", "message": "", "reason": request.form.get("reason", "")}
+    # That of a link back to what was before an action is in its query.
+    empty = {"problem": "", "message": "", "reason": request.values.get("reason", "")}
     return Response(render_template(f"{template}.html", **(empty | values)), status)
 
 

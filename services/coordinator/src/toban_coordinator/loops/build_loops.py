@@ -32,6 +32,8 @@ from toban_coordinator.loops.external_locks import ClaimObserver, ExternalLocks
 from toban_coordinator.loops.fire import Fire
 from toban_coordinator.loops.notices import TICK_SECONDS as NOTICES_SECONDS
 from toban_coordinator.loops.notices import Notices
+from toban_coordinator.loops.pauses import TICK_SECONDS as PAUSES_SECONDS
+from toban_coordinator.loops.pauses import Pauses
 from toban_coordinator.loops.pending_work_poller import PendingWorkPoller
 from toban_coordinator.loops.prune import TICK_SECONDS as PRUNE_SECONDS
 from toban_coordinator.loops.prune import Prune
@@ -45,7 +47,8 @@ from toban_runtime.loop import Loop, TurnResult
 
 
 def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
-    """Fresh loops for one term: fire, events, assign, resume, limits, dispatch, reap, reconcile, external, notices, prune, audit, cluster_metrics.
+    """Fresh loops for one term: fire, events, assign, resume, limits, dispatch, reap, reconcile, external, pauses, notices, prune, audit,
+    cluster_metrics.
 
     Cancel them when the term ends; nothing of them goes on then.
     """
@@ -117,9 +120,10 @@ def _order_results(
 
 
 def _upkeep(deps: LoopDeps, pending: PendingWorkPoller, definitions: DefinitionCache) -> list[TermLoop]:
-    """Loops notices, prune, audit and cluster_metrics, which move no run."""
+    """Loops pauses, notices, prune, audit and cluster_metrics, which move no run."""
     audit, cluster_metrics = AuditChain(deps=deps), ClusterMetrics(deps=deps, definitions=definitions)
     return [
+        TermLoop("pauses", Pauses(deps=deps).run_once, PAUSES_SECONDS, deps),
         TermLoop("notices", Notices(deps=deps).run_once, NOTICES_SECONDS, deps),
         TermLoop("prune", Prune(deps=deps).run_once, PRUNE_SECONDS, deps),
         TermLoop("audit", audit.run_once, AUDIT_SECONDS, deps, idle_turn=pending.idle_turn(audit.idle_turn)),

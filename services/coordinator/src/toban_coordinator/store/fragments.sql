@@ -159,5 +159,7 @@ NOT EXISTS (SELECT 1 FROM scheduler.webhook_deliveries e
                AND NOT (e.postponed AND e.next_at > now()))
 
 -- fragment: disabled_why
--- By whom and why a person disabled job `d`, after the words "is disabled"; '' when no person did.
-CASE WHEN d.disabled_at IS NULL THEN '' ELSE concat(' by ', d.disabled_by, ': ' || NULLIF(left(d.disabled_reason, 300), '')) END
+-- Until when, by whom and why a person disabled job `d`, after the words "is disabled"; '' when no person did.
+CASE WHEN d.disabled_at IS NULL THEN ''
+     ELSE concat(to_char(d.disabled_until AT TIME ZONE 'UTC', '" until "YYYY-MM-DD"T"HH24:MI:SS"Z"'), ' by ', d.disabled_by,
+                 ': ' || NULLIF(left(d.disabled_reason, 300), '')) END

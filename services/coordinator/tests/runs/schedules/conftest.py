@@ -28,8 +28,10 @@ class Desk:
     def calls(self) -> Schedules:
         return Schedules(pool=self.world.pool)
 
-    async def pause(self, name: str = "often", reason: str = "maintenance") -> pb.Schedule:
-        return schedule_to_pb(await self.calls.pause(name, reason=reason, actor=ACTOR))
+    async def pause(
+        self, name: str = "often", reason: str = "maintenance", until: datetime | None = None
+    ) -> pb.Schedule:
+        return schedule_to_pb(await self.calls.pause(name, reason=reason, actor=ACTOR, until=until))
 
     async def resume(self, name: str = "often", reason: str = "") -> pb.Schedule:
         return schedule_to_pb(await self.calls.resume(name, reason=reason, actor=ACTOR))

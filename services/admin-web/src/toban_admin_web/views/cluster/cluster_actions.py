@@ -83,7 +83,7 @@ def _change_executor(verb: str, worker_id: int) -> Response:
         if verb == "detach":
             fields["mode"] = request.form.get("mode", MODES[0])
         write(METHODS[verb], Executor, **fields)
-        return url_for("executors.show", done=DONE[verb])
+        return url_for("executors.show", done=DONE[verb], of=worker_id)
 
     return confirmed(work, lambda status, **why: _executor_form(verb, worker_id, status, **why))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -63,7 +64,7 @@ def disable(name: str) -> Response:
     """It starts nothing from now on."""
 
     def work() -> str:
-        write("JobControl.DisableJob", Job, name=name, reason=given_reason())
+        write("JobControl.DisableJob", Job, name=name, reason=given_reason(), until=_given_time("until"))
         return url_for("jobs.show", name=name, done="job_disabled")
 
     return confirmed(work, lambda status, **why: _switch_form("disable", name, status, **why))
@@ -95,7 +96,7 @@ def ask_pause(name: str) -> Response:
 @views.post("/schedules/<name>/pause")
 def pause(name: str) -> Response:
     """No runs of it from now on."""
-    return _change_schedule("pause", "JobControl.PauseSchedule", name, done="paused")
+    return _change_schedule("pause", "JobControl.PauseSchedule", name, done="paused", times=("until",))
 
 
 @views.get("/schedules/<name>/resume")
@@ -110,17 +111,15 @@ def resume(name: str) -> Response:
     return _change_schedule("resume", "JobControl.ResumeSchedule", name, done="resumed")
 
 
-def _change_schedule(verb: str, method: str, name: str, *, done: str) -> Response:
+def _change_schedule(verb: str, method: str, name: str, *, done: str, times: Sequence[str] = ()) -> Response:
     def work() -> str:
-        schedule = write(method, Schedule, name=name, reason=given_reason())
-        back = request.form.get("back", "")
-        return url_for("jobs.show", name=schedule.job, done=done) if back == "job" else _schedule_page(name, done)
+        given = {one: _given_time(one) for one in times}
+        schedule = write(method, Schedule, name=name, reason=given_reason(), **given)
+        if request.form.get("back", "") == "job":
+            return url_for("jobs.show", name=schedule.job, done=done, of=name)
+        return url_for("schedules.show", name=name, done=done)
 
     return confirmed(work, lambda status, **why: _schedule_form(verb, name, status, **why))
-
-
-def _schedule_page(name: str, done: str) -> str:
-    return url_for("schedules.show", name=name, done=done)
 
 
 def _schedule_form(verb: str, name: str, status: int = 200, **why: Any) -> Response:
@@ -132,6 +131,7 @@ def _schedule_form(verb: str, name: str, status: int = 200, **why: Any) -> Respo
         verb=verb,
         schedule=read("JobReader.GetSchedule", Schedule, name=name),
         back=back,
+        until=request.form.get("until", ""),
         **why,
     )
 
@@ -140,7 +140,7 @@ def _switch_form(verb: str, name: str, status: int = 200, **why: Any) -> Respons
     require(Action.EDIT)
     job = read("JobReader.GetJob", Job, name=name)
     seen = job.disabled_at.isoformat() if job.disabled_at else ""
-    return form("job_switch", status, verb=verb, job=job, seen=seen, **why)
+    return form("job_switch", status, verb=verb, job=job, seen=seen, until=request.form.get("until", ""), **why)
 
 
 def _seen() -> Any:
@@ -184,7 +184,7 @@ def _run(name: str) -> str:
         "job": name,
         "payload": different,
         "idempotency_key": given_key(),
-        "scheduled_for": _given_time(),
+        "scheduled_for": _given_time("at"),
         "priority": _given_priority(),
     }
     answer = write("JobControl.StartRuns", StartedRuns, runs=[run], reason="")
@@ -197,8 +197,8 @@ def _schema_and_defaults(stored: Any) -> tuple[Any, dict[str, Any]]:
     return spec.get("payload_schema"), defaults if isinstance(defaults, dict) else {}
 
 
-def _given_time() -> Any:
-    text = request.form.get("at", "").strip()
+def _given_time(field: str) -> Any:
+    text = request.form.get(field, "").strip()
     found = moment(text)
     if text and found is None:
         raise Refused("invalid_time")

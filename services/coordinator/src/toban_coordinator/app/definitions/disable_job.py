@@ -1,4 +1,4 @@
-"""JobControl.DisableJob and EnableJob: a person stops a job from starting anything, whatever is applied meanwhile."""
+"""JobControl.DisableJob and EnableJob: a person stops a job from starting anything, for good or until a time, whatever is applied meanwhile."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from toban_coordinator.app.named_objects import changed, not_found
 from toban_coordinator.app.schedules.apply_schedule import ScheduleWriter
 from toban_coordinator.app.schedules.edit_schedule import ScheduleEdit
 from toban_coordinator.app.schedules.slot_counting import Counts, with_counts
+from toban_coordinator.decide.schedules.pauses import LEADER, EndedPause, check_until
 from toban_coordinator.store.cluster import audit, read_models
 from toban_coordinator.store.definitions import jobs
 from toban_coordinator.store.definitions.jobs import Definition
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.pool import Pool
-from toban_store.tx import Row, Tx, autocommit, tx
+from toban_store.tx import Row, Tx, autocommit, fenced_tx, tx
 
 # Of a reason, in the ledger of the job's schedules.
 MAX_SHOWN = 300
@@ -24,17 +25,21 @@ MAX_SHOWN = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisableJob:
-    """Not a leader's write: conditional on the locked definition. Runs that exist already are left alone."""
+    """A person's change is no leader's write: conditional on the locked definition. Runs that exist already are left alone."""
 
     pool: Pool
 
-    async def disable(self, name: str, *, reason: str, actor: str) -> Row:
-        """No new runs by schedule, event or demand; answers the job. Raises JOB_NOT_FOUND, RESOURCE_INVALID_STATE when a person did it before."""
+    async def disable(self, name: str, *, reason: str, actor: str, until: datetime | None = None) -> Row:
+        """No new runs by schedule, event or demand, until it is enabled; the leader does that at `until`. Answers the job.
+
+        Raises JOB_NOT_FOUND, RESOURCE_INVALID_STATE when a person disabled it until then already, INVALID_ARGUMENT for a time that is none.
+        """
         reason = audit.clean_reason(reason)
         why = f": {reason[:MAX_SHOWN]}" if reason else ""
 
         async def write(t: Tx, old: Definition, counts: Counts) -> ScheduleWriter:
-            if old.disabled is not None:
+            check_until(until, await jobs.server_now(t))
+            if old.disabled is not None and old.disabled.until == until:
                 raise TobanError(
                     ErrorCode.RESOURCE_INVALID_STATE,
                     f"job {name!r} is disabled already{old.disabled.why}; enable it first",
@@ -42,9 +47,11 @@ class DisableJob:
             switched = {old.id: "disabled"} if old.enabled else {}
             writer = ScheduleWriter(t=t, actor=actor, counts=counts, with_next_slots=False, because=f" by {actor}{why}")
             await writer.begin((), {}, switched, _expect_nothing)
-            if not await jobs.disable(t, old, reason=reason, actor=actor):
+            if not await jobs.disable(t, old, reason=reason, actor=actor, until=until):
                 raise changed("job", name)
-            after = {"enabled": False, "disabled_by": actor}
+            # The leader, which wakes itself at the end.
+            await t.notify("pauses")
+            after = {"enabled": False, "disabled_by": actor, **_ending(until)}
             await _note(t, "job.disable", name, old, after, reason, actor)
             return writer
 
@@ -65,22 +72,36 @@ class DisableJob:
                     ErrorCode.CONFLICT,
                     f"job {name!r} was disabled again meanwhile{old.disabled.why}; read it again, then decide",
                 )
-            # One that cannot be read stays off: what starts it says why.
-            enabled = old.spec is not None and old.spec.enabled
             writer = ScheduleWriter(t=t, actor=actor, counts=counts, with_next_slots=False, because=f" by {actor}")
-            await writer.begin((), {}, {old.id: "enabled"} if enabled else {}, _expect_nothing)
-            if not await jobs.enable(t, old, enabled=enabled):
-                raise changed("job", name)
-            await _note(t, "job.enable", name, old, {"enabled": enabled}, reason, actor)
+            await _enable(writer, old, name, reason)
             return writer
 
         return await self._edit(name, write)
 
-    async def _edit(self, name: str, write: Callable[[Tx, Definition, Counts], Awaitable[ScheduleWriter]]) -> Row:
-        """One transaction: the job and its schedules; then the leader's loops look again."""
+    async def end_pause(self, name: str, ended: EndedPause) -> None:
+        """Starts runs again, as `enable`, from the end on. Raises JOB_NOT_FOUND, CONFLICT when it is not disabled until then any more."""
+
+        async def write(t: Tx, old: Definition, counts: Counts) -> ScheduleWriter:
+            if old.disabled is None or old.disabled.until != ended.until:
+                raise changed("job", name)
+            writer = ScheduleWriter(
+                t=t, actor=LEADER, counts=counts, with_next_slots=False, because=f" by {LEADER}", now=ended.last_slot
+            )
+            await _enable(writer, old, name, ended.reason)
+            return writer
+
+        await self._edit(name, write, ended)
+
+    async def _edit(
+        self,
+        name: str,
+        write: Callable[[Tx, Definition, Counts], Awaitable[ScheduleWriter]],
+        ended: EndedPause | None = None,
+    ) -> Row:
+        """One transaction: the job and its schedules; then the leader's loops look again. With `ended` it is a write as leader."""
 
         async def once(counts: Counts) -> list[ScheduleEdit]:
-            async with tx(self.pool) as t:
+            async with fenced_tx(self.pool, ended.term) if ended else tx(self.pool) as t:
                 old = (await jobs.lock_current(t, [name])).get(name)
                 if old is None:
                     raise await not_found(t, "job", name)
@@ -103,6 +124,19 @@ def _expect_nothing(name: str, version: int) -> None:
     """The caller named no schedule, so it expects no version of one."""
 
 
+async def _enable(writer: ScheduleWriter, old: Definition, name: str, reason: str) -> None:
+    # One that cannot be read stays off: what starts it says why.
+    enabled = old.spec is not None and old.spec.enabled
+    await writer.begin((), {}, {old.id: "enabled"} if enabled else {}, _expect_nothing)
+    if not await jobs.enable(writer.t, old, enabled=enabled):
+        raise changed("job", name)
+    await _note(writer.t, "job.enable", name, old, {"enabled": enabled}, reason, writer.actor)
+
+
+def _ending(until: datetime | None) -> dict[str, object]:
+    return {"disabled_until": until.isoformat()} if until else {}
+
+
 def _not_disabled(name: str, old: Definition) -> TobanError:
     remedy = "it starts runs" if old.enabled else "its manifest has `enabled: false`; apply it with `enabled: true`"
     return TobanError(ErrorCode.RESOURCE_INVALID_STATE, f"job {name!r} was not disabled by a person: {remedy}")
@@ -114,5 +148,6 @@ async def _note(
     before: dict[str, object] = {"version": old.version, "enabled": old.enabled}
     if old.disabled is not None:
         before |= {"disabled_by": old.disabled.by, "disabled_reason": old.disabled.reason}
+        before |= _ending(old.disabled.until)
     after = {"version": old.version, **after}
     await audit.note(t, actor, action, f"job {name}", reason, before=before, after=after)

@@ -49,6 +49,7 @@ class ScheduleWriter:
     """The schedules of one Apply: `begin` before its jobs are written, `write` after that. `with_next_slots`: the answer has them.
 
     `because`: by whom and why its jobs are enabled or disabled, when a person does it.
+    `now`: the moment that the edit counts from, when that is not the one at which it holds its locks.
     `hidden`: the names whose values the audit does not show, by job.
     """
 
@@ -59,6 +60,7 @@ class ScheduleWriter:
     reason: str = ""
     hidden: Mapping[str, Collection[str]] = field(default_factory=dict)
     because: str = ""
+    now: datetime | None = None
     _stored: Mapping[str, StoredSchedule] = field(default_factory=dict)
     _settled: Mapping[int, Settled] = field(default_factory=dict)
     _ended: Mapping[str, datetime] = field(default_factory=dict)
@@ -87,7 +89,7 @@ class ScheduleWriter:
         self._switched = [old for old in locked if _follows(old, switched, by_name.get(old.name), jobs)]
         changing = [old for name, old in self._stored.items() if not _same(by_name[name], old, jobs)]
         why_of = {old.id: f"{switched[old.due.definition_id]} with its job{self.because}" for old in self._switched}
-        now = await schedules_edit.moment(self.t)
+        now = self.now or await schedules_edit.moment(self.t)
         self._edit = ScheduleEdit(t=self.t, now=now, actor=self.actor, why="edited", counts=self.counts, why_of=why_of)
         self._settled = await self._edit.settle(sorted([*self._switched, *changing], key=lambda old: old.id))
         self._ended = await schedules_edit.settled_until(self.t, [name for name in names if name not in self._stored])
@@ -226,6 +228,7 @@ def _note_of(spec: ScheduleSpec, old: StoredSchedule | None, head: Head, *, ende
         status="paused" if paused else "active",
         reason=old.status_reason if old is not None and paused else "",
         actor=old.status_actor if old is not None and paused else "",
+        until=old.paused_until if old is not None else None,
         spec=spec,
         job_enabled=head.enabled,
         job_disabled_why=head.disabled_why,

@@ -144,6 +144,7 @@ def state_of(old: StoredSchedule, hidden: Collection[str] = ()) -> dict[str, Any
         "version": old.due.version,
         "status": old.status,
         **({"status_reason": old.status_reason} if old.status_reason else {}),
+        **({"paused_until": old.paused_until.isoformat()} if old.paused_until else {}),
         **({"broken": old.due.broken} if old.due.broken else {}),
         "spec": masked_payload_of(old.due.spec.to_json(), {*old.redact, *hidden}),
     }

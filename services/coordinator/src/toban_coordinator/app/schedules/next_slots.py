@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from toban_coordinator.decide.schedules.pauses import shown
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.schedule import ScheduleSpec
 from toban_schedule.rule import YEARS
@@ -34,6 +35,7 @@ def note_of(
     status: str,
     reason: str,
     actor: str,
+    until: datetime | None,
     spec: ScheduleSpec,
     job_enabled: bool,
     job_disabled_why: str = "",
@@ -47,6 +49,8 @@ def note_of(
     by = f" by {actor}" if actor else ""
     why = f": {reason}" if reason else ""
     if status == "paused":
+        if until:
+            return f"paused until {shown(until)}{by}{why}; its slots pass without runs until then, or `toban schedule resume {spec.name}`"
         return f"paused{by}{why}; its slots pass without runs until `toban schedule resume {spec.name}`"
     if status == "failed":
         return f"failed{why}; remedy the cause, then `toban schedule resume {spec.name}`"

@@ -17,6 +17,7 @@ from toban_coordinator.app.schedules.edit_due_slots import rule_or_none
 from toban_coordinator.app.schedules.edit_schedule import ScheduleEdit, Settled, state_of
 from toban_coordinator.app.schedules.next_slots import check_after, checked_count, note_of
 from toban_coordinator.app.schedules.slot_counting import Counts, with_counts
+from toban_coordinator.decide.schedules.pauses import LEADER, EndedPause, check_until
 from toban_coordinator.store.cluster import audit, read_models
 from toban_coordinator.store.schedules import fire_ledger, schedules_edit
 from toban_coordinator.store.schedules.schedules_edit import StoredSchedule
@@ -27,7 +28,7 @@ from toban_schedule import AnnotatedSlot, Rule, annotated_slots, describe
 from toban_schedule import problems as rule_problems
 from toban_schedule.dst_preview import next_dst_change
 from toban_store.pool import Pool
-from toban_store.tx import Row, Tx, autocommit, tx
+from toban_store.tx import Row, Tx, autocommit, fenced_tx, tx
 
 _ABOVE_ALL = (datetime(9999, 12, 31, tzinfo=UTC), 0)
 
@@ -75,6 +76,7 @@ class Schedules:
             status=row["status"] if row else "active",
             reason=row["status_reason"] if row else "",
             actor=row["status_actor"] if row else "",
+            until=row["paused_until"] if row else None,
             spec=spec,
             job_enabled=row["job_enabled"] if row else True,
             job_disabled_why=row["job_disabled_why"] if row else "",
@@ -104,19 +106,26 @@ class Schedules:
         )
         return Page(found[:limit], more)
 
-    async def pause(self, name: str, *, reason: str, actor: str) -> Row:
-        """No runs from now on. Raises SCHEDULE_NOT_FOUND, RESOURCE_INVALID_STATE when it is paused already."""
+    async def pause(self, name: str, *, reason: str, actor: str, until: datetime | None = None) -> Row:
+        """No runs from now on, until it is resumed; the leader does that at `until`.
+
+        Raises SCHEDULE_NOT_FOUND, RESOURCE_INVALID_STATE when it is paused until then already, INVALID_ARGUMENT for a time that is none.
+        """
         reason = audit.clean_reason(reason)
 
         async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
-            if old.status == "paused":
+            check_until(until, edit.now)
+            if old.status == "paused" and old.paused_until == until:
                 by = f" by {old.status_actor}" if old.status_actor else ""
                 why = f" ({old.status_reason})" if old.status_reason else ""
                 raise TobanError(
                     ErrorCode.RESOURCE_INVALID_STATE,
                     f"schedule {old.name!r} is paused already{by}{why}; resume it first",
                 )
-            return await _set_status(t, old, (await edit.settle([old]))[old.id], "paused", reason, actor)
+            settled = (await edit.settle([old]))[old.id]
+            # The leader, which wakes itself at the end.
+            await t.notify("pauses")
+            return await _set_status(t, old, settled, "paused", actor=actor, reason=reason, until=until)
 
         await self._edit(name, "schedule.pause", "paused", write, actor=actor, reason=reason)
         return await self.get(name)
@@ -131,10 +140,20 @@ class Schedules:
                 raise TobanError(
                     ErrorCode.RESOURCE_INVALID_STATE, f"schedule {old.name!r} is neither paused nor failed{hint}"
                 )
-            return await _set_status(t, old, (await edit.settle([old]))[old.id], "active", "", actor)
+            return await _set_status(t, old, (await edit.settle([old]))[old.id], "active", actor=actor)
 
         await self._edit(name, "schedule.resume", "resumed", write, actor=actor, reason=reason)
         return await self.get(name)
+
+    async def end_pause(self, name: str, ended: EndedPause) -> None:
+        """Runs again, from the first slot at its end on. Raises SCHEDULE_NOT_FOUND, CONFLICT when the pause has no such end any more."""
+
+        async def write(t: Tx, old: StoredSchedule, edit: ScheduleEdit) -> dict[str, Any]:
+            if old.paused_until != ended.until:
+                raise changed("schedule", old.name)
+            return await _set_status(t, old, (await edit.settle([old]))[old.id], "active", actor=LEADER)
+
+        await self._edit(name, "schedule.resume", "resumed", write, actor=LEADER, reason=ended.reason, ended=ended)
 
     async def delete(self, name: str, *, reason: str, actor: str) -> int:
         """Deletes a schedule; runs of slots that have come go on, its ledger stays. How many runs of later slots were withdrawn.
@@ -163,16 +182,18 @@ class Schedules:
         *,
         actor: str,
         reason: str,
+        ended: EndedPause | None = None,
     ) -> None:
-        """One edit in one transaction: lock, `write`, note; then the leader's loops look again."""
+        """One edit in one transaction: lock, `write`, note; then the leader's loops look again. With `ended` it is a write as leader."""
 
         async def once(counts: Counts) -> ScheduleEdit:
-            async with tx(self.pool) as t:
+            async with fenced_tx(self.pool, ended.term) if ended else tx(self.pool) as t:
                 locked = await schedules_edit.lock(t, [name])
                 if not locked:
                     raise await not_found(t, "schedule", name)
                 old = locked[0]
-                edit = ScheduleEdit(t=t, now=await schedules_edit.moment(t), actor=actor, why=why, counts=counts)
+                now = ended.last_slot if ended else await schedules_edit.moment(t)
+                edit = ScheduleEdit(t=t, now=now, actor=actor, why=why, counts=counts)
                 after = await write(t, old, edit)
                 before = {**state_of(old), "until": edit.now.isoformat()}
                 await audit.note(t, actor, action, f"schedule {name}", reason, before=before, after=after)
@@ -193,15 +214,25 @@ class Schedules:
 
 
 async def _set_status(
-    t: Tx, old: StoredSchedule, settled: Settled, status: str, reason: str, actor: str
+    t: Tx,
+    old: StoredSchedule,
+    settled: Settled,
+    status: str,
+    *,
+    actor: str,
+    reason: str = "",
+    until: datetime | None = None,
 ) -> dict[str, Any]:
     # A rule that cannot be read any more has no next slot.
     rule = rule_or_none(old)
     following = settled.next_slot(rule) if old.enabled and rule is not None else None
-    version = await schedules_edit.set_status(t, old, status, reason=reason, next_run_at=following, actor=actor)
+    version = await schedules_edit.set_status(
+        t, old, status, reason=reason, until=until, next_run_at=following, actor=actor
+    )
     if version is None:
         raise changed("schedule", old.name)
-    return {"version": version, "status": status, "after": settled.after.isoformat()}
+    end = {"paused_until": until.isoformat()} if until else {}
+    return {"version": version, "status": status, **end, "after": settled.after.isoformat()}
 
 
 def _stored(row: Row) -> ScheduleSpec:

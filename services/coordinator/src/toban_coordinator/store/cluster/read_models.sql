@@ -63,7 +63,7 @@ SELECT x.*
 -- name: jobs_named
 -- The definitions with some names.
 SELECT d.name, d.version, d.enabled, d.spec::text AS spec, d.spec ->> 'description' AS description, d.updated_at, d.disabled_at, d.disabled_by,
-       d.disabled_reason
+       d.disabled_reason, d.disabled_until
   FROM scheduler.job_definitions d
  WHERE d.deleted_at IS NULL AND d.name = ANY(%(names)s::text[])
 
@@ -105,7 +105,7 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
             THEN COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at)
        END AS next_run_at,
        COALESCE((SELECT max(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot <= now()),
-                CASE WHEN s.last_run_at <= now() THEN s.last_run_at END) AS last_run_at, s.last_error, s.version, s.status_reason, s.status_actor,
+                CASE WHEN s.last_run_at <= now() THEN s.last_run_at END) AS last_run_at, s.last_error, s.version, s.status_reason, s.status_actor, s.paused_until,
        s.spec ->> 'description' AS description, s.updated_at, s.updated_by, d.enabled AS job_enabled,
        {{disabled_why}} AS job_disabled_why, {{definition_redact}} AS redact
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id

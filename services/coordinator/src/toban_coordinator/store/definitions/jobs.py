@@ -29,12 +29,13 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disabled:
-    """That a person disabled a definition. `why` is for texts, after the words "is disabled"."""
+    """That a person disabled a definition. `why` is for texts, after the words "is disabled"; `until` None: until a person enables it."""
 
     at: datetime
     by: str
     reason: str
     why: str
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,13 +158,24 @@ def _disabled(row: Row) -> Disabled | None:
     if row["disabled_at"] is None:
         return None
     return Disabled(
-        at=row["disabled_at"], by=row["disabled_by"], reason=row["disabled_reason"], why=row["disabled_why"]
+        at=row["disabled_at"],
+        by=row["disabled_by"],
+        reason=row["disabled_reason"],
+        why=row["disabled_why"],
+        until=row["disabled_until"],
     )
 
 
-async def disable(t: Tx, old: Definition, *, reason: str, actor: str) -> bool:
-    """A locked definition starts nothing until `enable`. False when it changed meanwhile, or a person disabled it already."""
-    parameters = {"id": old.id, "version": old.version, "reason": reason, "actor": actor}
+async def disable(t: Tx, old: Definition, *, reason: str, actor: str, until: datetime | None) -> bool:
+    """A locked definition starts nothing until `enable`, which the leader does at `until`. False when it changed meanwhile."""
+    parameters = {
+        "id": old.id,
+        "version": old.version,
+        "before": old.disabled.at if old.disabled else None,
+        "reason": reason,
+        "actor": actor,
+        "until": until,
+    }
     return await t.execute(_sql.disable, parameters) == 1
 
 

@@ -1,6 +1,7 @@
 -- name: lock_current
 -- The current definitions of some names, locked in the order of their ids until the transaction ends.
-SELECT d.id, d.name, d.version, d.enabled, d.spec, d.spec_hash, d.disabled_at, d.disabled_by, d.disabled_reason, {{disabled_why}} AS disabled_why
+SELECT d.id, d.name, d.version, d.enabled, d.spec, d.spec_hash, d.disabled_at, d.disabled_by, d.disabled_reason,
+       d.disabled_until, {{disabled_why}} AS disabled_why
   FROM scheduler.job_definitions d
  WHERE d.name = ANY(%(names)s::text[])
  ORDER BY d.id
@@ -71,15 +72,17 @@ WITH changed AS (
 SELECT id, version, enabled FROM changed
 
 -- name: disable
--- A definition that is locked, and that no person disabled → disabled.
+-- A definition that is locked, and that a person disabled at `before`, or no person when that is NULL → disabled.
 UPDATE scheduler.job_definitions d
-   SET enabled = false, disabled_at = clock_timestamp(), disabled_by = %(actor)s::text, disabled_reason = %(reason)s::text
- WHERE d.id = %(id)s::bigint AND d.version = %(version)s::bigint AND d.disabled_at IS NULL AND d.deleted_at IS NULL
+   SET enabled = false, disabled_at = clock_timestamp(), disabled_by = %(actor)s::text, disabled_reason = %(reason)s::text,
+       disabled_until = %(until)s::timestamptz
+ WHERE d.id = %(id)s::bigint AND d.version = %(version)s::bigint AND d.disabled_at IS NOT DISTINCT FROM %(before)s::timestamptz
+   AND d.deleted_at IS NULL
 
 -- name: enable
 -- A definition that is locked, and that a person disabled → as its manifest says.
 UPDATE scheduler.job_definitions d
-   SET enabled = %(enabled)s::boolean, disabled_at = NULL, disabled_by = '', disabled_reason = ''
+   SET enabled = %(enabled)s::boolean, disabled_at = NULL, disabled_by = '', disabled_reason = '', disabled_until = NULL
  WHERE d.id = %(id)s::bigint AND d.version = %(version)s::bigint AND d.disabled_at IS NOT NULL AND d.deleted_at IS NULL
 
 -- name: users

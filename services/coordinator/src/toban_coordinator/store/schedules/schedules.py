@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from toban_coordinator.decide.schedules.pauses import PauseEnd
 from toban_domain.fire_plan import DueSchedule, FirePlan, Skip
 from toban_domain.redacted import masked_payload_of
 from toban_domain.schedule import RuleSpec, ScheduleSpec
@@ -157,6 +158,11 @@ async def counts(t: Tx) -> dict[str, int]:
     """How many schedules are active, paused, failed, disabled."""
     row = await t.fetch_one(_sql.counts)
     return dict(row) if row else {}
+
+
+async def pause_ends(t: Tx, *, limit: int) -> list[PauseEnd]:
+    """The earliest ends of pauses of schedules and of disables of jobs, in their order."""
+    return [PauseEnd(**row) for row in await t.fetch_all(_sql.pause_ends, {"limit": limit})]
 
 
 def due_of(row: Row) -> DueSchedule:

@@ -163,3 +163,16 @@ SELECT 'leader', 'schedule.delete', 'schedule ' || name,
 SELECT count(*) FILTER (WHERE s.enabled AND s.status = 'active') AS active, count(*) FILTER (WHERE s.enabled AND s.status = 'paused') AS paused,
        count(*) FILTER (WHERE s.enabled AND s.status = 'failed') AS failed, count(*) FILTER (WHERE NOT s.enabled) AS disabled
   FROM scheduler.schedules s
+
+-- name: pause_ends
+-- The earliest ends of pauses of schedules and of disables of jobs.
+SELECT x.kind, x.name, x.until
+  FROM ((SELECT 'job' AS kind, d.name, d.disabled_until AS until FROM scheduler.job_definitions d
+          WHERE d.disabled_until IS NOT NULL AND d.deleted_at IS NULL
+          ORDER BY d.disabled_until LIMIT %(limit)s::integer)
+        UNION ALL
+        (SELECT 'schedule', s.name, s.paused_until FROM scheduler.schedules s
+          WHERE s.paused_until IS NOT NULL
+          ORDER BY s.paused_until LIMIT %(limit)s::integer)) x
+ ORDER BY x.until, x.kind, x.name
+ LIMIT %(limit)s::integer

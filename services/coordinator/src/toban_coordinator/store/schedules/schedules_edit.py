@@ -28,6 +28,7 @@ class StoredSchedule:
     status: str
     status_reason: str
     status_actor: str
+    paused_until: datetime | None
     redact: Sequence[str]
 
     @property
@@ -77,6 +78,7 @@ async def lock(t: Tx, names: Sequence[str], *, definition_ids: Sequence[int] = (
             status=row["status"],
             status_reason=row["status_reason"],
             status_actor=row["status_actor"],
+            paused_until=row["paused_until"],
             redact=row["redact"],
         )
         for row in rows
@@ -112,9 +114,19 @@ async def renew(t: Tx, nexts: Sequence[tuple[StoredSchedule, datetime | None]]) 
 
 
 async def set_status(
-    t: Tx, old: StoredSchedule, status: str, *, reason: str, next_run_at: datetime | None, actor: str
+    t: Tx,
+    old: StoredSchedule,
+    status: str,
+    *,
+    reason: str,
+    until: datetime | None,
+    next_run_at: datetime | None,
+    actor: str,
 ) -> int | None:
-    """The next version of a locked schedule, with another status; `reason` says why it is not active. None when it changed meanwhile."""
+    """The next version of a locked schedule, with another status; `reason` says why it is not active, `until` when a pause ends by itself.
+
+    None when it changed meanwhile.
+    """
     parameters = {
         "id": old.id,
         "version": old.due.version,
@@ -122,6 +134,7 @@ async def set_status(
         "status": status,
         "reason": reason,
         "status_actor": "" if status == "active" else actor,
+        "until": until,
         "next": next_run_at,
         "actor": actor,
     }

@@ -9,7 +9,7 @@ SELECT s.id
 
 -- name: locked
 -- Locked schedules with their current definitions, in the order of their ids.
-SELECT s.id, s.name, d.name AS job, s.version, s.spec, s.spec_hash, s.enabled, s.status, s.status_reason, s.status_actor, s.next_run_at,
+SELECT s.id, s.name, d.name AS job, s.version, s.spec, s.spec_hash, s.enabled, s.status, s.status_reason, s.status_actor, s.paused_until, s.next_run_at,
        s.last_run_at, s.fire_retry_count, d.id AS definition_id, d.version AS definition_version, d.enabled AS job_enabled,
        {{disabled_why}} AS job_disabled_why, {{definition_redact}} AS redact
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
@@ -54,9 +54,10 @@ UPDATE scheduler.schedules s
 RETURNING s.name, s.version
 
 -- name: set_status
--- active | failed → paused, paused | failed → active: version n → n + 1 of a schedule that is locked.
+-- active | paused | failed → paused, paused | failed → active: version n → n + 1 of a schedule that is locked.
 UPDATE scheduler.schedules s
-   SET status = %(status)s::text, status_reason = %(reason)s::text, status_actor = %(status_actor)s::text, next_run_at = %(next)s::timestamptz,
+   SET status = %(status)s::text, status_reason = %(reason)s::text, status_actor = %(status_actor)s::text,
+       paused_until = %(until)s::timestamptz, next_run_at = %(next)s::timestamptz,
        version = s.version + 1, fire_retry_count = 0, fire_retry_at = NULL, last_error = '', updated_at = now(), updated_by = %(actor)s::text
  WHERE s.id = %(id)s::bigint AND s.version = %(version)s::bigint AND s.status = %(expected)s::text
 RETURNING s.version
