@@ -1,4 +1,4 @@
-// Saved views of the list of runs: a name for the filters in the URL, kept in this browser.
+// The list of runs. Saved views: a name for the filters in the URL, kept in this browser. Suggestions for the line of filters.
 import { element, keep, kept } from "./common.js";
 
 const KEY = "toban-views";
@@ -45,3 +45,11 @@ box.querySelector("form").addEventListener("submit", (event) => {
   input.value = "";
 });
 show();
+
+// Without this the suggestions are of a whole line, and not of its last part.
+const line = document.getElementById("f-line");
+const parts = [...line.list.options].map((option) => [option, option.value]);
+line.addEventListener("input", () => {
+  const before = line.value.slice(0, line.value.lastIndexOf(" ") + 1);
+  for (const [option, part] of parts) option.value = before + part;
+});
