@@ -135,7 +135,7 @@ def test_the_grid_and_the_buttons_lead_to_other_spans(web: Any) -> None:
     text = web.page(f"/runs/timeline?{SPAN}&by=job&job=hello")
     assert 'data-clock="2026-11-20T08:10:00+00:00">08:10</text>' in text
     assert "since=2026-11-20T08:10:00&amp;until=2026-11-20T08:20:00" in text
-    assert 'aria-label="Show only 08:10–08:20 UTC"' in text
+    assert '>Show only 08:10–08:20 UTC</title>' in text
     assert "since=2026-11-20T08:15:00&amp;until=2026-11-20T08:45:00" in text
     assert "by=job&amp;job=hello&amp;since=2026-11-20T07:30:00" in text
     assert 'class="now"' not in text and 'class="now"' in web.page("/runs/timeline?since=2026-11-20T08:00")
