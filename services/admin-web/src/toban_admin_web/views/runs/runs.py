@@ -47,7 +47,7 @@ def listed() -> Response:
         filters = parse_filter(request.args)
         line = line_of(filters)
     states = [state.value for state in RunState]
-    runs = read("JobReader.ListRuns", RunPage, **filters.fields())
+    runs = read("JobReader.ListRuns", RunPage, brief=True, **filters.fields())
     parts = suggested_parts(runs.runs)
     choices = {"states": states, "groups": list(STATE_GROUPS), "origins": ORIGINS, "limits": LIMITS}
     return page("runs", runs=runs, filters=filters, line=line, wrong=wrong, line_keys=KEYS, line_parts=parts, **choices)
