@@ -30,6 +30,7 @@ def test_what_needs_attention_comes_first(web: Any) -> None:
         assert seen in text, seen
     link = re.search(r'href="(/runs\?[^"]*job=hello[^"]*)">3<', text)
     assert link and "state=unsuccessful" in link[1] and "since=20" in link[1]
+    assert 'href="/runs?state=waiting"' in text, "runs that wait for a limit are among those that the number counts"
     assert text.index("alerts-title") < text.index("failures-title") < text.index("running-title")
     [asked] = [one for one in web.cluster.reader.requests if isinstance(one, pb.ListRunsRequest)]
     assert list(asked.states) == ["RUNNING", "CANCEL_REQUESTED", "ORPHANED"]

@@ -11,6 +11,7 @@ def test_groups_of_states() -> None:
     live = set(RunFilter(state="live").fields()["states"])
     ended = set(RunFilter(state="ended").fields()["states"])
     assert live | ended == {state.value for state in RunState} and not live & ended
+    assert set(RunFilter(state="waiting").fields()["states"]) < live
     assert "SUCCEEDED" not in RunFilter(state="unsuccessful").fields()["states"]
     assert all(is_terminal(state) for state in ended) and not any(is_terminal(state) for state in live)
 

@@ -73,6 +73,7 @@ _ICONS_OF_STYLES = {
 
 STATE_GROUPS = {
     "live": tuple(sorted(state.value for state in LIVE)),
+    "waiting": ("DEFERRED", "PENDING", "WAITING_WORKER"),
     "ended": tuple(sorted(state.value for state in TERMINAL)),
     "unsuccessful": tuple(sorted(state.value for state in TERMINAL - {RunState.SUCCEEDED, RunState.SKIPPED})),
 }
