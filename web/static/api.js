@@ -7,75 +7,52 @@ const session = document.getElementById("api-token");
 const token = document.getElementById("token");
 
 function request(form) {
-  let path = form.dataset.path;
-  const query = new URLSearchParams();
-  const headers = {};
-  for (const input of form.querySelectorAll("input[data-place]")) {
-    const { name, value } = input;
-    if (input.dataset.place === "path") path = path.replace(`{${name}}`, () => encodeURIComponent(value));
-    if (!value) continue;
-    if (input.dataset.place === "header") headers[name] = value;
-    if (input.dataset.place !== "query") continue;
-    const values = "many" in input.dataset ? value.split(",") : [value];
-    for (const one of values) query.append(name, one.trim());
+  let { path } = form.dataset;
+  const [query, headers] = [new URLSearchParams(), {}];
+  for (const { name, value, dataset } of form.querySelectorAll("input")) {
+    if (dataset.place === "path") path = path.replace(`{${name}}`, () => encodeURIComponent(value));
+    else if (value && dataset.place === "header") headers[name] = value;
+    else if (value) for (const one of "many" in dataset ? value.split(",") : [value]) query.append(name, one.trim());
   }
-  const body = form.querySelector("textarea")?.value.trim();
+  const body = form.querySelector("textarea")?.value.trim() || undefined;
   if (body) headers["Content-Type"] = "application/json";
   if (token.value) headers.Authorization = `Bearer ${token.value.trim()}`;
   else if (form.dataset.verb !== "GET") headers["X-CSRF-Token"] = session.dataset.csrf;
-  const address = query.size ? `${path}?${query}` : path;
-  return [address, { method: form.dataset.verb, headers, body: body || undefined }];
+  return fetch(`${path}?${query}`, { method: form.dataset.verb, headers, body, signal: AbortSignal.timeout(MAX_MS) });
 }
 
-function pretty(text, kind) {
-  if (!/^application\/(problem\+)?json/.test(kind)) return text;
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
-}
-
-async function read(response, show) {
+// The text as it comes, and at its end with indentation.
+async function show(response, content) {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   try {
-    while (reader && text.length < MAX_SHOWN) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      text += value;
-      show(text);
+    for (let part; reader && text.length < MAX_SHOWN && !(part = await reader.read()).done; ) {
+      text = (text + part.value).slice(0, MAX_SHOWN);
+      content.textContent = text;
     }
+    content.textContent = JSON.stringify(JSON.parse(text), null, 2);
   } catch (error) {
-    if (error.name !== "TimeoutError" && error.name !== "AbortError") throw error;
+    if (!["TimeoutError", "SyntaxError"].includes(error.name)) throw error;
   }
-  await reader?.cancel().catch(() => {});
-  return text.slice(0, MAX_SHOWN);
+  reader?.cancel().catch(() => {});
 }
 
 async function send(form) {
-  const answer = form.querySelector(".api-answer");
-  const [title, content] = [answer.querySelector("strong"), answer.querySelector("pre")];
-  const button = form.querySelector("button");
-  const show = (text) => {
-    content.textContent = text;
-  };
+  const [answer, title, content, button] = [".api-answer", "strong", "pre", "button"].map((one) => form.querySelector(one));
   button.disabled = true;
+  content.textContent = "";
   try {
-    const [address, given] = request(form);
-    const response = await fetch(address, { ...given, signal: AbortSignal.timeout(MAX_MS) });
+    const response = await request(form);
     const tag = response.headers.get("ETag");
     title.textContent = `${response.status} ${response.statusText}${tag ? ` · ETag ${tag}` : ""}`;
     answer.hidden = false;
-    show("");
-    show(pretty(await read(response, show), response.headers.get("Content-Type") ?? ""));
+    await show(response, content);
   } catch (error) {
     title.textContent = session.dataset.failed;
     answer.hidden = false;
-    show(String(error));
-  } finally {
-    button.disabled = false;
+    content.textContent = String(error);
   }
+  button.disabled = false;
 }
 
 document.addEventListener("submit", (event) => {

@@ -1,58 +1,33 @@
 // Opens the form of an action over the page that it is about; without this script, or when the form needs more, the link leads to a page of its own.
+import { element, keep, kept, loadPage } from "./common.js";
 import { showInputs, showTimes } from "./times.js";
 
 const KEPT_REASONS = 4;
-const TIMEOUT_MS = 15000;
 // Of every page; one that has more does more than its form.
 const COMMON = new Set([...document.scripts].map((one) => one.src));
-
-function reasons() {
-  try {
-    return JSON.parse(localStorage.getItem("reasons") ?? "[]").map(String);
-  } catch {
-    return [];
-  }
-}
-
-function keepReason(form) {
-  const text = form.elements.reason?.value?.trim();
-  if (!text) return;
-  try {
-    localStorage.setItem("reasons", JSON.stringify([text, ...reasons().filter((one) => one !== text)].slice(0, KEPT_REASONS)));
-  } catch {
-    // A browser that keeps nothing offers nothing.
-  }
-}
 
 // The last reasons of this browser, to be taken with a click.
 function offerReasons(root) {
   for (const field of root.querySelectorAll("textarea[name=reason][data-reasons]")) {
-    const found = reasons();
-    field.form.addEventListener("submit", () => keepReason(field.form));
+    const found = [kept("reasons", [])].flat().map(String);
+    field.form.addEventListener("submit", () => {
+      const text = field.value.trim();
+      if (text) keep("reasons", [text, ...found.filter((one) => one !== text)].slice(0, KEPT_REASONS));
+    });
     if (!found.length) continue;
-    const chips = document.createElement("p");
-    chips.className = "chips";
-    chips.setAttribute("role", "group");
-    chips.setAttribute("aria-label", field.dataset.reasons);
-    for (const text of found) {
-      const chip = document.createElement("button");
-      chip.type = "button";
-      chip.className = "chip";
-      chip.textContent = text;
+    const chips = found.map((text) => element("button", { type: "button", className: "chip" }, text));
+    for (const chip of chips) {
       chip.addEventListener("click", () => {
-        field.value = text;
+        field.value = chip.textContent;
         field.focus();
       });
-      chips.append(chip);
     }
-    field.after(chips);
+    field.after(element("p", { className: "chips", role: "group", ariaLabel: field.dataset.reasons }, ...chips));
   }
 }
 
 function dialogOf(main) {
-  const dialog = document.createElement("dialog");
-  dialog.className = "action";
-  for (const one of [...main.children]) if (!one.matches(".crumbs, #stale")) dialog.append(document.importNode(one, true));
+  const dialog = element("dialog", { className: "action" }, ...[...main.children].filter((one) => !one.matches(".crumbs, #stale")));
   const title = dialog.querySelector("h1");
   title.id = "action-title";
   dialog.setAttribute("aria-labelledby", title.id);
@@ -71,11 +46,10 @@ function dialogOf(main) {
 async function open(link) {
   link.ariaBusy = "true";
   try {
-    const response = await fetch(link.href, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
-    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const page = await loadPage(link.href);
     const form = page.querySelector("main form.action");
     const more = [...page.scripts].some((one) => !COMMON.has(new URL(one.getAttribute("src"), location.href).href));
-    if (!response.ok || !form || more || form.querySelector("input[type=datetime-local]:not(#until)")) throw new Error("a page of its own");
+    if (!form || more || form.querySelector("input[type=datetime-local]:not(#until)")) throw new Error("a page of its own");
     const dialog = dialogOf(page.querySelector("main"));
     showTimes(dialog);
     offerReasons(dialog);

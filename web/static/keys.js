@@ -1,4 +1,6 @@
 // Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, jobs and schedules.
+import { element, load } from "./common.js";
+
 const WAIT_MS = 1500;
 const MOST = 12;
 const SEARCH_MS = 150;
@@ -35,16 +37,9 @@ function search() {
 
 async function loadNames(text) {
   const query = new URLSearchParams({ name: text, limit: MOST });
-  const load = async (kind) => {
-    try {
-      const response = await fetch(`/api/v1/${kind}?${query}`);
-      return response.ok ? (await response.json())[kind].map(({ name }) => ({ kind, name })) : [];
-    } catch {
-      // Without an answer the palette has pages and runs.
-      return [];
-    }
-  };
-  const found = await Promise.all(["jobs", "schedules"].map(load));
+  const named = async (kind) => (await (await load(`/api/v1/${kind}?${query}`)).json())[kind].map(({ name }) => ({ kind, name }));
+  // Without an answer the palette has pages and runs.
+  const found = await Promise.all(["jobs", "schedules"].map((kind) => named(kind).catch(() => [])));
   if (text !== input.value.trim()) return;
   known = found.flat();
   suggest();
@@ -56,26 +51,18 @@ const named = ({ kind, name }) => entry(`${palette.dataset[kind]} ${name}`, `/${
 
 function candidates(text) {
   const wanted = text.toLowerCase();
-  const found = pages
-    .filter((link) => nameOf(link).toLowerCase().includes(wanted))
-    .map((link) => entry(nameOf(link), link.getAttribute("href")));
+  const found = pages.map((link) => entry(nameOf(link), link.getAttribute("href"))).filter((one) => one.text.toLowerCase().includes(wanted));
   if (!text) return found;
-  const names = known.filter((one) => one.name.toLowerCase().includes(wanted));
-  names.sort((one, other) => one.name.toLowerCase().indexOf(wanted) - other.name.toLowerCase().indexOf(wanted));
-  const run = /^#?[0-9]{1,18}$/.test(text) ? [entry(`${palette.dataset.run} ${text.replace("#", "")}`, `/runs/${text.replace("#", "")}`)] : [];
+  const at = (one) => one.name.toLowerCase().indexOf(wanted);
+  const names = known.filter((one) => at(one) >= 0).sort((one, other) => at(one) - at(other));
+  const [, id] = /^#?([0-9]{1,18})$/.exec(text) ?? [];
+  const run = id ? [entry(`${palette.dataset.run} ${id}`, `/runs/${id}`)] : [];
   return [...run, ...found, ...names.slice(0, MOST).map(named)];
 }
 
 function item({ text, path }, index) {
-  const [line, link] = [document.createElement("li"), document.createElement("a")];
-  line.setAttribute("role", "presentation");
-  link.id = `found-${index}`;
-  link.setAttribute("role", "option");
-  link.tabIndex = -1;
-  link.href = withLanguage(path);
-  link.textContent = text;
-  line.append(link);
-  return line;
+  const link = element("a", { id: `found-${index}`, role: "option", tabIndex: -1, href: withLanguage(path) }, text);
+  return element("li", { role: "presentation" }, link);
 }
 
 function withLanguage(path) {
@@ -85,14 +72,10 @@ function withLanguage(path) {
 
 function select(index) {
   const links = [...list.querySelectorAll("a")];
-  if (!links.length) {
-    input.removeAttribute("aria-activedescendant");
-    return;
-  }
-  const at = (index + links.length) % links.length;
+  const at = links.length && (index + links.length) % links.length;
   links.forEach((link, number) => link.setAttribute("aria-selected", String(number === at)));
-  input.setAttribute("aria-activedescendant", links[at].id);
-  links[at].scrollIntoView({ block: "nearest" });
+  input.setAttribute("aria-activedescendant", links[at]?.id ?? "");
+  links[at]?.scrollIntoView({ block: "nearest" });
 }
 
 const selected = () => [...list.querySelectorAll("a")].findIndex((link) => link.ariaSelected === "true");

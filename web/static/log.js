@@ -1,24 +1,25 @@
 // The log of a run: appends new lines until the output is complete, and reconnects after a lost connection.
-import { Filter, Search, addLinks, addSwitches, showMarkers, tell } from "./log_tools.js";
+import { Filter, Search, addLinks, addSwitches, tell } from "./log_tools.js";
 import { LogView } from "./log_view.js";
-
-const RETRY_MS = 3000;
+import { Stream } from "./stream.js";
 
 const log = document.getElementById("log");
 const status = document.getElementById("log-state");
 const droppedNote = document.getElementById("log-dropped");
 const endTemplate = document.getElementById("log-end");
 
-class Stream {
+class LiveLog {
   constructor(view) {
-    this.cursor = log.dataset.cursor;
     this.view = view;
-    this.source = null;
-    this.timer = 0;
+    this.cursor = log.dataset.cursor;
     document.getElementById("log-follow").hidden = false;
-    // A hidden page closes its connection: browsers limit the connections to one site.
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.pause() : this.open()));
-    if (!document.hidden) this.open();
+    this.stream = new Stream(() => this.address(), {
+      open: () => this.show("live"),
+      error: () => this.show("lost"),
+      lines: (event) => this.lines(event),
+      unavailable: () => this.show("retrying"),
+      end: ({ data }) => this.end(JSON.parse(data)),
+    });
   }
 
   show(state) {
@@ -26,17 +27,11 @@ class Stream {
     if (status.textContent !== status.dataset[state]) status.textContent = status.dataset[state];
   }
 
-  open() {
-    if (this.source || this.ended) return;
+  address() {
     this.show("connecting");
     const url = new URL(log.dataset.stream, location.href);
     url.searchParams.set("after", this.cursor);
-    this.source = new EventSource(url);
-    this.source.onopen = () => this.show("live");
-    this.source.onerror = () => this.retry();
-    this.source.addEventListener("lines", (event) => this.lines(event));
-    this.source.addEventListener("unavailable", () => this.show("retrying"));
-    this.source.addEventListener("end", (event) => this.end(JSON.parse(event.data)));
+    return url;
   }
 
   lines(event) {
@@ -56,47 +51,22 @@ class Stream {
   }
 
   end({ complete }) {
-    this.ended = true;
-    this.close();
+    this.stream.end();
     this.show(!complete ? "incomplete" : droppedNote.hidden ? "ended" : "dropped");
     log.append(endTemplate.content.cloneNode(true));
     this.view.toBottom();
-  }
-
-  // Reconnects with the own cursor. An EventSource alone would give up after an error response.
-  retry() {
-    this.close();
-    this.show("lost");
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => document.hidden || this.open(), RETRY_MS);
-  }
-
-  pause() {
-    if (this.ended) return;
-    clearTimeout(this.timer);
-    this.close();
-    this.show("paused");
-  }
-
-  close() {
-    this.source?.close();
-    this.source = null;
   }
 }
 
 for (const one of document.querySelectorAll("[data-static]")) one.remove();
 const filter = new Filter();
 const view = new LogView(filter, tell);
-addSwitches(view);
-const search = new Search(view, filter);
-view.changed = (rows) => {
-  showMarkers(rows);
-  filter.offer(rows);
-  search.highlight(rows);
-};
+addSwitches(view, filter);
+new Search(view, filter);
+view.changed = (rows) => filter.offer(rows);
 filter.changed = () => view.toEnd();
 view.changed(view.rows);
-if (log.dataset.stream) new Stream(view);
+if (log.dataset.stream) new LiveLog(view);
 // The block of a kept filter takes the place of the rows that came with the page: a line that the address names is looked for in it.
-await (filter.active ? view.toEnd() : view.fill());
+await (filter.query().length ? view.toEnd() : view.fill());
 addLinks(view);

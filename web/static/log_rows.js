@@ -1,16 +1,10 @@
 // The rows of a log: one paragraph a line, its text in the colours that the job set.
+import { element } from "./common.js";
 import { localTime } from "./times.js";
 import { AnsiUp } from "./vendor/ansi_up.js";
 
 const log = document.getElementById("log");
 const LINE = /^#?(?:A(\d{1,6})-)?L?(\d{1,15})$/i;
-
-export function element(tag, className, text) {
-  const created = document.createElement(tag);
-  created.className = className;
-  if (text !== undefined) created.textContent = text;
-  return created;
-}
 
 // Positions are {token, seq}; tokens are texts of digits, which exceed 2^53.
 export function compare(one, other) {
@@ -35,7 +29,7 @@ class Colours extends AnsiUp {
     const names = flags.map(([name]) => `ansi-${name}`);
     if (fg) names.push(`${this.nearest(fg)}-fg`);
     if (bg) names.push(`${this.nearest(bg)}-bg`);
-    this.nodes.push(names.length ? element("span", names.join(" "), text) : text);
+    this.nodes.push(names.length ? element("span", { className: names.join(" ") }, text) : text);
     return "";
   }
 
@@ -100,10 +94,9 @@ export class RowMaker {
   addTime(row, at) {
     const moment = new Date(at ?? "");
     if (Number.isNaN(moment.getTime())) return;
-    const time = element("time", "at", localTime(moment));
-    time.title = `${moment.toISOString().slice(0, 19).replace("T", " ")} UTC`;
-    row.firstChild.title = time.title;
-    row.firstChild.after(time);
+    const title = `${moment.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+    row.firstChild.title = title;
+    row.firstChild.after(element("time", { className: "at", title }, localTime(moment)));
   }
 
   // The rows of lines of one attempt. The first lines may continue `open`, the row before them.
@@ -124,16 +117,13 @@ export class RowMaker {
   }
 
   row(at, stream, time, level, marker) {
-    const row = element("p", `row ${stream}${marker ? " marker" : ""}`);
-    row.id = this.attempts.anchor(at);
+    const id = this.attempts.anchor(at);
+    const row = element("p", { id, className: `row ${stream}${marker ? " marker" : ""}` });
     Object.assign(row.dataset, { token: at.token, first: at.seq, ...(level ? { level } : {}) });
-    const number = element("a", "seq", String(at.seq));
-    number.href = `#${row.id}`;
-    number.tabIndex = -1;
-    row.append(number);
+    row.append(element("a", { className: "seq", href: `#${id}`, tabIndex: -1 }, String(at.seq)));
     this.addTime(row, time);
-    if (stream !== "stdout") row.append(element("span", "stream", log.dataset[stream]));
-    row.append(element("span", "text"));
+    if (stream !== "stdout") row.append(element("span", { className: "stream" }, log.dataset[stream]));
+    row.append(element("span", { className: "text" }));
     return row;
   }
 
@@ -145,7 +135,7 @@ export class RowMaker {
       const room = log.dataset.most - shown.textContent.length;
       shown.append(...this.colours.draw(text.slice(0, room)));
       if (text.length <= room) return;
-      whole = element("a", "whole", log.dataset.whole);
+      whole = element("a", { className: "whole" }, log.dataset.whole);
       shown.append(whole);
     }
     const url = new URL(log.dataset.line, location.href);

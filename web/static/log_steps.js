@@ -1,16 +1,13 @@
-// Headings between the rows of a log: attempts, and steps, which a person can close. Lines of closed steps are not in the page.
-import { compare, element, firstOf } from "./log_rows.js";
+// Headings between the rows of a log: attempts, and steps, which a person can close. The rows of closed steps are hidden.
+import { element } from "./common.js";
+import { compare, firstOf } from "./log_rows.js";
 
 const log = document.getElementById("log");
 
 export class Headings {
   // `toggled` is called with a step that was closed or opened.
   constructor(attempts, toggled) {
-    this.attempts = attempts;
-    this.toggled = toggled;
-    this.closed = new Set();
-    this.known = new Map();
-    this.read();
+    Object.assign(this, { attempts, toggled, closed: new Set(), known: new Map(), steps: [] });
   }
 
   // The steps, in order, as the refreshed part of the page has them now.
@@ -21,13 +18,13 @@ export class Headings {
     });
   }
 
-  stepOf(at) {
-    return this.steps.find((step) => step.token === at.token && step.seq <= at.seq && at.seq <= step.last);
+  closedStep(at) {
+    return this.steps.find((step) => this.closed.has(step.key) && step.token === at.token && step.seq <= at.seq && at.seq <= step.last);
   }
 
-  closedStep(at) {
-    const step = this.stepOf(at);
-    return step && this.closed.has(step.key) ? step : null;
+  // Returns whether the position was in a closed step.
+  open(at) {
+    return this.closed.delete(this.closedStep(at)?.key);
   }
 
   toggle(key) {
@@ -39,58 +36,52 @@ export class Headings {
 
   // Puts the headings between the rows of the window from `first` to `last`.
   place(rows, first, last) {
-    const unused = new Map(this.known);
+    this.read();
     const steps = this.steps.filter((step) => compare(step, last) <= 0 && compare({ token: step.token, seq: step.last }, first) >= 0);
-    let [token, at, wanted] = ["", 0, []];
-    const want = (key, make) => {
-      const heading = this.known.get(key) ?? make();
-      this.known.set(key, heading);
-      unused.delete(key);
-      wanted.push(heading);
-      return heading;
+    const order = [];
+    let token = "";
+    const add = (one, node) => {
+      if (one.token !== token) order.push(this.attempt(one.token));
+      token = one.token;
+      order.push(node);
     };
-    const attempt = (next) => {
-      if (next !== token) {
-        const heading = want(`attempt ${next}`, () => element("p", "attempt", ""));
-        // A part of the page that refreshes itself: a repeat after a lost executor changes it.
-        const text = document.getElementById("log-heading").textContent.replace("%", this.attempts.number(next));
-        if (heading.textContent !== text) heading.textContent = text;
-      }
-      token = next;
-    };
-    const before = (row) => {
-      for (; at < steps.length && (!row || compare(steps[at], firstOf(row)) <= 0); at += 1) {
-        const one = steps[at];
-        attempt(one.token);
-        this.write(want(`step ${one.key}`, () => this.heading(one)), one);
-      }
-      if (row) attempt(row.dataset.token);
-      // What is in its place stays there: it may have the focus.
-      let next = row ?? log.querySelector(".log-end");
-      for (const heading of wanted.reverse()) {
-        if (heading.parentNode !== log || heading.nextElementSibling !== next) log.insertBefore(heading, next);
-        next = heading;
-      }
-      wanted = [];
-    };
-    for (const row of rows) before(row);
-    before(null);
-    for (const [key, heading] of unused) {
-      heading.remove();
-      this.known.delete(key);
+    for (const row of rows) {
+      while (steps.length && compare(steps[0], firstOf(row)) <= 0) add(steps[0], this.step(steps.shift()));
+      add(row.dataset, row);
+      row.hidden = this.closed.size > 0 && Boolean(this.closedStep(firstOf(row)));
+    }
+    for (const step of steps) add(step, this.step(step));
+    for (const heading of log.querySelectorAll(".attempt, .step")) if (!order.includes(heading)) heading.remove();
+    // What is in its place stays there: it may have the focus.
+    let next = log.querySelector(".log-end");
+    for (const one of order.reverse()) {
+      if (one.parentNode !== log || one.nextElementSibling !== next) log.insertBefore(one, next);
+      next = one;
     }
   }
 
-  heading({ key }) {
-    const heading = element("button", "step");
-    heading.type = "button";
-    heading.addEventListener("click", () => this.toggle(key));
+  heading(key, make) {
+    if (!this.known.has(key)) this.known.set(key, make());
+    return this.known.get(key);
+  }
+
+  attempt(token) {
+    const heading = this.heading(token, () => element("p", { className: "attempt" }));
+    // A part of the page that refreshes itself: a repeat after a lost executor changes it.
+    const text = document.getElementById("log-heading").textContent.replace("%", this.attempts.number(token));
+    if (heading.textContent !== text) heading.textContent = text;
     return heading;
   }
 
-  write(heading, { key, nodes }) {
-    heading.setAttribute("aria-expanded", String(!this.closed.has(key)));
+  step({ key, nodes }) {
+    const heading = this.heading(key, () => {
+      const button = element("button", { className: "step", type: "button" });
+      button.addEventListener("click", () => this.toggle(key));
+      return button;
+    });
+    heading.ariaExpanded = String(!this.closed.has(key));
     const fresh = [...nodes].map((node) => node.cloneNode(true));
     if (heading.textContent !== fresh.map((node) => node.textContent).join("")) heading.replaceChildren(...fresh);
+    return heading;
   }
 }

@@ -1,11 +1,11 @@
 // The window of rows of a log that the page holds: it moves over the log by blocks from the server and never grows beyond MAX_ROWS.
+import { load } from "./common.js";
 import { Attempts, RowMaker, compare, firstOf, lastOf, position, written } from "./log_rows.js";
 import { Headings } from "./log_steps.js";
 
 const MAX_ROWS = 2500;
 const NEAR_END_PX = 24;
 const MARKED_MS = 300;
-const TIMEOUT_MS = 15000;
 // Blocks in a row, while what they show does not fill the view.
 const MAX_FILL = 6;
 const START = { token: "0", seq: 0 };
@@ -39,9 +39,9 @@ export class LogView {
     latest.addEventListener("click", () => this.toEnd());
     log.addEventListener("scroll", () => this.scrolled());
     const details = document.getElementById("run-details");
-    new MutationObserver(() => this.stepsChanged()).observe(details, { attributes: true, characterData: true, childList: true, subtree: true });
+    // The page has steps as they were a moment ago: lines behind a closed step that ran may turn out to be another one's.
+    new MutationObserver(() => this.regroup()).observe(details, { attributes: true, characterData: true, childList: true, subtree: true });
     this.regroup();
-    this.toBottom();
   }
 
   // New lines, which the stream has brought.
@@ -59,10 +59,7 @@ export class LogView {
   async load(query) {
     const url = new URL(log.dataset.lines, location.href);
     for (const [name, value] of [...Object.entries(query), ...this.filter.query()]) url.searchParams.append(name, value);
-    const response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
-    if (response.status === 401) location.reload();
-    if (!response.ok) throw new Error(String(response.status));
-    return response.json();
+    return (await load(url)).json();
   }
 
   // One load at a time; a jump makes what is under way worthless. Returns whether the block was used.
@@ -95,13 +92,9 @@ export class LogView {
     const step = this.headings.closedStep(this.first);
     const before = step ? { token: step.token, seq: step.seq } : this.first;
     return this.move({ before: written(before) }, ({ parts, start }) => {
-      const kept = parts.map((part) => this.visible(part));
-      const rows = kept.flatMap((part) => this.maker.rows(part));
+      const rows = parts.flatMap((part) => this.maker.rows(part));
       for (const row of rows) row.open = false;
-      this.keep(this.rows[0], () => {
-        const next = this.rows[0] ?? log.querySelector(".log-end");
-        if (next) next.before(...rows);
-        else log.append(...rows);
+      this.keep(this.rows.find((row) => !row.hidden), () => {
         this.rows.unshift(...rows);
         this.first = parts.length ? { token: parts[0].token, seq: parts[0].lines[0][0] } : before;
         this.atStart = start;
@@ -117,8 +110,11 @@ export class LogView {
 
   newer() {
     const step = this.headings.closedStep(this.last);
-    const after = step && step.last !== Infinity ? { token: step.token, seq: step.last } : this.last;
+    const skipped = step && step.last !== Infinity;
+    const after = skipped ? { token: step.token, seq: step.last } : this.last;
     return this.move({ after: written(after) }, (block, reached) => {
+      // The rest of a line of a step that is skipped is not in the window.
+      if (skipped && this.rows.length) this.rows.at(-1).open = false;
       this.ends(block, after, reached);
       this.add(block.parts);
     });
@@ -138,14 +134,12 @@ export class LogView {
   async replace(query) {
     const used = await this.move(query, (block, reached) => {
       for (const row of this.rows) row.remove();
-      log.querySelector(".empty-log")?.remove();
       this.rows = [];
       const part = block.parts[0];
       this.first = part ? { token: part.token, seq: part.lines[0][0] } : START;
       this.atStart = block.start;
       this.ends(block, START, reached);
       this.add(block.parts);
-      this.regroup();
     });
     if (used) await this.fill();
     return used;
@@ -155,62 +149,49 @@ export class LogView {
     this.setFollowing(true);
     // A jump that came meanwhile counts.
     if (!(await this.replace({ before: "end" }))) return;
-    await this.catchUp();
+    // Lines that came while a block was on its way are in the next one.
+    for (let blocks = 0; blocks < MAX_FILL && !this.atEnd; blocks += 1) if (!(await this.newer())) return;
     this.setFollowing(true);
     this.toBottom();
-  }
-
-  // Lines that came while a block was on its way are in the next one.
-  async catchUp() {
-    for (let blocks = 0; blocks < MAX_FILL && !this.atEnd; blocks += 1) if (!(await this.newer())) return;
   }
 
   // Shows the line and marks it.
   async jump(at) {
     this.setFollowing(false);
-    const step = this.headings.closedStep(at);
-    if (step) this.headings.closed.delete(step.key);
-    if (step || !this.find(at)) await this.replace({ around: written(at) });
-    return this.mark(at);
-  }
-
-  find(at) {
-    return this.rows.find((row) => row.dataset.token === at.token && compare(firstOf(row), at) <= 0 && compare(at, lastOf(row)) <= 0);
-  }
-
-  mark(at) {
-    log.querySelector(".target")?.classList.remove("target");
+    if (this.headings.open(at) || !this.find(at)) await this.replace({ around: written(at) });
     const row = this.find(at);
-    row?.classList.add("target");
+    this.mark(row);
     // The page itself stays where it is, which scrollIntoView would move as well.
     this.marked = performance.now();
     if (row) log.scrollTop += row.getBoundingClientRect().top - log.getBoundingClientRect().top - log.clientHeight / 3;
     return row;
   }
 
+  mark(row) {
+    log.querySelector(".target")?.classList.remove("target");
+    row?.classList.add("target");
+  }
+
+  find(at) {
+    return this.rows.find((row) => row.dataset.token === at.token && compare(firstOf(row), at) <= 0 && compare(at, lastOf(row)) <= 0);
+  }
+
   // Parts behind the last row.
   add(parts) {
-    const rows = parts.flatMap((part) => this.maker.rows(this.visible(part), this.rows.at(-1)));
-    const anchor = this.following && this.atEnd ? null : this.rows.at(-1);
+    const rows = parts.flatMap((part) => this.maker.rows(part, this.rows.at(-1)));
+    const anchor = this.following && this.atEnd ? null : this.rows.findLast((row) => !row.hidden);
     this.keep(anchor, () => {
-      log.querySelector(".empty-log")?.remove();
-      const end = log.querySelector(".log-end");
-      if (end) end.before(...rows);
-      else log.append(...rows);
       this.rows.push(...rows);
-      const excess = this.rows.splice(0, Math.max(0, this.rows.length - MAX_ROWS));
+      // Hidden rows first: what is seen stays while a closed step writes.
+      const excess = [...new Set([...this.rows.filter((row) => row.hidden), ...this.rows])].slice(0, Math.max(0, this.rows.length - MAX_ROWS));
       for (const row of excess) row.remove();
+      this.rows = this.rows.filter((row) => !excess.includes(row));
       if (excess.length) {
         this.atStart = false;
         this.first = firstOf(this.rows[0]);
       }
-      if (rows.length) this.regroup();
+      this.regroup();
     });
-  }
-
-  // The lines of a part that are in no closed step.
-  visible(part) {
-    return { ...part, lines: part.lines.filter(([seq]) => !this.headings.closedStep({ token: part.token, seq })) };
   }
 
   // Changes the rows while this one stays where it is in the view.
@@ -219,18 +200,6 @@ export class LogView {
     const before = row && top();
     change();
     if (row?.isConnected) log.scrollTop += top() - before;
-  }
-
-  // The page has steps as they were a moment ago: lines behind a closed step that ran may turn out to be another one's.
-  async stepsChanged() {
-    const open = this.headings.steps.filter((step) => step.last === Infinity && this.headings.closed.has(step.key));
-    this.regroup();
-    const ended = open.some((one) => this.headings.steps.some((step) => step.key === one.key && step.last !== Infinity));
-    if (!ended) return;
-    if (this.atEnd) await this.replace({ before: "end" });
-    else await this.replace({ around: written(this.first) });
-    await this.catchUp();
-    this.toBottom();
   }
 
   // Changes how rows look while the marked row, or else the first one in sight, stays where it is.
@@ -243,24 +212,22 @@ export class LogView {
   }
 
   regroup() {
-    this.headings.read();
+    if (this.rows.length) log.querySelector(".empty-log")?.remove();
     const last = this.rows.length && compare(lastOf(this.rows.at(-1)), this.last) > 0 ? lastOf(this.rows.at(-1)) : this.last;
     this.headings.place(this.rows, this.first, last);
     this.changed(this.rows);
+    this.toBottom();
   }
 
   async toggled(step, closed) {
     if (closed) {
-      const gone = new Set(this.rows.filter((row) => this.headings.stepOf(firstOf(row)) === step));
-      this.rows = this.rows.filter((row) => !gone.has(row));
-      for (const row of gone) row.remove();
       this.regroup();
       await this.fill();
       return;
     }
     this.setFollowing(false);
     await this.replace({ around: written(step) });
-    const heading = this.headings.known.get(`step ${step.key}`);
+    const heading = this.headings.known.get(step.key);
     if (heading) log.scrollTop += heading.getBoundingClientRect().top - log.getBoundingClientRect().top;
     heading?.focus({ preventScroll: true });
   }

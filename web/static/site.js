@@ -1,15 +1,15 @@
 // Reads the parts of a page again when something has changed and periodically, and shows a notice while the server does not respond.
+import { loadPage } from "./common.js";
 import { morph } from "./morph.js";
+import { Stream } from "./stream.js";
 import { inUtc, showInputs, showTimes } from "./times.js";
 
-const TIMEOUT_MS = 15000;
 const MAX_DELAY_MS = 15000;
 // Between two reads after changes, and how far those of several pages are apart.
 const LEAST_MS = 1000;
 const SPREAD_MS = 300;
 // A page that follows the changes and shows nothing that runs.
 const QUIET_MS = 30000;
-const REOPEN_MS = 10000;
 
 // The zone of the times is that of the browser, or UTC, which the pages are in.
 function showZone() {
@@ -21,17 +21,11 @@ function showZone() {
 }
 
 // Menus close when something else is clicked, or by Escape.
-function closeMenus() {
-  const open = () => document.querySelector("details.menu[open]");
-  document.addEventListener("click", ({ target }) => {
-    if (open() && !open().contains(target)) open().open = false;
-  });
-  document.addEventListener("keydown", ({ key }) => {
-    const menu = key === "Escape" && open();
-    if (!menu) return;
-    menu.open = false;
-    menu.querySelector("summary").focus();
-  });
+function closeMenu(event) {
+  const menu = document.querySelector("details.menu[open]");
+  if (!menu || (event.key ? event.key !== "Escape" : menu.contains(event.target))) return;
+  menu.open = false;
+  if (event.key) menu.querySelector("summary").focus();
 }
 
 // Signs out at once by the form of the own account, whose token no other page has.
@@ -39,9 +33,8 @@ async function signOut(event) {
   event.preventDefault();
   const link = event.currentTarget;
   try {
-    const response = await fetch(link.href, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
-    const account = new DOMParser().parseFromString(await response.text(), "text/html");
-    const form = document.importNode(account.querySelector(`form[action^="${CSS.escape(link.dataset.signOut)}"]`), true);
+    const account = await loadPage(link.href);
+    const form = account.querySelector(`form[action^="${CSS.escape(link.dataset.signOut)}"]`);
     form.hidden = true;
     document.body.append(form);
     form.requestSubmit();
@@ -50,8 +43,7 @@ async function signOut(event) {
   }
 }
 
-function replaceParts(text) {
-  const fresh = new DOMParser().parseFromString(text, "text/html");
+function replaceParts(fresh) {
   for (const part of fresh.querySelectorAll("[data-part]")) {
     const current = document.getElementById(part.id);
     if (!current) continue;
@@ -74,8 +66,9 @@ class Refresher {
     this.least = LEAST_MS;
     this.ended = () => {};
     document.addEventListener("visibilitychange", () => this.schedule(document.hidden ? null : 0));
-    setInterval(() => document.hidden || this.showAge(), 1000);
+    setInterval(() => document.hidden || this.show(), 1000);
     this.schedule(this.interval);
+    this.show();
   }
 
   schedule(milliseconds) {
@@ -102,21 +95,14 @@ class Refresher {
     if (this.live === live) return;
     this.live = live;
     this.schedule(this.pause());
-    this.showAge();
+    this.show();
   }
 
   async refresh() {
     if (this.busy) return;
     this.busy = true;
     try {
-      const response = await fetch(this.url, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
-      if (response.status === 401) {
-        // The session has ended: the page itself leads to the sign-in.
-        location.reload();
-        return;
-      }
-      if (!response.ok) throw new Error(String(response.status));
-      this.final = replaceParts(await response.text());
+      this.final = replaceParts(await loadPage(this.url));
       if (this.final) this.ended();
       this.failures = 0;
       this.updatedAt = new Date();
@@ -125,85 +111,54 @@ class Refresher {
     } finally {
       this.busy = false;
     }
-    this.showNotice();
-    this.showAge();
+    this.show();
     if (this.again && !this.failures) this.soon();
     else this.schedule(Math.max(this.pause(), Math.min(MAX_DELAY_MS, this.interval * 2 ** Math.min(this.failures, 4))));
   }
 
-  showNotice() {
-    this.notice.hidden = this.failures === 0;
-    document.getElementById("leader-pill")?.toggleAttribute("data-away", this.failures > 0);
+  show() {
+    const lost = this.failures > 0;
+    this.notice.hidden = !lost;
+    document.getElementById("leader-pill")?.toggleAttribute("data-away", lost);
     const time = this.updatedAt.toLocaleTimeString(document.documentElement.lang);
     const text = this.notice.dataset.text.replace("%", time);
-    if (this.failures && this.notice.textContent !== text) this.notice.textContent = text;
-  }
-
-  showAge() {
+    if (lost && this.notice.textContent !== text) this.notice.textContent = text;
     if (!this.label) return;
-    this.label.hidden = this.failures > 0 || Boolean(this.final);
+    this.label.hidden = lost || Boolean(this.final);
+    const ago = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto", style: "narrow" });
     const seconds = Math.round((Date.now() - this.updatedAt) / 1000);
-    const ago = new Intl.RelativeTimeFormat(document.documentElement.lang, { style: "narrow" }).format(-seconds, "second");
-    const { live, polled, now } = this.label.dataset;
-    this.label.textContent = (this.live ? live : polled).replace("%", seconds < 2 ? now : ago);
+    this.label.textContent = this.label.dataset[this.live ? "live" : "polled"].replace("%", ago.format(-seconds, "second"));
     this.label.classList.toggle("on", this.live);
   }
 }
 
-// Follows the changes while the page is seen; without it, or until it is back, the page asks as often as before.
-class Feed {
-  constructor(url, refresher) {
-    this.url = url;
-    this.refresher = refresher;
-    this.source = null;
-    this.lost = false;
-    refresher.ended = () => this.close();
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
-    if (!document.hidden) this.open();
-  }
-
-  open() {
-    if (this.source || this.refresher.final) return;
-    this.source = new EventSource(this.url);
-    this.source.addEventListener("live", () => this.find());
-    this.source.addEventListener("away", () => this.refresher.setLive(false));
-    this.source.addEventListener("change", ({ data }) => this.refresher.soon(data));
-    this.source.onerror = () => this.lose();
-  }
-
+// Follows the changes; without them, or until they are back, the page asks as often as before.
+function follow(url, refresher) {
+  let missed = false;
+  const lose = () => {
+    missed = true;
+    refresher.setLive(false);
+  };
   // What changed while the stream was away is not known.
-  find() {
-    this.refresher.setLive(true);
-    if (this.lost) this.refresher.soon();
-    this.lost = false;
-  }
-
-  // An EventSource gives up after an error response, such as that of a site that has no more room for streams.
-  lose() {
-    this.lost = true;
-    this.refresher.setLive(false);
-    if (this.source.readyState !== EventSource.CLOSED) return;
-    this.close();
-    setTimeout(() => document.hidden || this.open(), REOPEN_MS);
-  }
-
-  close() {
-    this.lost = true;
-    this.source?.close();
-    this.source = null;
-    this.refresher.setLive(false);
-  }
+  const find = () => {
+    refresher.setLive(true);
+    if (missed) refresher.soon();
+    missed = false;
+  };
+  const away = () => refresher.setLive(false);
+  const stream = new Stream(() => url, { live: find, away, change: ({ data }) => refresher.soon(data), error: lose });
+  refresher.ended = () => stream.end();
 }
 
 showTimes(document);
 showZone();
-closeMenus();
+for (const event of ["click", "keydown"]) document.addEventListener(event, closeMenu);
 for (const one of document.querySelectorAll("[data-scripts]")) one.hidden = false;
 document.querySelector("[data-sign-out]")?.addEventListener("click", signOut);
 const main = document.querySelector("main[data-refresh]");
 if (main) {
   const refresher = new Refresher(main);
-  if (main.dataset.changes) new Feed(main.dataset.changes, refresher);
+  if (main.dataset.changes) follow(main.dataset.changes, refresher);
 }
 
 // A change of many runs goes on by itself, part after part, until it is done or the person leaves.

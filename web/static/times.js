@@ -1,11 +1,7 @@
 // Shows server times in the viewer's time zone; the UTC text becomes the title. Who has chosen UTC sees it, and the other as title.
 export const inUtc = document.documentElement.dataset.zone === "utc";
-const pad = (number) => String(number).padStart(2, "0");
-
-export function localTime(moment) {
-  const day = `${moment.getFullYear()}-${pad(moment.getMonth() + 1)}-${pad(moment.getDate())}`;
-  return `${day} ${pad(moment.getHours())}:${pad(moment.getMinutes())}:${pad(moment.getSeconds())}`;
-}
+// Swedes write a time as Toban does: 2026-11-21 09:00:00.
+export const localTime = (moment) => moment.toLocaleString("sv");
 
 // Hides the column of a schedule's own zone when it equals the viewer's zone.
 function hideSameZone(root) {

@@ -1,23 +1,17 @@
-// Saved views of the list of runs: a name for the filters in the URL, kept in this browser.
+// The list of runs. Saved views: a name for the filters in the URL, kept in this browser. Suggestions for the line of filters.
+import { element, keep, kept } from "./common.js";
+
 const KEY = "toban-views";
 const MAX_VIEWS = 30;
 const box = document.getElementById("views");
 
-function load() {
-  try {
-    const views = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(views) ? views.filter((one) => typeof one?.name === "string" && typeof one?.query === "string") : [];
-  } catch {
-    return [];
-  }
+function saved() {
+  const views = kept(KEY, []);
+  return Array.isArray(views) ? views.filter((one) => typeof one?.name === "string" && typeof one?.query === "string") : [];
 }
 
-function store(views) {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(views.slice(0, MAX_VIEWS)));
-  } catch {
-    // Storage is full or switched off: the list on the page stays as it was.
-  }
+function save(views) {
+  keep(KEY, views.slice(0, MAX_VIEWS));
   show();
 }
 
@@ -28,35 +22,34 @@ function here() {
 }
 
 function entry(view, views) {
-  const item = document.createElement("li");
-  const link = document.createElement("a");
-  link.href = `${location.pathname}?${new URLSearchParams(view.query)}`;
-  link.textContent = view.name;
-  if (view.query === here()) link.setAttribute("aria-current", "true");
-  const remove = document.createElement("button");
-  remove.type = "button";
-  remove.textContent = "×";
-  remove.title = `${box.dataset.remove}: ${view.name}`;
-  remove.setAttribute("aria-label", remove.title);
-  remove.addEventListener("click", () => store(views.filter((one) => one !== view)));
-  item.append(link, remove);
-  return item;
+  const link = element("a", { href: `${location.pathname}?${new URLSearchParams(view.query)}` }, view.name);
+  if (view.query === here()) link.ariaCurrent = "true";
+  const title = `${box.dataset.remove}: ${view.name}`;
+  const remove = element("button", { type: "button", title, ariaLabel: title }, "×");
+  remove.addEventListener("click", () => save(views.filter((one) => one !== view)));
+  return element("li", {}, link, remove);
 }
 
 function show() {
-  const views = load();
+  const views = saved();
   box.querySelector("ul").replaceChildren(...views.map((view) => entry(view, views)));
   box.querySelector("form").hidden = !here();
   box.hidden = !views.length && !here();
 }
 
-if (box) {
-  box.querySelector("form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const input = event.target.querySelector("input");
-    const name = input.value.trim();
-    if (name) store([...load().filter((one) => one.name !== name), { name, query: here() }]);
-    input.value = "";
-  });
-  show();
-}
+box.querySelector("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const input = event.target.querySelector("input");
+  const name = input.value.trim();
+  if (name) save([...saved().filter((one) => one.name !== name), { name, query: here() }]);
+  input.value = "";
+});
+show();
+
+// Without this the suggestions are of a whole line, and not of its last part.
+const line = document.getElementById("f-line");
+const parts = [...line.list.options].map((option) => [option, option.value]);
+line.addEventListener("input", () => {
+  const before = line.value.slice(0, line.value.lastIndexOf(" ") + 1);
+  for (const [option, part] of parts) option.value = before + part;
+});

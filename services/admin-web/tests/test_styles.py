@@ -1,4 +1,4 @@
-"""The style sheets: one file for each layer, and one scale for space, type and corners."""
+"""The style sheets: one file for each layer, and one scale for space, type and corners. The scripts: how many lines."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ SCALES = {"space": "s[1-8]", "font-size": "t[1-6]", "border-radius": "(?:r[12]|r
 # The size of the root, which the scale of type counts from.
 ROOT = "100%"
 CONTRAST = 4.5
+MAX_SCRIPT_LINES = 1500
 
 
 def text_of(layer: str) -> str:
@@ -93,3 +94,11 @@ def test_a_page_links_each_layer_in_order_and_each_icon_exists(web: Any) -> None
     sprite = (STATIC / "vendor" / "icons.svg").read_text(encoding="utf-8")
     icons = set(re.findall(r'icons\.svg\?v=\w+#([\w-]+)"', page))
     assert icons and icons <= set(re.findall(r'<symbol id="([\w-]+)"', sprite))
+
+
+def test_the_scripts_stay_few() -> None:
+    lines = {one.name: len(one.read_text(encoding="utf-8").splitlines()) for one in STATIC.glob("*.js")}
+    assert sum(lines.values()) < MAX_SCRIPT_LINES, (
+        f"web/static has {sum(lines.values())} lines of own scripts: {lines}; the limit is {MAX_SCRIPT_LINES}. "
+        "Let the server render it, or remove what a platform feature does"
+    )

@@ -226,3 +226,15 @@ def test_a_setting_is_changed_and_a_refusal_is_at_its_field(page: Page, address:
     assert [one.value_json for one in requests] == ["9.5", "3"] * 3
     # The browser reports an answer with status 400 itself.
     assert [one for one in page.complaints if "400" not in one] == []
+
+
+def test_a_line_of_filters_is_completed_part_by_part(page: Page, address: str) -> None:
+    page.open(address + "/runs")
+    offered = "[...document.getElementById('f-line').list.options].map((one) => one.value)"
+    assert {"state:failed", "job:hello"} <= set(page.run(offered))
+    page.run(
+        "const line = document.getElementById('f-line'); line.value = 'state:failed jo'; line.dispatchEvent(new Event('input'))"
+    )
+    assert "state:failed job:hello" in page.run(offered)
+    page.run("line.value = 'st'; line.dispatchEvent(new Event('input'))")
+    assert "state:failed" in page.run(offered) and page.complaints == []

@@ -13,9 +13,10 @@ pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
 ]
 LINES = 9000
-ROWS = "document.querySelectorAll('#log .row').length"
-FIRST = "Number(document.querySelector('#log .row').dataset.first)"
-LAST = "Number([...document.querySelectorAll('#log .row')].at(-1).dataset.first)"
+SHOWN = "document.querySelectorAll('#log .row:not([hidden])')"
+ROWS = f"{SHOWN}.length"
+FIRST = f"Number({SHOWN}[0].dataset.first)"
+LAST = f"Number([...{SHOWN}].at(-1).dataset.first)"
 MARKED = "document.querySelector('#log .target')?.dataset.first"
 IN_SIGHT = """(() => { const [row, box] = [document.querySelector('#log .target'), document.getElementById('log')].map((one) =>
     one.getBoundingClientRect()); return row.top >= box.top && row.bottom <= box.bottom; })()"""
@@ -45,7 +46,7 @@ def test_a_search_goes_from_hit_to_hit(page: Page, address: str, long_log: Any) 
     find(page, "LINE 40")
     page.until(f"{MARKED} === '40'")
     shown = "document.getElementById('log-hits').textContent"
-    assert page.run(shown) == "1 of 111" and page.run(IN_SIGHT) and page.run("CSS.highlights.get('log-hit').size") > 0
+    assert page.run(shown) == "1 of 111" and page.run(IN_SIGHT)
     click(page, "log-next")
     page.until(f"{MARKED} === '400'")
     assert page.run(shown) == "2 of 111" and page.run(IN_SIGHT)
@@ -143,8 +144,7 @@ def test_switches_are_kept(page: Page, address: str, web: Any) -> None:
     page.until(f"{ROWS} === 5")
     marker = "getComputedStyle(document.querySelector('#log .marker')).display"
     assert (
-        page.run(marker) == "none"
-        and page.run("document.getElementById('log-markers').textContent") == "Marker lines: 2"
+        page.run(marker) == "none" and page.run("document.getElementById('log-markers').parentElement.offsetWidth") > 0
     )
     for name in ("wrap", "times", "markers"):
         click(page, f"log-{name}")
@@ -156,11 +156,16 @@ def test_switches_are_kept(page: Page, address: str, web: Any) -> None:
     page.open(address + "/runs/1")
     page.until(f"{ROWS} === 5")
     assert page.run(look) == ["pre", True, "flex"]
-    page.run("document.querySelector('[data-least=error]').click()")
+
+    def choose_level(name: str) -> None:
+        level = "document.querySelector('#log-switches [name=level]')"
+        page.run(f"{level}.value = '{name}'; {level}.dispatchEvent(new Event('change', {{ bubbles: true }}))")
+
+    choose_level("error")
     page.until(f"{ROWS} === 1 && {FIRST} === 5")
-    page.run("document.querySelector('[data-least=error]').click()")
+    choose_level("")
     page.until(f"{ROWS} === 5")
-    page.run("document.querySelector('[data-shows=stdout]').click()")
+    click(page, "log-stdout")
     page.until(f"{ROWS} === 1")
     web.cluster.write(web.line(6), web.line(7, stream=2))
     page.until(f"{ROWS} === 2 && {LAST} === 7")
@@ -265,7 +270,7 @@ def test_hostile_texts_are_texts(page: Page, address: str, web: Any) -> None:
         assert page.run(f"getComputedStyle({text}.querySelector('.ansi-bold')).fontWeight") == "700"
     # The same from a block.
     page.run("location.hash = '#L1'")
-    page.run("document.querySelector('[data-shows=system]').click()")
+    click(page, "log-system")
     page.until("document.querySelector('#L899') !== null && !log.ariaBusy")
     assert page.run(tags) in (["SPAN"], [])
     assert page.run("document.querySelectorAll('#log [style], #log [onerror], #log img, #log script').length") == 0

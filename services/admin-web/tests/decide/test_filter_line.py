@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toban_admin_web.decide.filter_line import KEYS, line_of, parse_line
+from toban_admin_web.decide.api_models import Run
+from toban_admin_web.decide.filter_line import KEYS, line_of, parse_line, suggested_parts
 from toban_admin_web.decide.filters import RunFilter, parse_filter
 
 
@@ -46,3 +47,12 @@ def test_what_cannot_be_used_is_named(line: str, kind: str, part: str) -> None:
 
 def test_each_key_is_a_filter() -> None:
     assert set(KEYS) == {name for name, _ in RunFilter()._narrowing()}
+
+
+def test_suggested_parts_are_parts_of_a_line() -> None:
+    run = Run.model_construct(job="hello", schedule="", executor="e1")
+    parts = suggested_parts([run, run])
+    assert parts[0] == "job:hello" and {"state:failed", "state:live", "executor:e1", "origin:slot"} <= set(parts)
+    assert [one for one in parts if one.endswith(":")] == ["schedule:", "scope:", "label:", "since:", "until:"]
+    assert len(parts) == len(set(parts))
+    assert [one for one in parts if parse_line(one)[1] and not one.endswith(":")] == []

@@ -195,3 +195,16 @@ def _labelled(make: Any, name: str, team: str) -> dict[str, Any]:
     definition: dict[str, Any] = make.job(name)
     definition["metadata"]["labels"] = {"team": team}
     return definition
+
+
+async def test_a_brief_list_is_the_same_without_payload_and_result(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job())
+    runs = await world.start(count=2, payload_json='{"name": "x"}')
+    await world.turn("assign", "dispatch")
+    await world.report(world.key(runs[0]), make.outcome(result_json='{"sum": 1}'))
+    whole = await world.reader.ListRuns(pb.ListRunsRequest(), None)
+    assert [bool(run.payload_json) for run in whole.runs] == [True, True] and any(run.result_json for run in whole.runs)
+    for run in whole.runs:
+        run.payload_json = run.result_json = ""
+    assert await world.reader.ListRuns(pb.ListRunsRequest(brief=True), None) == whole

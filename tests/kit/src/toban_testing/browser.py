@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import threading
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +17,30 @@ from toban_runtime.clock import SystemClock
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ANSWER_SECONDS = 30.0
 POLL_SECONDS = 0.05
+ROOT = Path(__file__).resolve().parents[4]
+# All but what axe calls minor. The number of a line in a log has the field for a line beside it.
+FINDINGS = """axe.run({ resultTypes: ['violations'], rules: { 'target-size': { enabled: true } } }).then(({ violations }) => violations
+    .map((one) => ({ ...one, nodes: one.nodes.filter(({ html }) => one.id !== 'target-size' || !html.startsWith('<a class="seq"')) }))
+    .filter(({ id, impact, nodes }) => nodes.length && impact !== 'minor')
+    .map(({ id, nodes }) => `${id}: ${nodes.length} × ${nodes[0].html.slice(0, 200)}`))"""
 
 
 def find_browser() -> str:
     """The path of an installed Chromium; "" when there is none."""
     return next(filter(None, map(shutil.which, NAMES)), "")
+
+
+def axe_source() -> str:
+    """The checks of axe-core, which are downloaded once. Raises RuntimeError with the reason why they cannot be had."""
+    [axe] = tomllib.loads((ROOT / "web" / "libraries.toml").read_text(encoding="utf-8"))["test_library"]
+    file = ROOT / "build" / "web-libraries" / str(axe["files"]["axe.min.js"])
+    if not file.exists():
+        command = [str(ROOT / "scripts" / "web-libraries"), "--tests"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            why = done.stderr.strip()[-300:]
+            raise RuntimeError(f"no axe-core: scripts/web-libraries --tests needs npm and its registry: {why}")
+    return file.read_text(encoding="utf-8")
 
 
 class Page:
@@ -61,6 +81,11 @@ class Page:
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"].get("exception", {}).get("description", answer)))
         return answer["result"].get("value")
+
+    def axe(self, source: str) -> list[str]:
+        """What axe-core finds in the page: rule, how often, and the first element."""
+        self.run(f"{source}; 0")
+        return list(self.run(FINDINGS))
 
     def until(self, script: str, seconds: float = ANSWER_SECONDS) -> Any:
         """Polls an expression and returns its first true value. Raises TimeoutError."""

@@ -152,6 +152,7 @@ def list_runs(
         now=wall_now(),
     )
     empty = "No runs. Start one with `toban run start JOB`." if wanted == pb.ListRunsRequest() else "No such runs."
+    wanted.brief = not output.is_data
     with connect() as client:
 
         def fetch(page: Any) -> Any:

@@ -2212,6 +2212,7 @@ class ListRunsRequest(_message.Message):
     SCOPE_ID_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     RUN_IDS_FIELD_NUMBER: _builtins.int
+    BRIEF_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """A name, or `nightly-*`: the jobs of now whose names begin so."""
     schedule: _builtins.str
@@ -2226,6 +2227,8 @@ class ListRunsRequest(_message.Message):
     """system | account | user"""
     scope_id: _builtins.str
     """Only with a scope."""
+    brief: _builtins.bool
+    """Without payload and result: both may be long, and all values that are to be hidden are looked up for them."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     @_builtins.property
@@ -2261,10 +2264,11 @@ class ListRunsRequest(_message.Message):
         scope_id: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         run_ids: _abc.Iterable[_builtins.int] | None = ...,
+        brief: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "executor", b"executor", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "labels", b"labels", "origin", b"origin", "page", b"page", "run_ids", b"run_ids", "schedule", b"schedule", "scope", b"scope", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "brief", b"brief", "executor", b"executor", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "labels", b"labels", "origin", b"origin", "page", b"page", "run_ids", b"run_ids", "schedule", b"schedule", "scope", b"scope", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

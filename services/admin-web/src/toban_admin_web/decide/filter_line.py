@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from toban_admin_web.decide.api_models import Run
 from toban_admin_web.decide.filters import RunFilter, parse_filter
 from toban_admin_web.decide.status_styles import STATE_GROUPS
+from toban_domain.run import ORIGINS, RunState
 
 KEYS = ("job", "schedule", "state", "executor", "origin", "scope", "label", "since", "until")
 _PART = re.compile(r'([^\s:"]+):(?:"([^"]*)"|(\S+))(?=\s|$)|(\S+)')
@@ -52,6 +54,15 @@ def line_of(filters: RunFilter) -> str:
         text = value.lower() if key == "state" else value
         parts.append(f'{key}:"{text}"' if re.search(r"\s", text) else f"{key}:{text}")
     return " ".join(parts)
+
+
+def suggested_parts(runs: Iterable[Run]) -> Sequence[str]:
+    """Parts that a line may have: states, origins, and what the runs on the page have; without a value where there is nothing to choose from."""
+    states = [*STATE_GROUPS, *(state.value.lower() for state in RunState)]
+    values = {"state": states, "origin": ORIGINS} | {
+        key: [value for run in runs if (value := getattr(run, key))] for key in ("job", "schedule", "executor")
+    }
+    return list(dict.fromkeys(f"{key}:{value}" for key in KEYS for value in values.get(key) or ("",)))
 
 
 def _state(value: str) -> str:

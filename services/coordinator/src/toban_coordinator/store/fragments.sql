@@ -139,14 +139,18 @@ COALESCE((SELECT GREATEST(r.first_step, (COALESCE(a.outcome #> '{steps,-1,index}
             FROM scheduler.job_attempts a WHERE a.run_id = r.id AND a.token = r.token AND a.log_day = r.log_day), r.first_step, 0)
 
 -- fragment: run_columns
--- The columns of a run `r` that lists and pages show, with the node of its executor `e`.
+-- The columns of a run `r` that lists and pages show, with the node of its executor `e`; payload and result are in `run_values`.
 r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,
 r.lost_count, r.token, r.leader_epoch, r.assigned_worker_id, r.created_at, r.assigned_at, r.dispatched_at, r.started_at, r.finished_at,
-r.exit_code, r.term_signal, r.error_summary, r.reason, r.payload::text AS payload, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
+r.exit_code, r.term_signal, r.error_summary, r.reason, r.log_ref, r.cancel_reason, r.created_by, r.last_line,
 r.version, r.rerun_of, r.idempotency_key, r.cancel_requested_at, r.event_id, r.trigger_name, r.scope, r.scope_id, r.deferred_on,
-r.progress::text AS progress, r.result::text AS result, r.phase, r.after_run, r.chain_depth, e.node_id AS executor,
+r.progress::text AS progress, r.phase, r.after_run, r.chain_depth, e.node_id AS executor,
 CASE WHEN r.continuation_state = 'CONFIRMING' AND r.continuation_check_deadline_at > now() AND r.finished_at IS NULL
 THEN 'CONFIRMING' ELSE 'NONE' END AS continuation_state, r.continuation_check_started_at, r.continuation_check_deadline_at
+
+-- fragment: run_values
+-- Payload and result of a run `r`; they are shown only with `run_redact`.
+r.payload::text AS payload, r.result::text AS result
 
 -- fragment: ended_before
 -- Whether executor `e` ended before a successor of its instance registered: the successor holds the state directory on the same boot and names

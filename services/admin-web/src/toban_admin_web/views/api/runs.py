@@ -70,10 +70,11 @@ class RunsQuery(RunFilter):
     """Which runs, and how many."""
 
     limit: int = Field(50, ge=1, le=500, description="Items at most.")
+    brief: bool = Field(False, description="Without payload and result.")
 
     def request_fields(self) -> dict[str, Any]:
         """As the fields of ListRunsRequest."""
-        return self.request(limit=self.limit)
+        return {**self.request(limit=self.limit), "brief": self.brief}
 
 
 class Start(Input):

@@ -26,7 +26,7 @@ def show() -> Response:
     day_ago = context().clock.wall() - timedelta(days=1)
     # Coordinators of the release before have no such method.
     overview = if_implemented(lambda: read("JobReader.GetOverview", Overview))
-    running = read("JobReader.ListRuns", RunPage, states=RUNNING, page={"limit": RUNNING_SHOWN}).runs
+    running = read("JobReader.ListRuns", RunPage, brief=True, states=RUNNING, page={"limit": RUNNING_SHOWN}).runs
     chart = activity_chart(overview.activity) if overview else None
     return page(
         "dashboard",
@@ -42,5 +42,5 @@ def show() -> Response:
 
 
 def _is_new() -> bool:
-    newest = read("JobReader.ListRuns", RunPage, page={"limit": 1}).runs
+    newest = read("JobReader.ListRuns", RunPage, brief=True, page={"limit": 1}).runs
     return not newest or newest[0].id < NEW_RUNS

@@ -70,7 +70,11 @@ def triggers() -> Response:
     event_type, cursor = _given("type"), request.args.get("cursor", "")
     fields = {"event_type": event_type, "page": {"limit": TRIGGERS, "cursor": cursor}}
     found = read("JobReader.ListTriggers", TriggerPage, **fields)
-    runs = read("JobReader.ListRuns", RunPage, origin="event", page={"limit": LAST_RUNS}).runs if found.triggers else []
+    runs = (
+        read("JobReader.ListRuns", RunPage, brief=True, origin="event", page={"limit": LAST_RUNS}).runs
+        if found.triggers
+        else []
+    )
     return page(
         "triggers",
         triggers=found,
@@ -89,7 +93,7 @@ def trigger(name: str) -> Response:
     one = next((one for one in found if one.name == name), None)
     if one is None:
         raise TobanError(ErrorCode.TRIGGER_NOT_FOUND, f"there is no trigger {name!r}")
-    runs = read("JobReader.ListRuns", RunPage, job=one.job, origin="event", page={"limit": LAST_RUNS}).runs
+    runs = read("JobReader.ListRuns", RunPage, brief=True, job=one.job, origin="event", page={"limit": LAST_RUNS}).runs
     return page(
         "trigger",
         trigger=one,

@@ -56,7 +56,7 @@ def listed() -> Response:
 def show(name: str) -> Response:
     """One job."""
     job = read("JobReader.GetJob", Job, name=name)
-    runs = read("JobReader.ListRuns", RunPage, job=name, page={"limit": LAST_RUNS}).runs
+    runs = read("JobReader.ListRuns", RunPage, brief=True, job=name, page={"limit": LAST_RUNS}).runs
     days = _days(name)
     return page(
         "job",

@@ -9,7 +9,7 @@ from flask import Blueprint, Response, g, request, url_for
 
 from toban_admin_web.decide.api_models import Run, RunExplanation, RunPage, RunUsage
 from toban_admin_web.decide.api_rules import may_try
-from toban_admin_web.decide.filter_line import KEYS, WrongPart, line_of, parse_line
+from toban_admin_web.decide.filter_line import KEYS, WrongPart, line_of, parse_line, suggested_parts
 from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
 from toban_admin_web.decide.json_fields import indent, parse_progress
 from toban_admin_web.decide.log_steps import step_lines
@@ -47,9 +47,10 @@ def listed() -> Response:
         filters = parse_filter(request.args)
         line = line_of(filters)
     states = [state.value for state in RunState]
-    runs = read("JobReader.ListRuns", RunPage, **filters.fields())
+    runs = read("JobReader.ListRuns", RunPage, brief=True, **filters.fields())
+    parts = suggested_parts(runs.runs)
     choices = {"states": states, "groups": list(STATE_GROUPS), "origins": ORIGINS, "limits": LIMITS}
-    return page("runs", runs=runs, filters=filters, line=line, wrong=wrong, line_keys=KEYS, **choices)
+    return page("runs", runs=runs, filters=filters, line=line, wrong=wrong, line_keys=KEYS, line_parts=parts, **choices)
 
 
 @views.get("/runs/<id:run_id>")

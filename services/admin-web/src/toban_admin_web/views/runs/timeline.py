@@ -19,9 +19,9 @@ from toban_admin_web.views.view_context import context, page, read
 HOURS = (1, 6, 24)
 # The most runs of which each one is drawn, and listed.
 MOST_BARS = 200
-# Of a call, since runs carry their payloads and a message has 4 MiB; of all calls: then the older part of the span is not shown.
-PAGE_RUNS = 200
-MOST_RUNS = 2000
+# Of a call; of all calls: then the older part of the span is not shown.
+PAGE_RUNS = 500
+MOST_RUNS = 1500
 # Of these the times tell where the part that is not known may end.
 OLDEST_RUNS = 500
 
@@ -78,4 +78,4 @@ def _runs(fields: Mapping[str, Any], span: Span, now: datetime) -> tuple[list[Ru
 
 def _page(fields: Mapping[str, Any], since: datetime, span: Span, cursor: str) -> RunPage:
     asked = {"active_from": since, "active_until": span.until, "page": {"limit": PAGE_RUNS, "cursor": cursor}}
-    return read("JobReader.ListRuns", RunPage, **{**fields, **asked})
+    return read("JobReader.ListRuns", RunPage, brief=True, **{**fields, **asked})

@@ -152,7 +152,7 @@ class JobReads:
         limit = page.rows
         async with autocommit(self.pool) as t:
             wanted = await run_filter(t, query, page)
-            found = page_of([] if wanted is None else await run_lists.page(t, wanted), limit, "id")
+            found = page_of([] if wanted is None else await run_lists.page(t, wanted, brief=query.brief), limit, "id")
         if query.bounded:
             return found
         by_time = sorted(found.rows, key=lambda row: (row["scheduled_for"], row["id"]), reverse=True)

@@ -32,7 +32,7 @@ class RunQuery:
 
     A `job` that ends in `*` means all jobs of now whose names begin so.
     `executor` is a node, an instance or a worker id. `labels` are those of the present definition of a run's job. A run is in the span of
-    time when it was created before `active_until` and had not ended by `active_from`.
+    time when it was created before `active_until` and had not ended by `active_from`. `brief`: without payload and result.
     """
 
     job: str = ""
@@ -48,6 +48,7 @@ class RunQuery:
     active_from: datetime | None = None
     active_until: datetime | None = None
     run_ids: tuple[int, ...] = ()
+    brief: bool = False
 
     @property
     def bounded(self) -> bool:

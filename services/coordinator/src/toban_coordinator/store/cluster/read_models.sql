@@ -4,7 +4,7 @@ FROM scheduler.job_runs r LEFT JOIN scheduler.executors e ON e.incarnation = r.a
 
 -- name: run
 -- One run, live or finished.
-SELECT {{run_columns}}, {{run_redact}} AS redact
+SELECT {{run_columns}}, {{run_values}}, {{run_redact}} AS redact
   {{run_details}}
  WHERE r.id = %(id)s::bigint
  LIMIT 1
@@ -54,7 +54,7 @@ SELECT o.token, o.outcome, o.received_at FROM scheduler.orphan_results o WHERE o
 SELECT x.*
   FROM unnest(%(jobs)s::text[]) AS j(name)
  CROSS JOIN LATERAL (
-    SELECT {{run_columns}}, {{run_redact}} AS redact
+    SELECT {{run_columns}}, {{run_values}}, {{run_redact}} AS redact
       {{run_details}}
      WHERE r.job_name = j.name AND (r.scheduled_for <= now() OR r.dispatched_at IS NOT NULL)
      ORDER BY r.id DESC

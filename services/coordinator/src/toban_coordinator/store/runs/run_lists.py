@@ -55,10 +55,10 @@ class RunFilter:
         )
 
 
-async def page(t: Tx, wanted: RunFilter) -> list[Row]:
-    """Runs, newest first."""
+async def page(t: Tx, wanted: RunFilter, *, brief: bool = False) -> list[Row]:
+    """Runs, newest first; `brief` leaves payload and result empty."""
     newest = await ids(t, wanted)
-    return await t.fetch_all(_sql.runs, {"ids": newest}) if newest else []
+    return await t.fetch_all(_sql.brief_runs if brief else _sql.runs, {"ids": newest}) if newest else []
 
 
 async def ids(t: Tx, wanted: RunFilter) -> list[int]:

@@ -90,7 +90,15 @@ SELECT r.id FROM scheduler.runs_history r
 
 -- name: runs
 -- The rows of some runs, newest first.
-SELECT {{run_columns}}, {{run_redact}} AS redact
+SELECT {{run_columns}}, {{run_values}}, {{run_redact}} AS redact
+  FROM unnest(%(ids)s::bigint[]) AS w(id)
+ CROSS JOIN LATERAL (SELECT v.* FROM scheduler.job_runs v WHERE v.id = w.id LIMIT 1) r
+  LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
+ ORDER BY r.id DESC
+
+-- name: brief_runs
+-- The same without payload and result.
+SELECT {{run_columns}}, '' AS payload, '' AS result, '[]'::jsonb AS redact
   FROM unnest(%(ids)s::bigint[]) AS w(id)
  CROSS JOIN LATERAL (SELECT v.* FROM scheduler.job_runs v WHERE v.id = w.id LIMIT 1) r
   LEFT JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
