@@ -306,6 +306,9 @@ class Run(Answer):
         description="Of the last attempt of a job that has more than one step. Only in GetRun."
     )
     has_checkpoint: bool = Field(description="A live run has a checkpoint for its next attempt. Only in GetRun.")
+    failed_step: int = Field(
+        description="The number of the step with which a rerun from the failed step begins; 0 = none: it has not failed after its first step. Only in GetRun."
+    )
     reruns: list[int] = Field(description="Runs that repeat this one, the oldest first. Only in GetRun.")
     after_run: int = Field(
         description="The run whose end started this one by a trigger, and how many such starts led to it."
