@@ -3483,6 +3483,21 @@ class ComingFire(_message.Message):
 Global___ComingFire: _TypeAlias = ComingFire  # noqa: Y015
 
 @_typing.final
+class GetArchiveRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetArchiveRequest: _TypeAlias = GetArchiveRequest  # noqa: Y015
+
+@_typing.final
 class GetClusterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
