@@ -413,6 +413,7 @@ def secret_message(**given: Any) -> pb.Secret:
         "created_at": stamp(86_400),
         "updated_at": stamp(3600),
         "updated_by": "user ada",
+        "last_used_at": stamp(300),
     }
     return pb.Secret(**(values | given))
 

@@ -4880,6 +4880,7 @@ class Secret(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
+    LAST_USED_AT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     key_id: _builtins.str
     """Which key of the key file encrypts it."""
@@ -4899,6 +4900,12 @@ class Secret(_message.Message):
     def created_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def last_used_at(self) -> _timestamp_pb2.Timestamp:
+        """When a start of a job was sent with its value last, to the minute; unset = never since this release. Left out for a person who may not
+        see every job that it is for or that names it.
+        """
+
     def __init__(
         self,
         *,
@@ -4911,10 +4918,11 @@ class Secret(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         updated_by: _builtins.str = ...,
+        last_used_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "last_used_at", b"last_used_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "jobs", b"jobs", "key_id", b"key_id", "name", b"name", "readable", b"readable", "updated_at", b"updated_at", "updated_by", b"updated_by", "used_by", b"used_by", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "jobs", b"jobs", "key_id", b"key_id", "last_used_at", b"last_used_at", "name", b"name", "readable", b"readable", "updated_at", b"updated_at", "updated_by", b"updated_by", "used_by", b"used_by", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

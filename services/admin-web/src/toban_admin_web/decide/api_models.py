@@ -829,6 +829,9 @@ class Secret(Answer):
     created_at: datetime | None
     updated_at: datetime | None
     updated_by: str
+    last_used_at: datetime | None = Field(
+        description="When a start of a job was sent with its value last, to the minute; unset = never since this release. Left out for a person who may not see every job that it is for or that names it."
+    )
 
 
 class Secrets(Answer):
