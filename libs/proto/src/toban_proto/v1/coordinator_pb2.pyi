@@ -2044,22 +2044,28 @@ class ListSchedulesRequest(_message.Message):
     PAGE_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Only those of this job."""
     name: _builtins.str
     """Part of the name, in any case of its letters; empty = any."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only those with these names, at most 100; empty = any. A name that no schedule has is left out."""
+
     def __init__(
         self,
         *,
         page: _common_pb2.Page | None = ...,
         job: _builtins.str = ...,
         name: _builtins.str = ...,
+        names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "name", b"name", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "name", b"name", "names", b"names", "page", b"page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

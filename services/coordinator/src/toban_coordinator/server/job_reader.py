@@ -83,7 +83,7 @@ class JobReader(JobReaderServicer):
     async def ListSchedules(self, request: pb.ListSchedulesRequest, _context: Context) -> pb.ListSchedulesResponse:
         """Schedules by name."""
         page = await self._deps.reads.list_schedules(
-            page_from_pb(request.page), job=request.job, part=request.name.replace("\0", "")
+            page_from_pb(request.page), job=request.job, names=request.names, part=request.name.replace("\0", "")
         )
         schedules = [to_proto.schedule_to_pb(row) for row in page.rows]
         return pb.ListSchedulesResponse(schedules=schedules, next_cursor=page.next_cursor)
