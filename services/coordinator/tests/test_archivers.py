@@ -86,6 +86,14 @@ async def test_a_failure_is_not_kept(served: Any, channels: Any) -> None:
     assert (await archivers.status()).retention_days == 2
 
 
+async def test_a_refusal_of_the_coordinator_is_none_of_the_person(served: Any, channels: Any) -> None:
+    archive, address = served
+    archive.failure = TobanError(ErrorCode.PERMISSION_DENIED, "service 'coordinator' may not call it")
+    with pytest.raises(TobanError, match="release before refuse it: service 'coordinator' may not") as refusal:
+        await Archivers(channels=channels, addresses=[address], clock=FakeClock()).status()
+    assert refusal.value.code is ErrorCode.UNAVAILABLE
+
+
 async def test_a_coordinator_that_knows_no_log_archiver_names_the_setting(channels: Any) -> None:
     archivers = Archivers(channels=channels, addresses=[], clock=FakeClock())
     with pytest.raises(TobanError, match="SCHEDULER_LOG_ARCHIVERS") as refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1.logs_pb2 import ArchiveStatusRequest, ArchiveStatusResponse
 from toban_proto.v1.logs_pb2_grpc import LogArchiveStub
 from toban_runtime.clock import Clock
@@ -46,8 +47,17 @@ class Archivers:
         return failed or self._clock.monotonic() - self._answered_at >= KEPT_SECONDS
 
     async def _ask(self) -> ArchiveStatusResponse:
-        answer = await self._replicas.call(
-            lambda stub: unary(stub.Status, ArchiveStatusRequest(), timeout=CALL_SECONDS)
-        )
+        try:
+            answer = await self._replicas.call(
+                lambda stub: unary(stub.Status, ArchiveStatusRequest(), timeout=CALL_SECONDS)
+            )
+        except TobanError as error:
+            if error.code is not ErrorCode.PERMISSION_DENIED:
+                raise
+            # Not a refusal of the person who asks.
+            message = (
+                f"no log-archiver answers this coordinator; those of the release before refuse it: {error.message}"
+            )
+            raise TobanError(ErrorCode.UNAVAILABLE, message) from None
         self._answered_at = self._clock.monotonic()
         return answer
