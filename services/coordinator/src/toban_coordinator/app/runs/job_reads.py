@@ -33,6 +33,8 @@ YOUNG_POLLS = 50
 NEWEST = (1 << 63) - 1
 DEFAULT_DAYS = 90
 MAX_DAYS = 366
+# Of schedules, in one read.
+MAX_NAMES = 100
 # Of runs of each kind on each day.
 MOST_COUNTED = 100
 _AT_WORKER = (RunState.WAITING_WORKER, RunState.CANCEL_REQUESTED)
@@ -134,12 +136,16 @@ class JobReads:
                 raise await not_found(t, "job", name)
         return found
 
-    async def list_schedules(self, page: PageRequest = FIRST_PAGE, *, job: str = "", part: str = "") -> Page:
-        """Schedules by name with `part` in it; `job` "" = of any job."""
+    async def list_schedules(
+        self, page: PageRequest = FIRST_PAGE, *, job: str = "", names: Sequence[str] = (), part: str = ""
+    ) -> Page:
+        """Schedules by name with `part` in it, and only those with these names if there are any; `job` "" = of any job. Raises INVALID_ARGUMENT."""
+        if len(names) > MAX_NAMES:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"names: {len(names)} are given, the limit is {MAX_NAMES}")
         limit = page.rows
         async with autocommit(self.pool) as t:
             found = await read_models.schedules_page(
-                t, after=page.cursor, jobs=[job] if job else [], part=part, limit=limit + 1
+                t, after=page.cursor, jobs=[job] if job else [], names=names, part=part, limit=limit + 1
             )
         return page_of(found, limit, "name")
 
