@@ -99,7 +99,7 @@ def test_grpc_connections_are_exactly_those_that_the_table_of_callers_needs(exam
     # Each side alone, too: a door that only the other side keeps shut is one mistake from being open.
     assert {pair for pair in pairs if network.lets_out(*map(labels_of, pair), GRPC)} == arrows()
     assert {pair for pair in pairs if network.lets_in(*map(labels_of, pair), GRPC)} == arrows()
-    assert len(arrows()) == 10
+    assert len(arrows()) == 11
 
 
 def test_strangers_and_neighbours_reach_nothing(least: Any) -> None:

@@ -1,6 +1,7 @@
 """A stack from outside: a run starts the next one by its end, is repeated, noted, and its job deleted."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from toban_testing.admin_client import AdminClient
 pytestmark = pytest.mark.e2e
 
 
-def job(name: str, script: str) -> dict[str, object]:
+def job(name: str, script: str) -> dict[str, Any]:
     spec = {"steps": [{"argv": ["sh", "-c", script]}], "allow_shell": True}
     return {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
@@ -42,6 +43,19 @@ def test_from_one_run_to_the_next(admin: AdminClient, toban: Callable[..., str])
     follow(admin, count=6)
     assert "trigger load-after-extract deleted" in toban("job", "delete", "extract", "--with-triggers")
     assert "SUCCEEDED" in toban("run", "get", first)
+
+
+def test_a_rerun_from_the_failed_step(admin: AdminClient, toban: Callable[..., str]) -> None:
+    halves = job("halves", "echo loaded")
+    halves["spec"]["steps"] += [{"id": "pack", "argv": ["sh", "-c", 'echo packed && [ "$TOBAN_PARAM_SIZE" = 1 ]']}]
+    admin.apply(halves)
+    [first] = admin.start("halves", payload={"size": 2})
+    failed = admin.until_ended(first)
+    assert (failed.state, failed.failed_step) == ("FAILED", 2)
+    toban("run", "rerun", str(first), "--from-failed-step", "--param", "size:=1", "--wait")
+    [again] = admin.run(first).reruns
+    assert [step.state for step in admin.run(again).steps] == ["skipped", "succeeded"]
+    assert toban("run", "logs", str(again)).splitlines() == ["packed"]
 
 
 def follow(admin: AdminClient, *, count: int) -> None:

@@ -67,6 +67,9 @@ def test_the_site_of_a_stack(stack: Stack, admin: AdminClient) -> None:
     assert [row[0] for row in seen] == list(range(1, 22)), "each line once, in order"
     assert [row[3] for row in seen if row[1] == "stdout"] == [f"out {n}" for n in range(20)]
     assert [row[3] for row in seen if row[1] == "stderr"] == ["bad"]
+    # By way of a coordinator, which asks a log-archiver: at least today's output is there.
+    archive = json.loads(site.get("/api/v1/archive"))
+    assert archive["days"][-1]["chunks"] > 0 and f'<tr id="{archive["days"][-1]["log_day"]}">' in site.get("/archive")
 
     page = site.get(f"/runs/{run_id}")
     assert "out 19" in page and "succeeded" in page

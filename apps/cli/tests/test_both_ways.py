@@ -10,11 +10,12 @@ from itertools import product
 from typing import Any
 
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 
 from toban_cli.main import _ALONE, _NOUNS
 from toban_cli.rest.routes import ROUTES
 from toban_domain.errors import ErrorCode, TobanError
-from toban_proto.v1 import coordinator_pb2, hooks_pb2, webhooks_pb2
+from toban_proto.v1 import coordinator_pb2, hooks_pb2, logs_pb2, webhooks_pb2
 
 Toban = Callable[..., tuple[int, str, str]]
 TOKEN = "toban_pat_" + "0" * 64
@@ -62,6 +63,7 @@ COMMANDS = {
     ("executor", "show"): ("7",),
     ("cluster", "status"): (),
     ("cluster", "overview"): (),
+    ("archive", "status"): (),
     ("group", "list"): (),
     ("group", "show"): ("a",),
     ("limit", "list"): (),
@@ -88,7 +90,6 @@ COMMANDS = {
 OTHERS = {
     ("run", "logs"): "test_rest_logs",
     ("job", "logs"): "it has no route",
-    ("archive", "status"): "it has no route",
     ("user", "state"): "it has no route",
     ("context", "list"): "it asks no server",
     ("context", "show"): "it asks no server",
@@ -153,8 +154,8 @@ def answer_all(cluster: Any, answer: Callable[[Any], Any]) -> None:
     """Each method of each service with `answer` of the message that it answers with."""
     for service, (module, servicer) in SERVICES.items():
         for method in module.DESCRIPTOR.services_by_name[service].methods:
-            made = getattr(module, method.output_type.name, None) or getattr(coordinator_pb2, method.output_type.name)
-            getattr(cluster, servicer).answers[method.name] = answer(made())
+            getattr(cluster, servicer).answers[method.name] = answer(GetMessageClass(method.output_type)())
+    cluster.archive.status = answer(logs_pb2.ArchiveStatusResponse())
     cluster.accounts.answers["GetAccountsState"] = coordinator_pb2.GetAccountsStateResponse(has_administrator=True)
 
 
@@ -180,8 +181,8 @@ def test_every_read_of_the_route_table_is_used_by_these_commands(cluster: Any, b
         type(request).__name__ for _, servicer in SERVICES.values() for request in getattr(cluster, servicer).requests
     }
     reads = {key.partition(" ")[0] for key, route in ROUTES.items() if route.verb == "GET"}
-    # GetRun and Authenticate keep no requests; the diagnosis is of `doctor`.
-    left = reads - {"JobReader.GetRun", "Accounts.Authenticate", "Operations.Diagnose"}
+    # GetRun and Authenticate keep no requests; the diagnosis is of `doctor`, and the status of the archive is GetArchive over REST.
+    left = reads - {"JobReader.GetRun", "LogArchive.Status", "Accounts.Authenticate", "Operations.Diagnose"}
     wanted = {method: _request_of(method) for method in left}
     assert {method for method, request in wanted.items() if request not in asked} == set()
 

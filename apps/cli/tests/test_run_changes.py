@@ -15,7 +15,9 @@ def test_rerun_of_one_run(cluster: Any, toban: Any) -> None:
     given = ("-p", "size:=5", "--latest-definition", "--priority", "4", "--to-scope", "account:17", "--reason", "disk")
     assert toban("run", "rerun", "12", *given, "--idempotency-key", "k")[0] == 0
     toban("run", "rerun", "12", "--payload", '{"a": 1}', "-p", "b=c")
-    plain, changed, replaced = cluster.control.requests
+    toban("run", "rerun", "12", "--from-failed-step")
+    plain, changed, replaced, later = cluster.control.requests
+    assert [one.from_failed_step for one in (plain, later)] == [False, True]
     assert (plain.id, plain.payload_json, plain.replace_payload, plain.latest_definition) == (12, "{}", False, False)
     assert plain.idempotency_key.startswith("cli-")
     assert (json.loads(changed.payload_json), changed.latest_definition, changed.priority) == ({"size": 5}, True, 4)
@@ -111,6 +113,7 @@ def test_nothing_that_could_be_changed_is_a_failure(cluster: Any, toban: Any) ->
         ("rerun", "12", "--state", "FAILED"),
         ("rerun", "--job", "x", "--param", "a=b"),
         ("rerun", "--job", "x", "--wait"),
+        ("rerun", "--job", "x", "--from-failed-step"),
         ("rerun", "--job", "x", "--state", "GONE"),
     ],
 )

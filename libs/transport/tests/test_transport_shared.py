@@ -88,7 +88,7 @@ async def test_the_pinned_name_still_has_to_be_in_the_certificate(call: Any, sha
 async def test_it_is_no_key_to_what_only_people_may_do(call: Any, shared: TlsFiles) -> None:
     stub = logs_pb2_grpc.LogArchiveStub(call(shared))
     with pytest.raises(TobanError, match="may not call") as caught:
-        await unary(stub.Status, logs_pb2.ArchiveStatusRequest(), timeout=60)
+        await unary(stub.Diagnose, logs_pb2.DiagnoseLogsRequest(), timeout=60)
     assert caught.value.code is ErrorCode.PERMISSION_DENIED
 
 

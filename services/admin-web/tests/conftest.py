@@ -36,6 +36,7 @@ from toban_testing.site_accounts import SESSION, Accounts
 from toban_testing.site_flows import flow_responses
 from toban_testing.site_messages import (
     TOKEN,
+    archive_message,
     audit_entry,
     cluster_message,
     executor_message,
@@ -73,6 +74,7 @@ class Reader(
             "GetCluster": cluster_message(),
             "GetOverview": overview_message(),
             "GetComingLoad": load_message(),
+            "GetArchive": archive_message(),
             "ListRuns": pb.ListRunsResponse(runs=[run(7, "SUCCEEDED", finished_at=stamp(28), exit_code=0)]),
             "ListJobs": pb.ListJobsResponse(jobs=[job_message()]),
             "GetJob": job_message(),

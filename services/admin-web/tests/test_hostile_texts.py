@@ -10,19 +10,20 @@ import pytest
 
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.site_flows import hostile_flows
-from toban_testing.site_messages import PAGES, limit_message, setting_message
+from toban_testing.site_messages import PAGES, archive_message, limit_message, setting_message
 
 EVIL = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'"
 
 
 def evil_operations(text: str) -> dict[str, Any]:
-    """What a coordinator answers about limits and settings, with `text` for each text."""
+    """What a coordinator answers about limits, settings and the archive, with `text` for each text."""
     names = ("name", "reason", "updated_by", "breaker", "breaker_by", "breaker_reason", "signal", "signal_by")
     limit = limit_message(**dict.fromkeys((*names, "signal_reason"), text))
     fields = ("value_json", "default_json", "unit", "description", "updated_by", "takes_effect")
     setting = setting_message(**dict.fromkeys(fields, text))
     run = {"job": text, "state": text, "scope": text, "scope_id": text, "executor": text}
     return {
+        "GetArchive": archive_message(bucket=text, holder=text, last_error=text, last_pass=text),
         "ListLimits": pb.ListLimitsResponse(limits=[limit]),
         "ListSettings": pb.ListSettingsResponse(settings=[setting]),
         "GetLimit": pb.GetLimitResponse(limit=limit, holders=[pb.LimitRun(**run)], waiting=[pb.LimitRun(**run)]),

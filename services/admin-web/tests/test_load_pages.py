@@ -37,20 +37,18 @@ def documents(request: Any) -> dict[str, Any]:
 def crowd(web: Any) -> Any:
     """A site with a minute in which the schedules of STORED fire."""
 
-    def schedule(request: Any) -> pb.Schedule:
-        spec = {"name": request.name, "job": "sync", **STORED[request.name]}
-        return web.schedule(name=request.name, spec_json=json.dumps(spec), version=3)
+    def schedule(name: str) -> pb.Schedule:
+        spec = {"name": name, "job": "sync", **STORED.get(name, {})}
+        return web.schedule(name=name, spec_json=json.dumps(spec), version=3)
 
-    def slots(request: Any) -> pb.NextSlotsResponse:
-        local = f"2026-11-{29 if request.name else 30}T18:00:00+00:00"
-        return pb.NextSlotsResponse(slots=[pb.NextSlot(at=web.stamp(-60), local=local)] * request.count)
+    def schedules(request: Any) -> pb.ListSchedulesResponse:
+        return pb.ListSchedulesResponse(schedules=[schedule(name) for name in request.names if name in STORED])
 
     named = [pb.LoadSchedule(schedule=name, job="sync", slots=1, version=3) for name in STORED]
     minute = pb.CrowdedMinute(at=web.stamp(-60), slots=5, schedules=5, named=named)
     web.cluster.reader.responses |= {
         "GetComingLoad": lambda request: pb.ComingLoad(crowded=[minute]),
-        "GetSchedule": schedule,
-        "NextSlots": slots,
+        "ListSchedules": schedules,
         "Apply": pb.ApplyResponse(),
     }
     return web
@@ -108,16 +106,18 @@ def test_a_preview_has_each_new_rule_and_its_slots(crowd: Any) -> None:
         "every_n_minutes: 60",
         "a period counts from the epoch",
         '<span class="muted">stays</span>',
-        '<li class="local">2026-11-29 18:00:00+00:00</li>',
-        '<li class="local">2026-11-30 18:00:00+00:00</li>',
     ):
         assert seen in text, seen
+    [row] = re.findall(r"<tr>\s*<th[^>]*><a [^>]*>sync-01</a>.*?</tr>", text, re.DOTALL)
+    slots = re.findall(r'<li class="local">\d{4}-\d\d-\d\d \d\d:(\d\d:\d\d)\+00:00</li>', row)
+    assert slots == ["00:00"] * 3 + ["05:00"] * 3
     [dry] = asked(crowd, pb.ApplyRequest)
     assert dry.dry_run and documents(dry) == {
         "sync-01": {"job": "sync", "cron": "5 * * * *", "payload": {"a": "<b>"}},
         "sync-02": {"job": "sync", "weekly_at": "sun 18:10"},
     }
-    assert {one.count for one in asked(crowd, pb.NextSlotsRequest)} == {3}
+    [read] = asked(crowd, pb.ListSchedulesRequest)
+    assert list(read.names) == list(STORED) and read.page.limit == 100, "one read has all of them"
 
 
 def test_one_that_changed_since_it_was_counted_is_left_alone(crowd: Any) -> None:
@@ -160,7 +160,7 @@ def test_what_would_change_nothing_is_not_applied(crowd: Any) -> None:
     assert not asked(crowd, pb.ApplyRequest)
 
 
-@pytest.mark.parametrize("seen", ["sync-00=2 sync-01=3", "sync-00=x", "sync-00", ""])
+@pytest.mark.parametrize("seen", ["sync-00=2 sync-01=3", "gone=3 sync-01=3", "sync-00=x", "sync-00", ""])
 def test_a_schedule_that_changed_in_between_stops_all(crowd: Any, seen: str) -> None:
     response = crowd.post(SPREAD, reason="crowded", seen=seen)
     assert response.status_code == 400 and "a schedule was changed since" in response.get_data(as_text=True)

@@ -19,7 +19,7 @@ from toban_transport.tls import TlsFiles
 from toban_transport.tls_reload import certificate_check
 
 # They refresh a part of themselves.
-LIVE = PAGES[:12]
+LIVE = PAGES[:13]
 
 
 @pytest.mark.parametrize("language", ["en", "ja", "zh-Hant"])

@@ -195,6 +195,30 @@ def test_a_run_of_a_deleted_job_is_repeated_with_json(web: Any) -> None:
     assert [one.payload_json for one in sent(web, pb.RerunRunRequest)] == ['{"name": "moon"}']
 
 
+def test_a_failed_run_is_repeated_from_its_step_or_whole(with_schema: Any) -> None:
+    web, link = with_schema, "/runs/1/rerun?from_failed_step=1"
+    steps = [
+        pb.RunStep(number=n, id=name, state=state)
+        for n, name, state in ((1, "load", "succeeded"), (2, "pack", "failed"))
+    ]
+    attempts = [pb.Attempt(token=n, attempt=n, state="FAILED", steps=steps) for n in (1, 2)]
+    run = web.run(1, "FAILED", finished_at=web.stamp(5), attempts=attempts, steps=steps, failed_step=2)
+    web.cluster.reader.responses["GetRun"] = run
+    assert web.page("/runs/1").count(f'href="{link}"') == 1
+    assert link not in web.page("/runs/1?dispatch=1")
+    whole, later = web.page("/runs/1/rerun"), web.page(link)
+    for page in (whole, later):
+        assert "Whole run" in page and "From step 2: pack" in page
+    assert whole.count('name="from_failed_step"') == 0 and 'name="latest"' in whole
+    # Of another definition the steps may be others.
+    assert later.count('name="from_failed_step"') == 2 and 'name="latest"' not in later
+    asked = []
+    for fields in ({"as_it_was": "1", "from_failed_step": "1"}, {**FORM, "from_failed_step": "1"}, {"as_it_was": "1"}):
+        web.post("/runs/1/rerun", **fields)
+        asked += [(one.from_failed_step, one.latest_definition) for one in sent(web, pb.RerunRunRequest)]
+    assert asked == [(True, False), (True, False), (False, False)]
+
+
 def test_each_dispatch_has_a_number_of_its_own(web: Any) -> None:
     run = web.run(1, "RUNNING", attempts=[], steps=[pb.RunStep(number=1, id="load", state="running")])
     # The executor of the first dispatch was lost: the second one repeats the same attempt.

@@ -28,7 +28,15 @@ def test_secrets_are_listed_with_uses_and_the_last_change(web: Any) -> None:
     unread = secret_message(name="deploy-key", jobs=[], used_by=[], readable=False)
     web.cluster.reader.responses["ListSecrets"] = pb.ListSecretsResponse(secrets=[secret_message(), unread])
     text = web.page("/secrets")
-    for seen in ("pgpass", 'href="/jobs/hello"', "user ada", "every job", "key is missing", f'href="{PATH}"'):
+    for seen in (
+        "pgpass",
+        'href="/jobs/hello"',
+        "user ada",
+        "5 m ago",
+        "every job",
+        "key is missing",
+        f'href="{PATH}"',
+    ):
         assert seen in text
     web.cluster.reader.responses["ListSecrets"] = pb.ListSecretsResponse()
     assert 'class="button" href="/new/secret"' in web.page("/secrets")

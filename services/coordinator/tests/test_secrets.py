@@ -3,6 +3,7 @@
 import base64
 import os
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,32 @@ async def test_only_the_named_jobs_get_a_value(desk: SecretOperations) -> None:
     assert changed.stored.jobs == ["cleanup", "report"]
     await desk.set(SecretChange(name="db", value=b"newest", all_jobs=True), ACTOR)
     assert await given(desk, use("db", job="other")) == [b"newest"]
+
+
+async def test_the_last_use_is_noted_once_a_minute_and_no_order_waits_for_it(
+    desk: SecretOperations, pool: Pool
+) -> None:
+    for name, allowed in (("db", ["report"]), ("idle", ["report"])):
+        await desk.set(SecretChange(name=name, value=VALUE, jobs=allowed), ACTOR)
+
+    async def last() -> dict[str, datetime | None]:
+        return {one.stored.name: one.stored.last_used_at for one in await desk.list()}
+
+    assert "is for other jobs" in str(await given(desk, use("db", job="other")))
+    assert await last() == {"db": None, "idle": None}, "a refused order is no use"
+    assert await given(desk, use("db")) == [VALUE]
+    first = (await last())["db"]
+    assert first is not None and (await last())["idle"] is None
+    assert await given(desk, use("db")) == [VALUE]
+    assert (await last())["db"] == first
+    async with tx(pool) as t:
+        await t.execute("UPDATE scheduler.secrets SET last_used_at = last_used_at - interval '2 minutes'")
+        # This transaction has the row until it ends.
+        assert await given(desk, use("db")) == [VALUE]
+    assert (await last())["db"] == first - timedelta(minutes=2)
+    assert await given(desk, use("db")) == [VALUE]
+    again = (await last())["db"]
+    assert again is not None and again >= first
 
 
 async def test_what_cannot_be_had_is_a_problem_of_that_order_alone(desk: SecretOperations, file: Path) -> None:

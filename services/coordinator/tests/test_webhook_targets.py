@@ -14,11 +14,12 @@ from toban_coordinator.app.notifications.operations_webhooks import TargetChange
 from toban_coordinator.app.notifications.webhook_outbox import WebhookOutbox
 from toban_coordinator.app.paging import FIRST_PAGE, PageRequest
 from toban_coordinator.app.secrets.operations_secrets import SecretOperations
-from toban_coordinator.decide.notifications.webhooks import DEFAULT_STATES, MAX_TARGETS, TryResult
+from toban_coordinator.decide.notifications.webhooks import MAX_TARGETS, TryResult
 from toban_coordinator.store.notifications.webhook_outbox import Wanted
 from toban_coordinator.store.notifications.webhooks import Filter
 from toban_coordinator.store.secrets import secrets
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.run import FAILURES
 from toban_runtime.clock import SystemClock
 from toban_runtime.ids import IdSource
 from toban_store.pool import Pool
@@ -76,7 +77,7 @@ async def test_a_new_target_has_the_defaults_and_a_secret_that_is_shown_once(
     assert (target.origin, target.status, tuple(target.states)) == (
         "https://hooks.example:8443",
         "active",
-        DEFAULT_STATES,
+        FAILURES,
     )
     assert (await desk.set(TargetChange(name="pager", enabled=True), "ada"))[1] == ""
     async with autocommit(pool) as t:

@@ -54,6 +54,8 @@ TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
 
 TERMINAL: frozenset[RunState] = frozenset(state for state, leaves in TRANSITIONS.items() if not leaves)
 LIVE: frozenset[RunState] = frozenset(RunState) - TERMINAL
+# A run that ended by itself, and not well. Values, since statements and messages take these.
+FAILURES: tuple[str, ...] = (_S.FAILED.value, _S.TIMED_OUT.value, _S.EXPIRED.value)
 # Assigned to an executor incarnation: (incarnation, token) are set.
 HELD: frozenset[RunState] = frozenset({_S.ASSIGNED, _S.RUNNING, _S.CANCEL_REQUESTED})
 

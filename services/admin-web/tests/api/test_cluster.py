@@ -23,6 +23,7 @@ CALLS: list[tuple[str, str, Any, str, dict[str, Any]]] = [
     ("POST", "/executors/3/detach", {"mode": "stop"}, "DetachExecutor", {"worker_id": 3, "mode": "stop"}),
     ("POST", "/executors/3/detach", None, "DetachExecutor", {"mode": "let_finish"}),
     ("GET", "/cluster", None, "GetCluster", {}),
+    ("GET", "/archive", None, "GetArchive", {}),
     ("GET", "/overview", None, "GetOverview", {}),
     ("GET", "/cluster/diagnosis", None, "Diagnose", {}),
     ("POST", "/cluster/demote", {"epoch": EPOCH, "reason": "r"}, "DemoteLeader", {"epoch": int(EPOCH), "reason": "r"}),

@@ -30,6 +30,7 @@ PAGES = [
     "/cluster",
     "/runs/timeline",
     "/load",
+    "/archive",
     "/load/spread?minute=2026-11-29T18:00",
     "/api/docs",
     "/audit",

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_admin_web.decide.spread import ALIASES, REASONS, spread
-from toban_schedule.cron import ALIASES as ALL_ALIASES
+from toban_admin_web.decide.spread import REASONS, spread
 
 
 def after(found: Any) -> list[str]:
@@ -91,7 +90,3 @@ def test_one_that_changed_meanwhile_takes_no_part() -> None:
 def test_the_last_minute_of_an_hour_is_reached() -> None:
     found = spread({name: {"daily_at": "23:58"} for name in "ab"}, 2, 2)
     assert after(found) == ["23:58", "23:59"] and not found.left
-
-
-def test_aliases_are_those_of_schedules() -> None:
-    assert {name: text for name, text in ALL_ALIASES.items() if not text.startswith("*")} == ALIASES

@@ -86,15 +86,20 @@ async def test_a_list_of_secrets_shows_a_person_their_own_jobs(world: Any) -> No
             pb.Secret(name="db", jobs=["report", "backup"]),
             pb.Secret(name="open", used_by=["backup", "mail", "webhook/w"]),
             pb.Secret(name="other", jobs=["mail"], used_by=["mail"]),
+            pb.Secret(name="own", jobs=["backup"]),
         ]
     )
+    for one in listed.secrets:
+        one.last_used_at.GetCurrentTime()
     ops = await world.user("ann", ("allow", "editor", OPS))
     admission = await world.ask(OPERATIONS + "ListSecrets", pb.ListSecretsRequest(), secret=ops)
     seen = await admission.visible(pb.ListSecretsResponse(secrets=listed.secrets))
     assert [(one.name, list(one.jobs), list(one.used_by)) for one in seen.secrets] == [
         ("db", ["backup"], []),
         ("open", [], ["backup"]),
+        ("own", ["backup"], []),
     ]
+    assert [one.HasField("last_used_at") for one in seen.secrets] == [False, False, True]
     every = await world.user("bob", ("allow", "editor", EVERYTHING))
     admission = await world.ask(OPERATIONS + "ListSecrets", pb.ListSecretsRequest(), secret=every)
     assert await admission.visible(pb.ListSecretsResponse(secrets=listed.secrets)) == listed

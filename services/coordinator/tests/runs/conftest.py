@@ -291,6 +291,7 @@ class World:
             overviews=Overviews(pool=self.pool, clock=SystemClock(), health=lambda: {"status": "ok"}),
             usages=RunUsages(pool=self.pool, probe=self.orders),  # type: ignore[arg-type]
             health=lambda: {"status": "ok"},
+            archive=None,  # type: ignore[arg-type]
             signer=None,  # type: ignore[arg-type]
             clock=SystemClock(),
         )

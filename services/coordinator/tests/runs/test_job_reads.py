@@ -285,6 +285,8 @@ async def test_settings_are_cached_and_checked(world: Any) -> None:
         ("GetJob", pb.GetJobRequest(name="\0")),
         ("ListJobs", pb.ListJobsRequest(page=Page(cursor="a\0"))),
         ("ListSchedules", pb.ListSchedulesRequest(job="\0")),
+        ("ListSchedules", pb.ListSchedulesRequest(names=["\0"])),
+        ("ListSchedules", pb.ListSchedulesRequest(names=[f"s{n}" for n in range(101)])),
         ("GetSchedule", pb.GetScheduleRequest(name="\0")),
         ("ListFires", pb.ListFiresRequest(schedule="\0")),
         ("ListRuns", pb.ListRunsRequest(job="\0")),
@@ -355,4 +357,6 @@ async def test_jobs_and_schedules_with_a_part_of_a_name(world: Any, make: Any) -
     assert await found("load") == await found("LOAD") == (["load", "nightly-load"], ["s-load", "s-nightly-load"])
     assert await found("load", cursor="load") == (["nightly-load"], ["s-load", "s-nightly-load"])
     assert await found("%") == await found("_") == ([], [])
+    named = pb.ListSchedulesRequest(names=["s-load", "s-import", "s-gone"], name="load")
+    assert [one.name for one in (await world.reader.ListSchedules(named, None)).schedules] == ["s-load"]
     assert len((await found(""))[0]) == 3

@@ -13,6 +13,7 @@ from toban_coordinator.app.runs.rerun import MAX_NOTES, RerunRequest, RunRepeats
 from toban_coordinator.app.runs.start_runs import StartRuns
 from toban_domain.access import MAX_REASON
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.outcome import Reason, StepResult
 from toban_proto.v1 import coordinator_pb2 as pb
 
 
@@ -183,3 +184,124 @@ async def test_notes_are_bounded(world: Any, make: Any) -> None:
     assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
     with pytest.raises(TobanError, match="there is no run"):
         await repeats(world).note(999_999, "hello", actor="user ada")
+
+
+STEPS = [{"id": name, "argv": ["true"]} for name in ("load", "pack", "send")]
+EXTERNAL = {"id": "work", "type": "external", "worker_type": "render"}
+
+
+def step(world: Any, index: int, exit_code: int = 0) -> StepResult:
+    return StepResult(index, world.now(), world.now(), exit_code, seq_from=1, seq_to=2)
+
+
+async def failed(world: Any, make: Any, *, at: int = 1, **spec: Any) -> int:
+    """A run of three steps that failed at the one with this index."""
+    await world.executor()
+    await world.apply(make.job(**({"steps": STEPS} | spec)))
+    [run] = await world.start()
+    await world.turn("assign")
+    await fail(world, make, run, *range(at + 1))
+    return int(run)
+
+
+async def fail(world: Any, make: Any, run: int, *indexes: int) -> None:
+    """The attempt of a run starts these steps, of which the last one fails."""
+    *done, last = indexes
+    steps = (*(step(world, one) for one in done), step(world, last, 4))
+    await world.report(world.key(run), make.outcome("FAILED", exit_code=4, steps=steps))
+
+
+def first_steps(world: Any, run: int) -> list[int]:
+    return [order.first_step for _, order in world.orders.starts if order.key.run_id == run]
+
+
+async def read(world: Any, run: int) -> pb.Run:
+    return await world.reader.GetRun(pb.GetRunRequest(id=run), None)
+
+
+async def test_from_the_failed_step(world: Any, make: Any) -> None:
+    run = await failed(world, make)
+    again = await rerun(world, run, from_failed_step=True, payload_json='{"size": 7}', reason="the disk was full")
+    waiting = await read(world, again)
+    assert [one.state for one in waiting.steps] == ["skipped", "pending", "pending"]
+    assert [(one.type, one.message) for one in waiting.events] == [
+        ("created", f"repeats run {run}"),
+        ("begins_at_step", f"begins with step 2 (pack), where run {run} ended"),
+    ]
+    [row] = await world.sql("SELECT * FROM scheduler.admin_action_log WHERE action = 'run.rerun'")
+    assert (row["target"], row["before"], row["reason"]) == (f"run {again}", {"run": run}, "the disk was full")
+    assert row["after"] == {"jobs": ["hello"], "from_step": "pack"}
+    await world.turn("assign")
+    assert first_steps(world, again) == [1]
+    await world.report(world.key(again), make.outcome(steps=(step(world, 1), step(world, 2))))
+    done = await read(world, again)
+    assert (done.state, [one.state for one in done.steps]) == ("SUCCEEDED", ["skipped", "succeeded", "succeeded"])
+    assert json.loads(done.payload_json) == {"size": 7} and done.failed_step == 0
+
+
+@pytest.mark.parametrize(("where", "second"), [("first_step", 1), ("failed_step", 2)])
+async def test_no_retry_and_no_repeat_goes_back_before_that_step(
+    world: Any, make: Any, where: str, second: int
+) -> None:
+    run = await failed(world, make, retry={"max_retries": 1, "backoff_seconds": [0], "from": where})
+    await world.turn("assign")
+    await fail(world, make, run, *range(first_steps(world, run)[-1], 2))
+    assert (await read(world, run)).failed_step == 2
+    again = await rerun(world, run, from_failed_step=True)
+    await world.turn("assign")
+    await fail(world, make, again, 1, 2)
+    await world.turn("assign")
+    await world.report(world.key(again), make.outcome("FAILED", reason=Reason.LEASE_LOST))
+    await world.turn("reap", "assign")
+    assert first_steps(world, again) == [1, second, second]
+    assert await world.state(again) == "ASSIGNED"
+
+
+async def test_from_the_step_at_which_a_rerun_failed_again(world: Any, make: Any) -> None:
+    run = await failed(world, make)
+    second = await rerun(world, run, from_failed_step=True)
+    await world.turn("assign")
+    # It was sent and started no step.
+    await world.report(world.key(second), make.outcome("FAILED", reason=Reason.SPAWN_FAILED))
+    assert (await read(world, second)).failed_step == 2
+    third = await rerun(world, second, from_failed_step=True)
+    whole = await rerun(world, second)
+    await world.turn("assign")
+    assert (first_steps(world, third), first_steps(world, whole)) == ([1], [0])
+
+
+@pytest.mark.parametrize(
+    ("at", "steps", "changes", "why"),
+    [
+        (0, STEPS, {}, "it is FAILED and did not get beyond its first step; repeat the whole run"),
+        (0, STEPS[:1], {}, "its job has one step; repeat the whole run"),
+        (1, STEPS, {"latest_definition": True}, "from_failed_step and latest_definition exclude each other"),
+    ],
+)
+async def test_without_steps_that_have_succeeded_only_the_whole_run_is_repeated(
+    world: Any, make: Any, at: int, steps: Any, changes: dict[str, bool], why: str
+) -> None:
+    run = await failed(world, make, at=at, steps=steps)
+    with pytest.raises(TobanError, match=why):
+        await rerun(world, run, from_failed_step=True, **changes)
+    assert await world.sql("SELECT id FROM scheduler.runs_live") == []
+
+
+async def test_a_run_that_succeeded_has_no_failed_step(world: Any, make: Any) -> None:
+    run = await failed(world, make)
+    again = await rerun(world, run)
+    await world.finished(again)
+    with pytest.raises(TobanError, match="it has SUCCEEDED; repeat the whole run") as caught:
+        await rerun(world, again, from_failed_step=True)
+    assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE
+
+
+async def test_a_run_that_waited_for_its_next_step_goes_on_there(world: Any, make: Any) -> None:
+    await world.executor()
+    await world.apply(make.job(steps=[STEPS[0], EXTERNAL]))
+    [run] = await world.start()
+    await world.turn("assign")
+    await world.report(world.key(run), make.outcome())
+    await world.turn("assign")
+    await world.cancel(run)
+    assert (await read(world, run)).failed_step == 2

@@ -20,7 +20,6 @@ from toban_coordinator.app.runs.cancel import CancelRun
 from toban_coordinator.decide.notifications.webhooks import (
     BACKOFF_SECONDS,
     BREAKER_FAILURES,
-    DEFAULT_STATES,
     IDLE_POLL_SECONDS,
     PARALLEL,
     POLL_SECONDS,
@@ -28,6 +27,7 @@ from toban_coordinator.decide.notifications.webhooks import (
 )
 from toban_coordinator.store.notifications.webhooks import Filter
 from toban_coordinator.store.runs import runs_finish
+from toban_domain.run import FAILURES
 from toban_runtime.ids import IdSource
 from toban_store.tx import Tx, tx
 
@@ -136,7 +136,7 @@ async def test_the_end_of_a_run_is_a_signed_message(desk: Desk, ends: Any) -> No
 @pytest.mark.parametrize(
     ("which", "expected"),
     [
-        ({"states": DEFAULT_STATES}, ["run.failed"]),
+        ({"states": FAILURES}, ["run.failed"]),
         ({"states": ("SUCCEEDED",)}, ["run.succeeded"]),
         ({"jobs": ("report",)}, ["run.succeeded"]),
         ({"jobs": ("other",)}, []),

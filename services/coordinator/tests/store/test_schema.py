@@ -49,6 +49,15 @@ def test_a_terminal_state_never_stands_in_the_live_table(pg_major: int, pg_url: 
             connection.execute("UPDATE scheduler.runs_live SET state = 'SUCCEEDED' WHERE id = 1")
 
 
+def test_no_run_begins_before_its_base_step(pg_major: int, pg_url: str) -> None:
+    with psycopg.connect(pg_url, autocommit=True) as connection:
+        connection.execute(INSERT, {"id": 1, "state": "RUNNING"})
+        connection.execute("UPDATE scheduler.runs_live SET first_step = 2, base_step = 2 WHERE id = 1")
+        for first in (0, None):
+            with pytest.raises(psycopg.errors.CheckViolation):
+                connection.execute("UPDATE scheduler.runs_live SET first_step = %s WHERE id = 1", (first,))
+
+
 def test_history_never_changes(pg_major: int, pg_url: str) -> None:
     with psycopg.connect(pg_url, autocommit=True) as connection:
         connection.execute(HISTORY)

@@ -29,6 +29,7 @@ PAGES = [
     "/cluster",
     "/runs/timeline",
     "/load",
+    "/archive",
     "/audit",
     "/audit/verify",
     "/audit/verify?check=1",
@@ -248,6 +249,30 @@ def load_message(**given: Any) -> pb.ComingLoad:
     return pb.ComingLoad(**(values | given))
 
 
+def archive_message(**given: Any) -> logs_pb2.ArchiveStatusResponse:
+    """A day in the archive, one in both places, one that is overdue, and today."""
+    day = logs_pb2.ArchiveDay
+    values: dict[str, Any] = {
+        "days": [
+            day(log_day="2026-11-18", archived_objects=3, archived_bytes=5 << 20, expired_objects=1),
+            day(log_day="2026-11-19", chunks=4, bytes=4096, archived_objects=2, archived_bytes=3 << 20, due=True),
+            day(log_day="2026-11-20", tokens=9, chunks=40, bytes=2 << 20, open_chunks=40, due=True),
+            day(log_day="2026-11-21", tokens=2, chunks=5, bytes=512, open_chunks=5),
+        ],
+        "retention_days": 7,
+        "oldest_not_archived": "2026-11-20",
+        "database_bytes": 3 << 30,
+        "budget_bytes": 50 << 30,
+        "bookkeeping_bytes": 7 << 20,
+        "last_pass_at": stamp(40),
+        "last_pass": "2 objects, 80 chunks, 4096 bytes, 1 days dropped",
+        "last_error": "the object store does not answer",
+        "holder": "log-archiver-1 (process 7)",
+        "bucket": "s3://toban-logs",
+    }
+    return logs_pb2.ArchiveStatusResponse(**(values | given))
+
+
 def limit_message(**given: Any) -> pb.Limit:
     """A full pool that runs wait for."""
     values: dict[str, Any] = {
@@ -388,6 +413,7 @@ def secret_message(**given: Any) -> pb.Secret:
         "created_at": stamp(86_400),
         "updated_at": stamp(3600),
         "updated_by": "user ada",
+        "last_used_at": stamp(300),
     }
     return pb.Secret(**(values | given))
 

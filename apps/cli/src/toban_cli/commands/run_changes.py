@@ -57,6 +57,13 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 Latest = Annotated[
     bool, typer.Option("--latest-definition", help="With the definition as it is now, not as it was for the run.")
 ]
+FromFailed = Annotated[
+    bool,
+    typer.Option(
+        "--from-failed-step",
+        help="Begin with the step at which the run ended; the steps before it do not run again.",
+    ),
+]
 Priority = Annotated[
     int,
     typer.Option(
@@ -120,6 +127,7 @@ def rerun(
     param: Params = None,
     payload: Payload = "",
     latest_definition: Latest = False,
+    from_failed_step: FromFailed = False,
     priority: Priority = 0,
     to_scope: NewScope = "",
     idempotency_key: Key = "",
@@ -146,6 +154,7 @@ def rerun(
     Examples:
     toban run rerun 12 --follow
     toban run rerun 12 --param size:=5 --latest-definition
+    toban run rerun 12 --from-failed-step
     toban run rerun --job import --since 2h --dry-run
     toban run rerun --schedule nightly --state FAILED --since "2026-12-01" --yes
     """
@@ -154,10 +163,11 @@ def rerun(
     changes: dict[str, Any] = {"latest_definition": latest_definition, "priority": priority, "reason": reason}
     if selection is None:
         one = pb.RerunRunRequest(id=run or 0, idempotency_key=idempotency_key, replace_payload=bool(payload), **changes)
+        one.from_failed_step = from_failed_step
         one.scope, _, one.scope_id = to_scope.partition(":")
         return _rerun_one(one, payload, param or [], output, wait=wait, follow=follow)
     of_one = {"--param": param, "--payload": payload, "--to-scope": to_scope, "--idempotency-key": idempotency_key}
-    _refuse_with_options(of_one | {"--wait": wait, "--follow": follow})
+    _refuse_with_options(of_one | {"--from-failed-step": from_failed_step, "--wait": wait, "--follow": follow})
     return _rerun_many(pb.RerunRunsRequest(filter=selection.wanted, **changes), selection, output)
 
 

@@ -69,6 +69,7 @@ def list_secrets(output: Output = Format.TABLE) -> None:
         Column("NAME", lambda item: item.name, name=True),
         Column("FOR", lambda item: ", ".join(item.jobs) or "every job", loose=True),
         Column("USED BY", lambda item: ", ".join(item.used_by) or NOTHING, loose=True),
+        Column("LAST USE", lambda item: age(item.last_used_at, now)),
         Column("KEY", lambda item: item.key_id if item.readable else f"{item.key_id} (missing)"),
         Column("CHANGED", lambda item: age(item.updated_at, now)),
         Column("BY", lambda item: item.updated_by),

@@ -190,6 +190,8 @@ ROUTES: Mapping[str, Route] = {
         if method not in {key.partition(" ")[0] for key, (place, _) in _VARIANTS.items() if place == 0}
     },
     **{key: _route(_REST[key.partition(" ")[0]][place], **form) for key, (place, form) in _VARIANTS.items()},
+    # The same answer, which a coordinator fetches from a log-archiver.
+    "LogArchive.Status": _route(_REST["JobReader.GetArchive"][0]),
 }
 """Service.Method, with a word behind it where the request decides the route."""
 
@@ -202,7 +204,9 @@ NO_ROUTE: Mapping[str, str] = {
     "Accounts.GetAccountsState": "it is asked before anybody has an account",
     "LogReader.Describe": "REST has the lines of a run, and not where they are stored",
     "LogReader.Search": "over REST a search comes in parts, without its place in the stored output",
-    "LogArchive": "REST has no routes for the archive",
+    **dict.fromkeys(
+        ("LogArchive.RunArchive", "LogArchive.Verify", "LogArchive.Diagnose"), "REST has only the status of the archive"
+    ),
 }
 """Method or service → why the command needs --direct."""
 

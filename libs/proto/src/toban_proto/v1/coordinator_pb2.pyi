@@ -2050,22 +2050,28 @@ class ListSchedulesRequest(_message.Message):
     PAGE_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Only those of this job."""
     name: _builtins.str
     """Part of the name, in any case of its letters; empty = any."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only those with these names, at most 100; empty = any. A name that no schedule has is left out."""
+
     def __init__(
         self,
         *,
         page: _common_pb2.Page | None = ...,
         job: _builtins.str = ...,
         name: _builtins.str = ...,
+        names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "name", b"name", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "name", b"name", "names", b"names", "page", b"page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2374,6 +2380,7 @@ class Run(_message.Message):
     PHASE_FIELD_NUMBER: _builtins.int
     STEPS_FIELD_NUMBER: _builtins.int
     HAS_CHECKPOINT_FIELD_NUMBER: _builtins.int
+    FAILED_STEP_FIELD_NUMBER: _builtins.int
     RERUNS_FIELD_NUMBER: _builtins.int
     AFTER_RUN_FIELD_NUMBER: _builtins.int
     CHAIN_DEPTH_FIELD_NUMBER: _builtins.int
@@ -2423,6 +2430,8 @@ class Run(_message.Message):
     """The step that runs or ran last, of a job that has more than one."""
     has_checkpoint: _builtins.bool
     """A live run has a checkpoint for its next attempt. Only in GetRun."""
+    failed_step: _builtins.int
+    """The number of the step with which a rerun from the failed step begins; 0 = none: it has not failed after its first step. Only in GetRun."""
     after_run: _builtins.int
     """The run whose end started this one by a trigger, and how many such starts led to it."""
     chain_depth: _builtins.int
@@ -2519,6 +2528,7 @@ class Run(_message.Message):
         phase: _builtins.str = ...,
         steps: _abc.Iterable[Global___RunStep] | None = ...,
         has_checkpoint: _builtins.bool = ...,
+        failed_step: _builtins.int = ...,
         reruns: _abc.Iterable[_builtins.int] | None = ...,
         after_run: _builtins.int = ...,
         chain_depth: _builtins.int = ...,
@@ -2526,7 +2536,7 @@ class Run(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "assigned_at", b"assigned_at", "cancel_requested_at", b"cancel_requested_at", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "created_at", b"created_at", "dispatched_at", b"dispatched_at", "exit_code", b"exit_code", "external", b"external", "finished_at", b"finished_at", "orphaned_until", b"orphaned_until", "scheduled_for", b"scheduled_for", "signal", b"signal", "slot", b"slot", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "after_run", b"after_run", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "chain_depth", b"chain_depth", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "external", b"external", "finished_at", b"finished_at", "has_checkpoint", b"has_checkpoint", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "phase", b"phase", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "reruns", b"reruns", "result_json", b"result_json", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "after_run", b"after_run", "assigned_at", b"assigned_at", "attempt", b"attempt", "attempts", b"attempts", "cancel_reason", b"cancel_reason", "cancel_requested_at", b"cancel_requested_at", "chain_depth", b"chain_depth", "continuation_check_deadline_at", b"continuation_check_deadline_at", "continuation_check_started_at", b"continuation_check_started_at", "continuation_state", b"continuation_state", "created_at", b"created_at", "created_by", b"created_by", "deferred_on", b"deferred_on", "definition_version", b"definition_version", "dispatched_at", b"dispatched_at", "error_summary", b"error_summary", "event_id", b"event_id", "events", b"events", "executor", b"executor", "exit_code", b"exit_code", "external", b"external", "failed_step", b"failed_step", "finished_at", b"finished_at", "has_checkpoint", b"has_checkpoint", "id", b"id", "idempotency_key", b"idempotency_key", "job", b"job", "last_line", b"last_line", "leader_epoch", b"leader_epoch", "log_ref", b"log_ref", "lost_count", b"lost_count", "max_attempts", b"max_attempts", "origin", b"origin", "orphaned_until", b"orphaned_until", "payload_json", b"payload_json", "phase", b"phase", "progress_json", b"progress_json", "reason", b"reason", "rerun_of", b"rerun_of", "reruns", b"reruns", "result_json", b"result_json", "schedule", b"schedule", "scheduled_for", b"scheduled_for", "scope", b"scope", "scope_id", b"scope_id", "signal", b"signal", "slot", b"slot", "started_at", b"started_at", "state", b"state", "steps", b"steps", "token", b"token", "trigger", b"trigger", "version", b"version", "waiting", b"waiting", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
@@ -3499,6 +3509,21 @@ class ComingFire(_message.Message):
 Global___ComingFire: _TypeAlias = ComingFire  # noqa: Y015
 
 @_typing.final
+class GetArchiveRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetArchiveRequest: _TypeAlias = GetArchiveRequest  # noqa: Y015
+
+@_typing.final
 class GetClusterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -4056,6 +4081,7 @@ class RerunRunRequest(_message.Message):
     SCOPE_ID_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    FROM_FAILED_STEP_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """A finished run."""
     payload_json: _builtins.str
@@ -4074,6 +4100,10 @@ class RerunRunRequest(_message.Message):
     """Runs with the same key of one job are started only once."""
     reason: _builtins.str
     """Why; in the event of the run that is repeated."""
+    from_failed_step: _builtins.bool
+    """Begins with the step at which that run ended, in each attempt: the steps before it have succeeded, and do not run again. Not with
+    `latest_definition`, and not where that is the first step.
+    """
     def __init__(
         self,
         *,
@@ -4086,10 +4116,11 @@ class RerunRunRequest(_message.Message):
         scope_id: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
         reason: _builtins.str = ...,
+        from_failed_step: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "idempotency_key", b"idempotency_key", "latest_definition", b"latest_definition", "payload_json", b"payload_json", "priority", b"priority", "reason", b"reason", "replace_payload", b"replace_payload", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_failed_step", b"from_failed_step", "id", b"id", "idempotency_key", b"idempotency_key", "latest_definition", b"latest_definition", "payload_json", b"payload_json", "priority", b"priority", "reason", b"reason", "replace_payload", b"replace_payload", "scope", b"scope", "scope_id", b"scope_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -4897,6 +4928,7 @@ class Secret(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
+    LAST_USED_AT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     key_id: _builtins.str
     """Which key of the key file encrypts it."""
@@ -4916,6 +4948,12 @@ class Secret(_message.Message):
     def created_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def updated_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def last_used_at(self) -> _timestamp_pb2.Timestamp:
+        """When a start of a job was sent with its value last, to the minute; unset = never since this release. Left out for a person who may not
+        see every job that it is for or that names it.
+        """
+
     def __init__(
         self,
         *,
@@ -4928,10 +4966,11 @@ class Secret(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         updated_by: _builtins.str = ...,
+        last_used_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "last_used_at", b"last_used_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "jobs", b"jobs", "key_id", b"key_id", "name", b"name", "readable", b"readable", "updated_at", b"updated_at", "updated_by", b"updated_by", "used_by", b"used_by", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "jobs", b"jobs", "key_id", b"key_id", "last_used_at", b"last_used_at", "name", b"name", "readable", b"readable", "updated_at", b"updated_at", "updated_by", b"updated_by", "used_by", b"used_by", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

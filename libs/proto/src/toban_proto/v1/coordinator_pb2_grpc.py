@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from toban_proto.v1 import coordinator_pb2 as toban__proto_dot_v1_dot_coordinator__pb2
+from toban_proto.v1 import logs_pb2 as toban__proto_dot_v1_dot_logs__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -571,6 +572,11 @@ class JobReaderStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetClusterRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.Cluster.FromString,
                 _registered_method=True)
+        self.GetArchive = channel.unary_unary(
+                '/toban_proto.v1.JobReader/GetArchive',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetArchiveRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_logs__pb2.ArchiveStatusResponse.FromString,
+                _registered_method=True)
         self.ExplainRun = channel.unary_unary(
                 '/toban_proto.v1.JobReader/ExplainRun',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.SerializeToString,
@@ -692,6 +698,14 @@ class JobReaderServicer:
 
     def GetCluster(self, request, context):
         """Leader, coordinators, executors and health.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetArchive(self, request, context):
+        """Where the output of each day is, and how the last pass of the archive ended. A log-archiver answers it by way of the coordinator, which
+        asks at most once in 15 seconds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -821,6 +835,11 @@ def add_JobReaderServicer_to_server(servicer, server):
                     servicer.GetCluster,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetClusterRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.Cluster.SerializeToString,
+            ),
+            'GetArchive': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetArchive,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.GetArchiveRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_logs__pb2.ArchiveStatusResponse.SerializeToString,
             ),
             'ExplainRun': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainRun,
@@ -1144,6 +1163,33 @@ class JobReader:
             '/toban_proto.v1.JobReader/GetCluster',
             toban__proto_dot_v1_dot_coordinator__pb2.GetClusterRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.Cluster.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetArchive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/GetArchive',
+            toban__proto_dot_v1_dot_coordinator__pb2.GetArchiveRequest.SerializeToString,
+            toban__proto_dot_v1_dot_logs__pb2.ArchiveStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

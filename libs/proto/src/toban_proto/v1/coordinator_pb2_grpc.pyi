@@ -6,6 +6,7 @@ Served by coordinators: one service per caller."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from toban_proto.v1 import coordinator_pb2 as _coordinator_pb2
+from toban_proto.v1 import logs_pb2 as _logs_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -203,6 +204,10 @@ class JobReaderStub:
     """Executors."""
     GetCluster: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetClusterRequest, _coordinator_pb2.Cluster]
     """Leader, coordinators, executors and health."""
+    GetArchive: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetArchiveRequest, _logs_pb2.ArchiveStatusResponse]
+    """Where the output of each day is, and how the last pass of the archive ended. A log-archiver answers it by way of the coordinator, which
+    asks at most once in 15 seconds.
+    """
     ExplainRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]
     """Why a run waits, or what became of it."""
     GetRunUsage: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunUsage]
@@ -253,6 +258,10 @@ class JobReaderAsyncStub(JobReaderStub):
     """Executors."""
     GetCluster: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetClusterRequest, _coordinator_pb2.Cluster]  # type: ignore[assignment]
     """Leader, coordinators, executors and health."""
+    GetArchive: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetArchiveRequest, _logs_pb2.ArchiveStatusResponse]  # type: ignore[assignment]
+    """Where the output of each day is, and how the last pass of the archive ended. A log-archiver answers it by way of the coordinator, which
+    asks at most once in 15 seconds.
+    """
     ExplainRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunExplanation]  # type: ignore[assignment]
     """Why a run waits, or what became of it."""
     GetRunUsage: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.RunUsage]  # type: ignore[assignment]
@@ -360,6 +369,16 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.Cluster, _abc.Awaitable[_coordinator_pb2.Cluster]]:
         """Leader, coordinators, executors and health."""
+
+    @_abc_1.abstractmethod
+    def GetArchive(
+        self,
+        request: _coordinator_pb2.GetArchiveRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_logs_pb2.ArchiveStatusResponse, _abc.Awaitable[_logs_pb2.ArchiveStatusResponse]]:
+        """Where the output of each day is, and how the last pass of the archive ended. A log-archiver answers it by way of the coordinator, which
+        asks at most once in 15 seconds.
+        """
 
     @_abc_1.abstractmethod
     def ExplainRun(

@@ -758,6 +758,8 @@ Global___ArchiveStatusRequest: _TypeAlias = ArchiveStatusRequest  # noqa: Y015
 
 @_typing.final
 class ArchiveStatusResponse(_message.Message):
+    """Where the output is: in the database, in the archive, and what waits."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     DAYS_FIELD_NUMBER: _builtins.int
@@ -825,6 +827,8 @@ Global___ArchiveStatusResponse: _TypeAlias = ArchiveStatusResponse  # noqa: Y015
 
 @_typing.final
 class ArchiveDay(_message.Message):
+    """The output of the attempts that were dispatched on one day."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LOG_DAY_FIELD_NUMBER: _builtins.int
@@ -840,6 +844,7 @@ class ArchiveDay(_message.Message):
     EXPIRED_OBJECTS_FIELD_NUMBER: _builtins.int
     EXPIRED_BYTES_FIELD_NUMBER: _builtins.int
     log_day: _builtins.str
+    """In UTC."""
     tokens: _builtins.int
     """In the database."""
     chunks: _builtins.int

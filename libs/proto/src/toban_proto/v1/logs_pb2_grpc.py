@@ -266,7 +266,7 @@ class LogReader:
 
 
 class LogArchiveStub:
-    """Called by admin-web and admin-cli: the archive in the object store.
+    """Called by admin-cli: the archive in the object store.
     """
 
     def __init__(self, channel):
@@ -298,11 +298,12 @@ class LogArchiveStub:
 
 
 class LogArchiveServicer:
-    """Called by admin-web and admin-cli: the archive in the object store.
+    """Called by admin-cli: the archive in the object store.
     """
 
     def Status(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Coordinators call it for JobReader.GetArchive.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -360,7 +361,7 @@ def add_LogArchiveServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LogArchive:
-    """Called by admin-web and admin-cli: the archive in the object store.
+    """Called by admin-cli: the archive in the object store.
     """
 
     @staticmethod

@@ -116,13 +116,14 @@ class LogReaderServicer(metaclass=_abc_1.ABCMeta):
 def add_LogReaderServicer_to_server(servicer: LogReaderServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
 class LogArchiveStub:
-    """Called by admin-web and admin-cli: the archive in the object store."""
+    """Called by admin-cli: the archive in the object store."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> LogArchiveAsyncStub: ...
     Status: _grpc.UnaryUnaryMultiCallable[_logs_pb2.ArchiveStatusRequest, _logs_pb2.ArchiveStatusResponse]
+    """Coordinators call it for JobReader.GetArchive."""
     RunArchive: _grpc.UnaryStreamMultiCallable[_logs_pb2.RunArchiveRequest, _logs_pb2.RunArchiveResponse]
     """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives."""
     Verify: _grpc.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]
@@ -132,10 +133,11 @@ class LogArchiveStub:
 
 @_typing.type_check_only
 class LogArchiveAsyncStub(LogArchiveStub):
-    """Called by admin-web and admin-cli: the archive in the object store."""
+    """Called by admin-cli: the archive in the object store."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Status: _aio.UnaryUnaryMultiCallable[_logs_pb2.ArchiveStatusRequest, _logs_pb2.ArchiveStatusResponse]  # type: ignore[assignment]
+    """Coordinators call it for JobReader.GetArchive."""
     RunArchive: _aio.UnaryStreamMultiCallable[_logs_pb2.RunArchiveRequest, _logs_pb2.RunArchiveResponse]  # type: ignore[assignment]
     """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives."""
     Verify: _aio.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]  # type: ignore[assignment]
@@ -144,14 +146,15 @@ class LogArchiveAsyncStub(LogArchiveStub):
     """Problems with the logs of the installation, each with its remedy."""
 
 class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
-    """Called by admin-web and admin-cli: the archive in the object store."""
+    """Called by admin-cli: the archive in the object store."""
 
     @_abc_1.abstractmethod
     def Status(
         self,
         request: _logs_pb2.ArchiveStatusRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_logs_pb2.ArchiveStatusResponse, _abc.Awaitable[_logs_pb2.ArchiveStatusResponse]]: ...
+    ) -> _typing.Union[_logs_pb2.ArchiveStatusResponse, _abc.Awaitable[_logs_pb2.ArchiveStatusResponse]]:
+        """Coordinators call it for JobReader.GetArchive."""
 
     @_abc_1.abstractmethod
     def RunArchive(

@@ -113,6 +113,10 @@ class Rerun(Reason):
     idempotency_key: str = Field(
         "", max_length=200, description="Runs with the same key of one job are started only once."
     )
+    from_failed_step: bool = Field(
+        False,
+        description="Begins with the step at which that run ended, in each attempt: the steps before it have succeeded, and do not run again. Not with `latest_definition`, and not where that is the first step.",
+    )
 
 
 class Note(Input):

@@ -97,6 +97,9 @@ METHODS: Mapping[str, ApiMethod] = {
         Reason, models.Schedule, "The schedule makes runs again, from the next slot on."
     ),
     "JobReader.ExplainRun": ApiMethod(None, models.RunExplanation, "Why a run waits, or what became of it."),
+    "JobReader.GetArchive": ApiMethod(
+        None, models.Archive, "Where the output of each day is, and how the last pass of the archive ended."
+    ),
     "JobReader.GetCluster": ApiMethod(None, models.Cluster, "Leader, coordinators, executors and health."),
     "JobReader.GetComingLoad": ApiMethod(
         inputs.LoadQuery,

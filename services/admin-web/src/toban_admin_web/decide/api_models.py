@@ -36,6 +36,45 @@ class ErrorLine(Answer):
     text: str = Field(description="At most 200 characters.")
 
 
+class ArchiveDay(Answer):
+    """The output of the attempts that were dispatched on one day."""
+
+    log_day: str = Field(description="In UTC.")
+    tokens: int = Field(description="In the database.")
+    chunks: int
+    bytes: int
+    open_chunks: int = Field(description="Those of these chunks that are in no verified object.")
+    archived_objects: int = Field(description="In the archive.")
+    archived_tokens: int
+    archived_chunks: int
+    archived_bytes: int
+    due: bool = Field(description="Older than log_retention_days_db.")
+    expired_objects: int = Field(description="Were in the archive and have expired.")
+    expired_bytes: int
+
+
+class Archive(Answer):
+    """Where the output is: in the database, in the archive, and what waits."""
+
+    days: list[ArchiveDay] = Field(description="Days with chunks in the database or in the archive, the oldest first.")
+    retention_days: int
+    oldest_not_archived: str = Field(
+        description="The oldest day that is due for the archive and not archived; empty = none."
+    )
+    database_bytes: int = Field(description="Size of the output in the database, and its budget.")
+    budget_bytes: int
+    last_pass_at: datetime | None
+    last_pass: str = Field(description="Result of the last pass, and its error; empty = no error.")
+    last_error: str
+    holder: str = Field(description="The log-archiver that holds the archive lease; empty = none.")
+    bucket: str = Field(description="Location of the archive, as s3://bucket; empty = not configured.")
+    archive_retention_days: int = Field(description="log_retention_days_archive; 0 = no limit.")
+    expired_waiting: int = Field(description="Objects whose retention has expired and that are not deleted yet.")
+    bookkeeping_bytes: int = Field(
+        description="Size of the log metadata in the database: attempts, objects and manifests. Not part of the budget."
+    )
+
+
 class NextSlot(Answer):
     """A future slot."""
 
@@ -306,6 +345,9 @@ class Run(Answer):
         description="Of the last attempt of a job that has more than one step. Only in GetRun."
     )
     has_checkpoint: bool = Field(description="A live run has a checkpoint for its next attempt. Only in GetRun.")
+    failed_step: int = Field(
+        description="The number of the step with which a rerun from the failed step begins; 0 = none: it has not failed after its first step. Only in GetRun."
+    )
     reruns: list[int] = Field(description="Runs that repeat this one, the oldest first. Only in GetRun.")
     after_run: int = Field(
         description="The run whose end started this one by a trigger, and how many such starts led to it."
@@ -796,6 +838,9 @@ class Secret(Answer):
     created_at: datetime | None
     updated_at: datetime | None
     updated_by: str
+    last_used_at: datetime | None = Field(
+        description="When a start of a job was sent with its value last, to the minute; unset = never since this release. Left out for a person who may not see every job that it is for or that names it."
+    )
 
 
 class Secrets(Answer):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toban_admin_web.decide.api_models import Run
-from toban_admin_web.decide.run_summary import FAILED, run_summary
+from toban_admin_web.decide.run_summary import run_summary
+from toban_domain.run import FAILURES
 
 WIDTH, HEIGHT = 720, 190
 # Where the bars are: room for the seconds at the left, for the names of the lines at the right, for the mark of a failed run above.
@@ -94,7 +95,7 @@ def _bar(run: Run, seconds: float, x: float, step: float, top: float) -> Bar:
         y=y,
         width=round(step - GAP, 1),
         height=round(BOTTOM - y, 1),
-        failed=run.state in FAILED,
+        failed=run.state in FAILURES,
     )
 
 

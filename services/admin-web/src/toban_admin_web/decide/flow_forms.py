@@ -9,7 +9,6 @@ from toban_domain.run_end import RUN_END_STATES
 FORMS = ("generic", "slack", "teams", "smtp")
 KINDS = ("standard", "github", "cloudevents", "cloudevents-token")
 DELIVERY_STATES = ("pending", "delivered", "failed")
-DEFAULT_ENDS = ("FAILED", "TIMED_OUT", "EXPIRED")
 NO_STATES = "NONE"
 """In place of states: the webhook gets only what jobs ask for."""
 WEBHOOK_ACTIONS = ("test", "redeliver", "disable", "enable", "secret", "remove")

@@ -14,6 +14,8 @@ _TOPICS = {
     "executors": "cluster",
     "cluster": "cluster",
     "settings": "settings",
+    # A coordinator has a new answer each 15 seconds at most, so changes of runs are no reason to read it.
+    "archive": "settings",
     "audit": "settings",
     "load": "settings",
     "jobs": "runs settings",

@@ -55,6 +55,7 @@ GROUPS = (
             Link("incoming.listed", "nav.incoming", "inbox", "h"),
             Link("settings.listed", "nav.settings", "sliders-horizontal", "t"),
             Link("audit.listed", "nav.audit", "scroll-text", "a", ("admin",)),
+            Link("archive.show", "nav.archive", "archive"),
             Link("cluster.show", "nav.cluster", "server", "c"),
             Link("api_docs.show", "api.title", "code"),
         ),

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toban_admin_web.decide.api_models import Run, RunMark
-from toban_domain.run import TERMINAL, RunState
-
-# Runs that ended by themselves and not well.
-FAILED = (RunState.FAILED.value, RunState.TIMED_OUT.value, RunState.EXPIRED.value)
+from toban_domain.run import FAILURES, TERMINAL, RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +42,7 @@ def run_summary(runs: Sequence[Run | RunMark]) -> RunSummary:
     return RunSummary(
         total=len(runs),
         succeeded=states.count(RunState.SUCCEEDED.value),
-        failed=sum(state in FAILED for state in states),
+        failed=sum(state in FAILURES for state in states),
         live=sum(state not in terminal for state in states),
         p50=percentile(seconds, 50),
         p95=percentile(seconds, 95),

@@ -8,17 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toban_schedule.cron import ALIASES
+
 LAST_MINUTE = 59
-# The expressions that aliases stand for, without those of several minutes.
-ALIASES = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 # Why a schedule is left alone.
 REASONS = ("period", "drawn", "several", "past_hour", "seconds", "changed")
 _TIME = re.compile(r"(.*?)(\d{1,2}):(\d{2})((?::\d{2})?\s*)", re.ASCII)

@@ -24,6 +24,7 @@ from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
 from toban_admin_web.views.cluster import (
+    archive,
     audit,
     cluster,
     cluster_actions,
@@ -63,6 +64,7 @@ API_WRITE_SECONDS = 30.0
 _PAGES = (
     account,
     api_docs,
+    archive,
     audit,
     bulk_actions,
     cluster,

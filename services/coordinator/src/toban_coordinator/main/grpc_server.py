@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from toban_coordinator.adapters.archivers import Archivers
 from toban_coordinator.adapters.ticket_renewal import TicketRenewal
 from toban_coordinator.app.cluster.diagnose import Diagnose
 from toban_coordinator.app.cluster.operations_leader import LeaderOperations
@@ -88,7 +89,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
             settings=parts.settings,
         ),
         control=_job_control(parts),
-        reader=_job_reader(parts, health),
+        reader=_job_reader(config, parts, health),
         operations=_operations(parts),
         external=ExternalWork(deps=_external_work(parts)),
         changes=ChangeFeedService(feed=parts.changes),
@@ -185,8 +186,9 @@ def _external_work(parts: Coordinator) -> ExternalWorkDeps:
     )
 
 
-def _job_reader(parts: Coordinator, health: Health) -> JobReader:
+def _job_reader(config: CoordinatorConfig, parts: Coordinator, health: Health) -> JobReader:
     pool = parts.connections.pool
+    archivers = Archivers(channels=parts.connections.channels, addresses=config.log_archivers, clock=parts.clock)
     deps = JobReaderDeps(
         reads=JobReads(pool=pool, clock=parts.clock),
         events=Events(pool=pool),
@@ -195,6 +197,7 @@ def _job_reader(parts: Coordinator, health: Health) -> JobReader:
         overviews=Overviews(pool=pool, clock=parts.clock, health=health.document),
         usages=RunUsages(pool=pool, probe=parts.orders),
         health=health.document,
+        archive=archivers.status,
         signer=ReadTicketSigner(parts.connections.tls),
         clock=parts.clock,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import JobReaderServicer
+from toban_proto.v1.logs_pb2 import ArchiveStatusResponse
 from toban_runtime.clock import Clock
 from toban_transport.convert import usage_to_pb, values_of
 from toban_transport.read_ticket import LIFETIME, MAX_RUNS, ReadTicketSigner
@@ -32,7 +33,7 @@ Context = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReaderDeps:
-    """The use cases behind this service. `health` gives the document of /healthz."""
+    """The use cases behind this service. `health` gives the document of /healthz, `archive` the answer of a log-archiver."""
 
     reads: JobReads
     events: Events
@@ -41,6 +42,7 @@ class JobReaderDeps:
     overviews: Overviews
     usages: RunUsages
     health: Callable[[], dict[str, Any]]
+    archive: Callable[[], Awaitable[ArchiveStatusResponse]]
     signer: ReadTicketSigner
     clock: Clock
 
@@ -81,7 +83,7 @@ class JobReader(JobReaderServicer):
     async def ListSchedules(self, request: pb.ListSchedulesRequest, _context: Context) -> pb.ListSchedulesResponse:
         """Schedules by name."""
         page = await self._deps.reads.list_schedules(
-            page_from_pb(request.page), job=request.job, part=request.name.replace("\0", "")
+            page_from_pb(request.page), job=request.job, names=request.names, part=request.name.replace("\0", "")
         )
         schedules = [to_proto.schedule_to_pb(row) for row in page.rows]
         return pb.ListSchedulesResponse(schedules=schedules, next_cursor=page.next_cursor)
@@ -173,6 +175,10 @@ class JobReader(JobReaderServicer):
     async def GetCluster(self, _request: pb.GetClusterRequest, _context: Context) -> pb.Cluster:
         """Who leads, who is there, what waits."""
         return cluster_to_proto.cluster_to_pb(await self._deps.reads.cluster(), self._deps.health())
+
+    async def GetArchive(self, _request: pb.GetArchiveRequest, _context: Context) -> ArchiveStatusResponse:
+        """Where the output of each day is. Raises UNAVAILABLE without a log-archiver."""
+        return await self._deps.archive()
 
     async def GetOverview(self, _request: pb.GetOverviewRequest, _context: Context) -> pb.Overview:
         """What needs attention, failures first."""

@@ -110,12 +110,15 @@ class PersonAdmission:
         return answer
 
     async def _leave_own_secrets(self, answer: Any) -> None:
-        """Those that any job may use, and those that jobs of the person may use, without the names of other jobs."""
+        """Those that any job may use, and those that jobs of the person may use, without the names of other jobs and the last use by them."""
         names = {name for secret in answer.secrets for name in (*secret.jobs, *secret.used_by)}
         found = await find_by_key(self._check.pool, "job", sorted(names))
         own = {name for name in names if self._may_see(found.get(name))}
         kept = [secret for secret in answer.secrets if not secret.jobs or own.intersection(secret.jobs)]
         for secret in kept:
+            # The time of a run that the person may not see is not shown, either.
+            if not own.issuperset((*secret.jobs, *secret.used_by)) or _depends_on_scope(self._person):
+                secret.ClearField("last_used_at")
             for field in ("jobs", "used_by"):
                 left = [name for name in getattr(secret, field) if name in own]
                 secret.ClearField(field)

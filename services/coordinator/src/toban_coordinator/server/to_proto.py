@@ -77,6 +77,7 @@ def run_details_to_pb(run: RunDetails) -> pb.Run:
     message.waiting = run.waiting
     message.steps.extend(_step_to_pb(step) for step in run.steps)
     message.has_checkpoint = run.has_checkpoint
+    message.failed_step = 0 if run.failed_step is None else run.failed_step + 1
     message.reruns.extend(row["rerun"] for row in run.events if row["rerun"] is not None)
     if run.claim is not None:
         message.external.CopyFrom(_claim_to_pb(run.claim))

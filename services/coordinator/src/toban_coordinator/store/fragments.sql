@@ -131,6 +131,13 @@ jsonb_path_query_array(d.spec, '$.logs.redact[*] ? (@.type() == "string")')
           WHERE v.definition_id = r.definition_id AND v.version = r.definition_version) s
   CROSS JOIN LATERAL jsonb_path_query(s.spec, '$.logs.redact[*] ? (@.type() == "string")') AS n(name))
 
+-- fragment: ended_at_step
+-- The index of the step at which run `r` ended: the last one that its last dispatch has started, or the one with which that was to begin. After
+-- a dispatch that has done its own steps, the next one.
+COALESCE((SELECT GREATEST(r.first_step, (COALESCE(a.outcome #> '{steps,-1,index}', a.steps #> '{-1,index}'))::integer, 0)
+                 + (a.state = 'SUCCEEDED')::integer
+            FROM scheduler.job_attempts a WHERE a.run_id = r.id AND a.token = r.token AND a.log_day = r.log_day), r.first_step, 0)
+
 -- fragment: run_columns
 -- The columns of a run `r` that lists and pages show, with the node of its executor `e`; payload and result are in `run_values`.
 r.id, r.job_name, r.definition_version, r.schedule_name, r.origin, r.slot, r.scheduled_for, r.state::text AS state, r.attempt, r.max_attempts,

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.app.payload_validator import PayloadValidator
+from toban_coordinator.app.runs.rerun import RerunRequest, RunRepeats
+from toban_coordinator.app.runs.start_runs import StartRuns
+from toban_proto.v1 import coordinator_pb2 as pb
+
 STEP = {"id": "work", "type": "external", "worker_type": "transcode", "lock_ttl_seconds": 1}
 LOCAL = {"id": "local", "argv": ["/bin/true"]}
 
@@ -201,3 +206,33 @@ async def test_a_retry_begins_with_the_first_step_or_the_one_that_failed(world: 
         assert (await workers.fail(step.key)).result == "accepted"
     await world.turn("assign")
     assert [await world.state(run) for run in (first, failed)] == ["ASSIGNED", "WAITING_WORKER"]
+
+
+async def test_a_rerun_begins_with_the_external_step_that_failed(world: Any, make: Any, workers: Any) -> None:
+    check, last = {**STEP, "id": "check"}, {**LOCAL, "id": "last"}
+    await world.apply(make.job(steps=[LOCAL, STEP, check, last], retry={"max_retries": 1, "backoff_seconds": [0]}))
+    await world.executor()
+    (run,) = await world.start()
+    await world.turn("assign")
+    await world.report(world.key(run), make.outcome())
+    await world.turn("assign")
+    await workers.complete((await workers.claim())[0].key, {"frames": 1})
+    await world.turn("assign")
+    await workers.fail((await workers.claim())[0].key, retryable=False)
+    assert (await world.reader.GetRun(pb.GetRunRequest(id=run), None)).failed_step == 3
+    start = StartRuns(
+        pool=world.pool, definitions=world.definitions, payloads=PayloadValidator(), fast_path=world.fast_path
+    )
+    wanted = RerunRequest(run_id=run, from_failed_step=True)
+    again = (await RunRepeats(pool=world.pool, start=start).rerun(wanted, "user ada")).run_id
+    # A retry is offered to its workers again.
+    for end in (workers.fail, workers.complete):
+        await world.turn("assign")
+        (claim,) = await workers.claim()
+        assert (claim.key.run_id, claim.step_id, claim.previous_result) == (again, "check", '{"frames": 1}')
+        await end(claim.key)
+    await world.turn("assign")
+    assert world.orders.starts[-1][1].first_step == 3
+    await world.report(world.key(again), make.outcome())
+    row = await world.run(again)
+    assert (row["state"], row["result"]) == ("SUCCEEDED", {"frames": 1})

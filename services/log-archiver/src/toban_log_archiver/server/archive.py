@@ -27,7 +27,7 @@ add_to_server = add_LogArchiveServicer_to_server
 
 
 class LogArchive(LogArchiveServicer):
-    """Called by admin-web and admin-cli. Without an object store (`store` and `archiver` are None) only Status and Diagnose answer."""
+    """Called by admin-cli, and Status by coordinators. Without an object store (`store` and `archiver` are None) only Status and Diagnose answer."""
 
     def __init__(
         self, *, pool: Pool, settings: SettingsWatch, store: ObjectStore | None, archiver: Archiver | None

@@ -16,7 +16,6 @@ from toban_admin_web.decide.api_models import (
     Webhooks,
 )
 from toban_admin_web.decide.flow_forms import (
-    DEFAULT_ENDS,
     DELIVERY_STATES,
     FORMS,
     WEBHOOK_ACTIONS,
@@ -28,6 +27,7 @@ from toban_admin_web.views.actions import Refused, confirmed, form, given_reason
 from toban_admin_web.views.view_context import page, read, write
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.run import FAILURES
 from toban_domain.run_end import RUN_END_STATES
 
 DELIVERIES = 50
@@ -166,7 +166,7 @@ def _secret(name: str, secret: str) -> Response:
 def _set_form(name: str | None, status: int = 200, **why: Any) -> Response:
     require(Action.OPERATE)
     one, sent = _found(name) if name is not None else None, request.form
-    chosen: Any = sent.getlist("state") if sent else one.states if one else DEFAULT_ENDS
+    chosen: Any = sent.getlist("state") if sent else one.states if one else FAILURES
     given = {
         "name": sent.get("name", ""),
         "url": sent.get("url", ""),

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 
-from toban_admin_web.decide.api_models import AppliedManifests, ComingLoad, NextSlot, NextSlots, Schedule
+from toban_admin_web.decide.api_models import AppliedManifests, ComingLoad, Schedule, SchedulePage
 from toban_admin_web.decide.definition_text import stored_document
 from toban_admin_web.decide.filters import moment
 from toban_admin_web.decide.json_fields import as_object
+from toban_admin_web.decide.month_calendar import rule_of
 from toban_admin_web.decide.spread import LAST_MINUTE, Move, Spread, spread
 from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
-from toban_admin_web.views.view_context import read, write
+from toban_admin_web.views.view_context import context, read, write
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
+from toban_schedule import AnnotatedSlot, annotated_slots
 
 # Schedules of the minute that are looked at, and that one apply moves.
 MOST_READ = 100
@@ -48,8 +50,8 @@ class _Preview:
     spread: Spread
     versions: Mapping[str, int]
     unread: int
-    before: Mapping[str, Sequence[NextSlot]] = field(default_factory=dict)
-    after: Mapping[str, Sequence[NextSlot]] = field(default_factory=dict)
+    before: Mapping[str, Sequence[AnnotatedSlot]] = field(default_factory=dict)
+    after: Mapping[str, Sequence[AnnotatedSlot]] = field(default_factory=dict)
     refusal: str = ""
 
     @property
@@ -74,8 +76,8 @@ def show() -> Response:
     def work() -> str:
         reason = given_reason()
         seen = _seen()
-        found = {name: read("JobReader.GetSchedule", Schedule, name=name) for name in seen}
-        if not seen or any(found[name].version != version for name, version in seen.items()):
+        found = _schedules(seen)
+        if not seen or {name: one.version for name, one in found.items()} != seen:
             raise Refused("load_changed")
         chosen = spread({name: as_object(one.spec) for name, one in found.items()}, choice.count, choice.minutes)
         moved = [one for one in chosen.moves if not one.stays]
@@ -122,7 +124,7 @@ def _number(name: str, default: int, most: int) -> int:
 def _preview(choice: _Choice) -> _Preview:
     crowded = read("JobReader.GetComingLoad", ComingLoad, minute=choice.at, names=MOST_READ).crowded
     counted = {one.schedule: one.version for minute in crowded for one in minute.named}
-    found = {name: read("JobReader.GetSchedule", Schedule, name=name) for name in counted}
+    found = _schedules(counted)
     # A coordinator may answer from its memory: a schedule may have been moved since.
     changed = {name for name, one in found.items() if one.version != counted[name]}
     specs = {name: as_object(one.spec) for name, one in found.items()}
@@ -136,17 +138,26 @@ def _preview(choice: _Choice) -> _Preview:
         return preview
     try:
         _apply(preview.moved, preview.versions, dry_run=True)
-        before = {one.name: _slots(name=one.name) for one in preview.moved}
-        after = {one.name: _slots(manifest={"json": _document(one), "source": one.name}) for one in preview.moved}
     except TobanError as error:
         if error.code in (ErrorCode.UNAUTHENTICATED, ErrorCode.PERMISSION_DENIED):
             raise
         return _Preview(spread=chosen, versions=preview.versions, unread=preview.unread, refusal=error.message)
+    before = {one.name: _slots(specs[one.name], one.name) for one in preview.moved}
+    after = {one.name: _slots(one.spec, one.name) for one in preview.moved}
     return _Preview(spread=chosen, versions=preview.versions, unread=preview.unread, before=before, after=after)
 
 
-def _slots(**subject: Any) -> Sequence[NextSlot]:
-    return read("JobReader.NextSlots", NextSlots, count=SLOTS_SHOWN, **subject).slots
+def _schedules(names: Collection[str]) -> dict[str, Schedule]:
+    """Those of these names that there are. A coordinator of the release before lists others, too."""
+    if not names:
+        return {}
+    page = read("JobReader.ListSchedules", SchedulePage, names=list(names), page={"limit": MOST_READ})
+    return {one.name: one for one in page.schedules if one.name in names}
+
+
+def _slots(spec: Mapping[str, Any], name: str) -> Sequence[AnnotatedSlot]:
+    rule = rule_of(spec, name)
+    return annotated_slots(rule, context().clock.wall(), SLOTS_SHOWN) if rule else ()
 
 
 def _apply(moved: Sequence[Move], versions: Mapping[str, int], *, dry_run: bool, reason: str = "") -> None:

@@ -80,7 +80,7 @@ def note(run_id: int) -> Response:
 
 @views.get("/runs/<id:run_id>/rerun")
 def ask_rerun(run_id: int) -> Response:
-    """The run again, as it was, or with another payload."""
+    """The run again, whole or from its failed step, as it was or with another payload."""
     return _rerun_form(run_id)
 
 
@@ -112,14 +112,26 @@ def _rerun_form(run_id: int, status: int = 200, **why: Any) -> Response:
     if request.method == "POST":
         fields = fill(fields, request.form, base).fields
     latest = bool(request.form.get("latest"))
-    return form("run_rerun", status, run=run, job=job, fields=fields, latest=latest, key=form_key(), **why)
+    failed = next((step for step in run.steps if step.number == run.failed_step), None)
+    return form(
+        "run_rerun",
+        status,
+        run=run,
+        job=job,
+        fields=fields,
+        latest=latest,
+        failed=failed,
+        from_failed=failed is not None and "from_failed_step" in request.values,
+        key=form_key(),
+        **why,
+    )
 
 
 def _rerun(run_id: int) -> str:
     key, reason = given_key(), given_reason(required=False)
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"from_failed_step": bool(request.form.get("from_failed_step"))}
     if not request.form.get("as_it_was"):
-        changes = {**_other_payload(_run(run_id)), "latest_definition": bool(request.form.get("latest"))}
+        changes |= {**_other_payload(_run(run_id)), "latest_definition": bool(request.form.get("latest"))}
     started = write("JobControl.RerunRun", StartedRun, id=run_id, idempotency_key=key, reason=reason, **changes)
     return url_for("runs.show", run_id=started.run_id, done="rerun")
 

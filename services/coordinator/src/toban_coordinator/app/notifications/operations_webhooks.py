@@ -23,6 +23,7 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.job import JobSpec
 from toban_domain.mail_target import is_mail
 from toban_domain.nearest import suggestion
+from toban_domain.run import FAILURES
 from toban_observability.logs import get_logger
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit, tx
@@ -159,7 +160,7 @@ class WebhookOperations:
         values = TargetValues(
             origin=decide.origin_of(change.url),
             form=change.form or GENERIC,
-            which=change.which or Filter(states=decide.DEFAULT_STATES, labels={}),
+            which=change.which or Filter(states=FAILURES, labels={}),
             enabled=change.enabled is not False,
         )
         if not await webhooks.create(t, change.name, values, secret=f"webhook.{change.name}", actor=actor):

@@ -18,7 +18,7 @@ from toban_coordinator.app.runs.run_queries import RunQuery, run_filter
 from toban_coordinator.store.cluster import audit
 from toban_coordinator.store.runs import run_lists
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.run import TERMINAL, RunState
+from toban_domain.run import FAILURES, TERMINAL, RunState
 from toban_runtime.clock import Clock
 from toban_store.pool import Pool
 from toban_store.tx import Tx, autocommit
@@ -32,7 +32,6 @@ NAMED = 10
 MAX_OPERATION = 100
 LIVE = tuple(state.value for state in RunState if state not in TERMINAL)
 ENDED = tuple(sorted(state.value for state in TERMINAL))
-UNSUCCESSFUL = (RunState.FAILED.value, RunState.TIMED_OUT.value, RunState.EXPIRED.value)
 
 # Which of some runs the person of the call may see, and whether they may change each.
 Rights = Callable[[Sequence[int]], Awaitable[Mapping[int, bool]]]
@@ -134,7 +133,7 @@ class ChangeRuns:
             return (await self.repeats.rerun(request, wanted.actor, noted="")).run_id
 
         # Who names runs means these, also those that succeeded.
-        default = ENDED if wanted.query.run_ids else UNSUCCESSFUL
+        default = ENDED if wanted.query.run_ids else FAILURES
         query = wanted.query if wanted.query.states else replace(wanted.query, states=default)
         return await self._change(replace(wanted, query=query), "runs.rerun", rerun)
 

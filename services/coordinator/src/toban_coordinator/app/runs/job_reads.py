@@ -12,7 +12,7 @@ from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageReques
 from toban_coordinator.app.runs.explain_run import Explanation, explain, why_at_worker, why_waiting
 from toban_coordinator.app.runs.job_lists import EVERY_JOB, JobQuery, names_of_page
 from toban_coordinator.app.runs.run_queries import RunQuery, run_filter, run_not_found
-from toban_coordinator.decide.runs.step_states import StepState, attempt_steps, step_states
+from toban_coordinator.decide.runs.step_states import StepState, attempt_steps, failed_step, step_states
 from toban_coordinator.decide.runs.wait_reason import waits_for_executor
 from toban_coordinator.store.cluster import read_models
 from toban_coordinator.store.definitions import job_lists, jobs
@@ -33,6 +33,8 @@ YOUNG_POLLS = 50
 NEWEST = (1 << 63) - 1
 DEFAULT_DAYS = 90
 MAX_DAYS = 366
+# Of schedules, in one read.
+MAX_NAMES = 100
 # Of runs of each kind on each day.
 MOST_COUNTED = 100
 _AT_WORKER = (RunState.WAITING_WORKER, RunState.CANCEL_REQUESTED)
@@ -68,6 +70,8 @@ class RunDetails:
     claim: Row | None = None
     steps: Sequence[StepState] = ()
     has_checkpoint: bool = False
+    # The index of the step with which a rerun from the failed step begins.
+    failed_step: int | None = None
     # By the token of the attempt.
     attempt_steps: Mapping[int, Sequence[StepState]] = field(default_factory=dict)
 
@@ -132,12 +136,16 @@ class JobReads:
                 raise await not_found(t, "job", name)
         return found
 
-    async def list_schedules(self, page: PageRequest = FIRST_PAGE, *, job: str = "", part: str = "") -> Page:
-        """Schedules by name with `part` in it; `job` "" = of any job."""
+    async def list_schedules(
+        self, page: PageRequest = FIRST_PAGE, *, job: str = "", names: Sequence[str] = (), part: str = ""
+    ) -> Page:
+        """Schedules by name with `part` in it, and only those with these names if there are any; `job` "" = of any job. Raises INVALID_ARGUMENT."""
+        if len(names) > MAX_NAMES:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"names: {len(names)} are given, the limit is {MAX_NAMES}")
         limit = page.rows
         async with autocommit(self.pool) as t:
             found = await read_models.schedules_page(
-                t, after=page.cursor, jobs=[job] if job else [], part=part, limit=limit + 1
+                t, after=page.cursor, jobs=[job] if job else [], names=names, part=part, limit=limit + 1
             )
         return page_of(found, limit, "name")
 
@@ -253,10 +261,11 @@ async def _add_history(t: Tx, found: Sequence[JobDetails], history: int) -> None
 
 
 def _with_steps(run: RunDetails, found: Row) -> RunDetails:
-    definition = found["definition"] or []
+    definition, state = found["definition"] or [], RunState(found["state"])
     return replace(
         run,
-        steps=step_states(definition, _started(found["started"]), RunState(found["state"])),
+        steps=step_states(definition, _started(found["started"]), state, first=found["first_step"]),
+        failed_step=failed_step(state, found["ended_at"], len(definition)),
         has_checkpoint=bool(found["has_checkpoint"]),
         attempt_steps={
             row["token"]: attempt_steps(definition, _started(row["steps"]), row["state"]) for row in run.attempts

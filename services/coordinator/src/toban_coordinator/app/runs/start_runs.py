@@ -79,12 +79,17 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
-    """The run that a new one repeats, for `reason`. `version` is that of its definition; None = the current one."""
+    """The run that a new one repeats, for `reason`. `version` is that of its definition; None = the current one.
+
+    `first_step` is the index of the step with which the new run begins, and `step_id` the id of that; 0 = the whole run.
+    """
 
     run_id: int
     definition_id: int
     version: int | None
     reason: str = ""
+    first_step: int = 0
+    step_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +324,16 @@ async def _note_reruns(t: Tx, wanted: Sequence[RunRequest], made: Sequence[runs.
     ]
     if repeated:
         await reruns.note(t, repeated, actor=actor)
+    for run, one in zip(wanted, made, strict=True):
+        if run.rerun and run.rerun.first_step and one.created:
+            await _begin_at_step(t, run.job, run.rerun, one.id, actor)
+
+
+async def _begin_at_step(t: Tx, job: str, rerun: Rerun, run_id: int, actor: str) -> None:
+    """The run begins with a later step, which its row of the audit names. Other runs have theirs from the statement that makes them."""
+    await reruns.begin_at_step(t, run_id, rerun.first_step, rerun.step_id, actor=actor)
+    before, after = {"run": rerun.run_id}, {"jobs": [job], "from_step": rerun.step_id}
+    await audit.note(t, actor, "run.rerun", f"run {run_id}", rerun.reason, before=before, after=after)
 
 
 async def _ignore_limits(t: Tx, ids: Sequence[int], *, reason: str, actor: str) -> None:

@@ -206,8 +206,7 @@ class Schedules:
     async def get(self, name: str) -> Row:
         """One schedule. Raises SCHEDULE_NOT_FOUND."""
         async with autocommit(self.pool) as t:
-            # The empty name would mean any.
-            found = await read_models.schedules_page(t, only=name, limit=1) if name else []
+            found = await read_models.schedules_page(t, names=[name], limit=1)
             if not found:
                 raise await not_found(t, "schedule", name)
         return found[0]

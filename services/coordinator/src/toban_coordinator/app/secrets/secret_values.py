@@ -29,7 +29,7 @@ class StoredSecretValues:
     async def values(self, uses: Sequence[SecretUse]) -> Mapping[AttemptKey, SecretValues]:
         """The values for each use, or why it has none. Raises StoreError when PostgreSQL does not answer."""
         async with autocommit(self.pool) as t:
-            rows = await secrets.find(t, {one.name for use in uses for one in use.secrets})
+            rows = await secrets.use(t, {(one.name, use.job) for use in uses for one in use.secrets})
         found = {use.key: self._values(use, rows) for use in uses}
         for one in found.values():
             metrics.secret_orders.labels("refused" if one.problem else "sent").inc()

@@ -15,7 +15,7 @@ from uuid import UUID
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.http_call import parse_url
 from toban_domain.mail_target import is_mail, parse_mail
-from toban_domain.run import RunState
+from toban_domain.run import FAILURES
 from toban_domain.run_end import RUN_END_STATES
 
 MAX_TARGETS = 100
@@ -35,7 +35,6 @@ MAX_RETRY_AFTER_SECONDS = 3600
 BREAKER_FAILURES = 5
 """Failures in a row with which the breaker of a target opens."""
 BREAKER_SECONDS, MAX_BREAKER_SECONDS = 30.0, 600.0
-DEFAULT_STATES = (RunState.FAILED.value, RunState.TIMED_OUT.value, RunState.EXPIRED.value)
 NO_STATES = "NONE"
 """In place of states: only what jobs ask for."""
 TEST = "webhook.test"
@@ -148,7 +147,7 @@ def origin_of(url: str) -> str:
 
 
 def check_states(states: Sequence[str]) -> list[str]:
-    """The states in the order of their table, DEFAULT_STATES for none given; [NO_STATES] are none. Raises INVALID_ARGUMENT."""
+    """The states in the order of their table, FAILURES for none given; [NO_STATES] are none. Raises INVALID_ARGUMENT."""
     if list(states) == [NO_STATES]:
         return []
     if unknown := sorted({*states} - {*RUN_END_STATES}):
@@ -156,7 +155,7 @@ def check_states(states: Sequence[str]) -> list[str]:
         raise TobanError(
             ErrorCode.INVALID_ARGUMENT, f"{', '.join(unknown)} is no state in which a run ends; use {known}"
         )
-    return [state for state in RUN_END_STATES if state in (states or DEFAULT_STATES)]
+    return [state for state in RUN_END_STATES if state in (states or FAILURES)]
 
 
 def check_filter(jobs: Collection[str], labels: Collection[str]) -> None:

@@ -27,15 +27,21 @@ class StepState:
     started: StepResult | None = None
 
 
+def failed_step(run: RunState, ended_at: int, steps: int) -> int | None:
+    """The index of the step with which a rerun of a run that ended at step `ended_at` begins; None = only the whole run is repeated."""
+    failed = run in TERMINAL and run is not RunState.SUCCEEDED
+    return ended_at if failed and 0 < ended_at < steps else None
+
+
 def step_states(
-    definition: Sequence[Mapping[str, Any]], started: Sequence[StepResult], run: RunState
+    definition: Sequence[Mapping[str, Any]], started: Sequence[StepResult], run: RunState, *, first: int = 0
 ) -> list[StepState]:
-    """None for a job of one step: that is the run itself."""
+    """None for a job of one step: that is the run itself. `first` is the index of the step with which the last dispatch begins."""
     if len(definition) < 2:
         return []
     by_index = {step.index: step for step in started}
     return [
-        _step(definition, index, _state(index, by_index.get(index), started, run), by_index.get(index))
+        _step(definition, index, _state(index, by_index.get(index), started, run, first), by_index.get(index))
         for index in range(len(definition))
     ]
 
@@ -66,9 +72,9 @@ def _started_state(step: StepResult, attempt: str) -> str:
     return "cancelled" if attempt == RunState.CANCELED else "failed"
 
 
-def _state(index: int, step: StepResult | None, started: Sequence[StepResult], run: RunState) -> str:
+def _state(index: int, step: StepResult | None, started: Sequence[StepResult], run: RunState, first: int) -> str:
     if step is None:
-        before = bool(started) and index < started[0].index
+        before = index < (started[0].index if started else first)
         return "skipped" if before or run in TERMINAL else "pending"
     if step.finished_at is None:
         # Its attempt was lost; the run waits for the next one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from toban_coordinator.store.cluster.overview import FAILED_STATES
+from toban_domain.run import FAILURES
 from toban_store import queries
 from toban_store.tx import Row, Tx
 
@@ -14,7 +14,7 @@ MOST_LIVE = 50_000
 
 async def ended(t: Tx, *, since: int, until: int, interval: int) -> Sequence[Row]:
     """Runs that ended from `since` until before `until`, seconds since 1970; `interval` in seconds."""
-    failed = [state.value for state in FAILED_STATES]
+    failed = list(FAILURES)
     return await t.fetch_all(_sql.ended, {"since": since, "until": until, "interval": interval, "failed": failed})
 
 

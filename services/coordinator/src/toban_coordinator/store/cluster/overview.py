@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from toban_domain.run import RunState
+from toban_domain.run import FAILURES
 from toban_store import queries
 from toban_store.tx import Row, Tx
 
 _sql = queries.load(__name__)
-FAILED_STATES = (RunState.FAILED, RunState.TIMED_OUT, RunState.EXPIRED)
 # Of each state, of the skipped slots, and of the coming ones.
 MOST_READ = 1000
 MOST_GROUPS = 50
@@ -30,7 +29,7 @@ class Failures:
 
 async def failures(t: Tx) -> Failures:
     """Runs that failed in the last day."""
-    states = [state.value for state in FAILED_STATES]
+    states = list(FAILURES)
     found = await t.fetch_all(_sql.failures, {"states": states, "read": MOST_READ + 1, "limit": MOST_GROUPS + 1})
     read = found[0]["found"] if found else 0
     return Failures(found[:MOST_GROUPS], len(found) > MOST_GROUPS or read > MOST_READ)

@@ -72,10 +72,10 @@ async def job_days(t: Tx, name: str, *, since: datetime, until: datetime, most: 
 
 
 async def schedules_page(
-    t: Tx, *, after: str = "", jobs: Sequence[str] = (), only: str = "", part: str = "", limit: int
+    t: Tx, *, after: str = "", jobs: Sequence[str] = (), names: Sequence[str] = (), part: str = "", limit: int
 ) -> list[Row]:
-    """Schedules by name, of some jobs or of all, the one called `only`, or those with `part` in their names."""
-    parameters = {"after": after, "jobs": list(jobs), "only": only, "part": part, "limit": limit}
+    """Schedules by name, of some jobs or of all, with some names or with `part` in them; no jobs and no names = any."""
+    parameters = {"after": after, "jobs": list(jobs), "names": list(names), "part": part, "limit": limit}
     return await t.fetch_all(_sql.schedules_page, parameters)
 
 

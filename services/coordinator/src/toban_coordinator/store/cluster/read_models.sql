@@ -98,7 +98,7 @@ SELECT to_char(d.first AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, good.runs AS su
  ORDER BY d.first
 
 -- name: schedules_page
--- Schedules after a name, of one job or of all, the one called `only`, or those with `part` in their names. Last and next run are by slots that have come or not: rows are made
+-- Schedules after a name, of some jobs or of all, with some names or with `part` in them. Last and next run are by slots that have come or not: rows are made
 -- ahead. One that makes no runs has no next one.
 SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timezone,
        CASE WHEN s.enabled AND d.enabled AND s.status = 'active'
@@ -110,7 +110,7 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
        {{disabled_why}} AS job_disabled_why, {{definition_redact}} AS redact
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.name > %(after)s::text AND (cardinality(%(jobs)s::text[]) = 0 OR d.name = ANY(%(jobs)s::text[]))
-   AND (%(only)s::text = '' OR s.name = %(only)s::text) AND position(lower(%(part)s::text) IN lower(s.name)) > 0
+   AND (cardinality(%(names)s::text[]) = 0 OR s.name = ANY(%(names)s::text[])) AND position(lower(%(part)s::text) IN lower(s.name)) > 0
  ORDER BY s.name
  LIMIT %(limit)s::integer
 

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from toban_domain.run import RunState
+from toban_domain.run import FAILURES
 from toban_store import queries
 from toban_store.tx import Row, Tx
 
 _sql = queries.load(__name__)
 # Of each of these states so many of the newest runs are looked at.
 READ_FAILED = 2000
-FAILED_STATES = (RunState.FAILED, RunState.TIMED_OUT, RunState.EXPIRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,5 +55,5 @@ async def recent_runs(t: Tx, jobs: Sequence[str], *, history: int) -> list[Row]:
 
 async def failing(t: Tx) -> list[str]:
     """The jobs that have not succeeded since a run of them failed."""
-    states = [state.value for state in FAILED_STATES]
+    states = list(FAILURES)
     return [row["name"] for row in await t.fetch_all(_sql.failing, {"states": states, "read": READ_FAILED})]

@@ -134,10 +134,11 @@ SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.deferred_
  WHERE c.id = %(id)s::bigint AND (c.state IN ('PENDING', 'DEFERRED') OR (c.state = 'ASSIGNED' AND c.dispatched_at IS NULL))
 
 -- name: ahead_runs
--- PENDING runs of the next seconds, which get a named executor before their time.
+-- PENDING runs of the next seconds, which get a named executor before their time. By a clock that is behind, a rerun from a later step may be
+-- one; that step may need no executor.
 SELECT r.id, r.definition_id, r.definition_version
   FROM scheduler.runs_live r
- WHERE r.state = 'PENDING' AND r.scheduled_for > %(now)s::timestamptz AND r.scheduled_for <= %(until)s::timestamptz
+ WHERE r.state = 'PENDING' AND r.scheduled_for > %(now)s::timestamptz AND r.scheduled_for <= %(until)s::timestamptz AND r.base_step IS NULL
  ORDER BY r.scheduled_for, r.id
  LIMIT %(limit)s::integer
 

@@ -46,6 +46,17 @@ async def source(t: Tx, run_id: int) -> Source | None:
     return None if row is None else Source(**{**row, "state": RunState(row["state"])})
 
 
+async def ended_at(t: Tx, run_id: int) -> tuple[int, Sequence[str]]:
+    """The index of the step at which a finished run ended, and the ids of the steps of its definition; (0, ()) when the run is gone."""
+    row = await t.fetch_one(_sql.ended_at, {"id": run_id})
+    return (0, ()) if row is None else (row["step"], row["ids"])
+
+
+async def begin_at_step(t: Tx, run_id: int, step: int, step_id: str, *, actor: str) -> None:
+    """A rerun that this transaction has made begins with the step of this index, in all its attempts."""
+    await t.execute(_sql.begin_at_step, {"id": run_id, "step": step, "step_id": step_id, "actor": actor})
+
+
 async def note(t: Tx, runs: Sequence[Repeated], *, actor: str) -> None:
     """An event of each repeated run that names the new one."""
     given = [{"source": run.source, "made": run.made, "reason": run.reason} for run in runs]

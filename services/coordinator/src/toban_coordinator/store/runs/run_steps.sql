@@ -19,7 +19,7 @@ RETURNING r.id
 
 -- name: details
 -- The steps of a run as its definition has them, those that the dispatches of its last attempt have started, whether there is a checkpoint, and how it is canceled.
-SELECT v.spec -> 'steps' AS definition, r.state::text AS state,
+SELECT v.spec -> 'steps' AS definition, r.state::text AS state, COALESCE(r.first_step, 0) AS first_step, {{ended_at_step}} AS ended_at,
        (SELECT jsonb_agg(s.step ORDER BY d.token, s.place)
           FROM (SELECT a.token, COALESCE(a.outcome -> 'steps', a.steps, CASE WHEN a.token = l.token THEN l.steps END) AS steps,
                        a.state = 'SUCCEEDED' OR a.token = max(a.token) OVER () AS counts, a.attempt, max(a.attempt) OVER () AS last_attempt

@@ -66,7 +66,7 @@ WITH input AS MATERIALIZED (
         assigned_worker_id, assigned_at, dispatched_at, started_at, finished_at, exit_code, term_signal, reason, error_summary, last_line, log_ref,
         payload, progress, result, idempotency_key, cancel_requested_at, cancel_reason, cancel_mode, cancel_actor, continuation_state,
         continuation_check_started_at, continuation_check_deadline_at, locked_by, locked_until, rerun_of, created_at, created_by, event_id, trigger_name,
-        concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth)
+        concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth, first_step)
     SELECT id, definition_id, definition_version, job_name, schedule_id, schedule_name, origin, slot, scheduled_for, target::scheduler.run_state,
            CASE WHEN outcome ? 'steps'
                 THEN COALESCE((SELECT v.spec #>> ARRAY['steps', outcome #>> '{steps,-1,index}', 'id']
@@ -79,7 +79,7 @@ WITH input AS MATERIALIZED (
            new_error, new_last_line, COALESCE(outcome ->> 'log_ref', log_ref), payload, COALESCE(outcome -> 'progress', progress),
            COALESCE(outcome -> 'result', result), idempotency_key, cancel_requested_at, cancel_reason, cancel_mode,
            cancel_actor, continuation_state, continuation_check_started_at, continuation_check_deadline_at, NULL, NULL, rerun_of, created_at, created_by,
-           event_id, trigger_name, concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth
+           event_id, trigger_name, concurrency_group, deferred_on, deferred_at, catch_up, after_run, chain_depth, first_step
       FROM gone
 ), attempt AS (
     UPDATE scheduler.job_attempts a
@@ -183,9 +183,9 @@ WITH input AS MATERIALIZED (
        SET state = 'PENDING', attempt = i.attempt, lost_count = i.lost_count, version = r.version + 1,
            not_before = CASE WHEN i.delay > 0 THEN now() + make_interval(secs => i.delay) END,
            started_at = CASE WHEN i.started_at IS NULL THEN r.started_at ELSE LEAST(now(), GREATEST(i.started_at, r.dispatched_at)) END, token = NULL, log_day = NULL, leader_epoch = NULL, assigned_incarnation = NULL, assigned_worker_id = NULL, assigned_at = NULL,
-           dispatched_at = NULL, progress = NULL, steps = NULL, first_step = COALESCE(i.first_step, r.first_step), orphaned_until = NULL,
+           dispatched_at = NULL, progress = NULL, steps = NULL, first_step = GREATEST(COALESCE(i.first_step, r.first_step), r.base_step), orphaned_until = NULL,
            next_step = NULL, kept_token = CASE WHEN i.keeps_limits THEN COALESCE(r.token, r.kept_token) END,
-           worker_type = (SELECT v.spec #>> ARRAY['steps', COALESCE(i.first_step, r.first_step, 0)::text, 'worker_type']
+           worker_type = (SELECT v.spec #>> ARRAY['steps', COALESCE(GREATEST(COALESCE(i.first_step, r.first_step), r.base_step), 0)::text, 'worker_type']
                             FROM scheduler.job_definition_versions v
                            WHERE v.definition_id = r.definition_id AND v.version = r.definition_version),
            locked_by = NULL, locked_until = NULL, lock_ttl_ms = NULL, claimed_at = NULL, claim_deadline = NULL, cancel_until = NULL,

@@ -38,11 +38,20 @@ class StoredSecret:
     created_at: datetime
     updated_at: datetime
     updated_by: str
+    last_used_at: datetime | None
+    """When an order had its value last, to the minute."""
 
 
 async def find(t: Tx, names: Iterable[str]) -> dict[str, SealedRow]:
     """Those of these names that there are."""
     rows = await t.fetch_all(_sql.find, {"names": sorted(set(names))})
+    return {row["name"]: _sealed(row) for row in rows}
+
+
+async def use(t: Tx, pairs: Iterable[tuple[str, str]]) -> dict[str, SealedRow]:
+    """As `find`, of (name, job) for orders, which are a use of those that the job may have."""
+    wanted = sorted(set(pairs))
+    rows = await t.fetch_all(_sql.use, {"names": [name for name, _ in wanted], "jobs": [job for _, job in wanted]})
     return {row["name"]: _sealed(row) for row in rows}
 
 

@@ -2,10 +2,22 @@
 -- Encrypted values of some names, with the jobs that may use them.
 SELECT s.name, s.key_id, s.nonce, s.ciphertext, s.jobs FROM scheduler.secrets s WHERE s.name = ANY(%(names)s::text[])
 
+-- name: use
+-- As `find`, for orders of some jobs (one name and one job each). Notes their use, at most once a minute of each secret, and not while another
+-- transaction changes it: no order waits for that.
+WITH noted AS (
+    UPDATE scheduler.secrets s SET last_used_at = now()
+     WHERE s.name IN (
+           SELECT x.name FROM scheduler.secrets x
+             JOIN unnest(%(names)s::text[], %(jobs)s::text[]) AS u(name, job) ON u.name = x.name
+            WHERE (x.jobs = '{}' OR u.job = ANY(x.jobs)) AND (x.last_used_at IS NULL OR x.last_used_at < now() - interval '1 minute')
+              FOR UPDATE OF x SKIP LOCKED))
+SELECT s.name, s.key_id, s.nonce, s.ciphertext, s.jobs FROM scheduler.secrets s WHERE s.name = ANY(%(names)s::text[])
+
 -- name: stored
 -- Every secret without its value, or the one called `name`, with the current definitions, the webhook and the hook that use it. Deleted
 -- definitions stay for their runs, and use nothing.
-SELECT s.name, s.key_id, s.jobs, s.version, s.created_at, s.updated_at, s.updated_by,
+SELECT s.name, s.key_id, s.jobs, s.version, s.created_at, s.updated_at, s.updated_by, s.last_used_at,
        COALESCE(u.jobs, '{}') || ARRAY(SELECT 'webhook/' || w.name FROM scheduler.webhook_targets w WHERE w.secret = s.name)
        || ARRAY(SELECT 'hook/' || h.name FROM scheduler.hooks h WHERE h.secret = s.name) AS used_by
   FROM scheduler.secrets s
