@@ -25,6 +25,7 @@ WEB = Path(__file__).resolve().parents[2] / "web"
 PAGES = {
     "account.show": "/account",
     "api_docs.show": "/api/docs",
+    "archive.show": "/archive",
     "audit.listed": "/audit",
     "audit.verify": "/audit/verify?check=1",
     "bulk_actions.ask_cancel": "/runs/cancel?job=walk-waits",
