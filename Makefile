@@ -11,7 +11,7 @@ PROCESSES = -n $(TEST_PROCESSES) --no-loadscope-reorder
 TESTS = apps libs services $(addprefix tests/,kit architecture e2e integration $(addprefix attack/test_,method_matrix.py forged_certificates.py hostile_input.py))
 
 .PHONY: help bootstrap up down status certs test test-budget long-test timing-test quick gate chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
-.PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-failover bench-compare lock check all
+.PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-failover bench-compare screenshots lock check all
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ bench-failover: bootstrap ## fail-over of leader, executors and PostgreSQL besid
 
 bench-compare: bootstrap ## throughput, latency and CPU of HEAD against BASE=<commit>; fails when HEAD is slower (PAIRS=7)
 	@scripts/bench-compare '$(BASE)'
+
+screenshots: bootstrap ## the pictures of the site in docs/images, of a stack of their own; needs Chromium (ARGS='runs load' for some)
+	@python -m toban_testing.screenshots $(ARGS)
 
 lock: bootstrap ## compile requirements/*.txt from *.in
 	@scripts/lock

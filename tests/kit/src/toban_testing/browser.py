@@ -1,5 +1,6 @@
 """Controls a headless Chromium over its debugging pipe: opens pages, runs scripts in them, collects their errors."""
 
+import base64
 import itertools
 import json
 import os
@@ -81,6 +82,15 @@ class Page:
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"].get("exception", {}).get("description", answer)))
         return answer["result"].get("value")
+
+    def pose(self, zone: str) -> None:
+        """Pages opened from now on are for pictures: they have this time zone, and no scroll bars."""
+        self._do("Emulation.setTimezoneOverride", timezoneId=zone)
+        self._do("Emulation.setScrollbarsHidden", hidden=True)
+
+    def picture(self) -> bytes:
+        """What the window shows, as PNG."""
+        return base64.b64decode(self._do("Page.captureScreenshot", format="png")["data"])
 
     def axe(self, source: str) -> list[str]:
         """What axe-core finds in the page: rule, how often, and the first element."""
