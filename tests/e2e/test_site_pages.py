@@ -20,7 +20,8 @@ from toban_testing.browser import Page, axe_source, browsing, find_browser
 from toban_testing.site_client import SiteClient, signed_in
 from toban_testing.stack_fixtures import running_stack
 
-WEB = Path(__file__).resolve().parents[2] / "web"
+ROOT = Path(__file__).resolve().parents[2]
+WEB = ROOT / "web"
 # By the name of the view. An address of its own for each form that one view has.
 PAGES = {
     "account.show": "/account",
@@ -195,6 +196,18 @@ def untranslated(page: Page, texts: Mapping[str, Mapping[str, str]], language: s
 
 def test_every_view_is_opened_or_no_page() -> None:
     assert routes() == {*PAGES, *NO_PAGES}
+
+
+def test_every_page_is_in_the_guide_for_operators() -> None:
+    guide = (ROOT / "docs" / "operations-ui.md").read_text(encoding="utf-8")
+    rows = "\n".join(line.split(" | ")[0] for line in guide.splitlines() if line.startswith("| `/"))
+    places = {"N": r"\{\w+\}", "ID": r"\{executor\}", "NAME": r"walk-[a-z-]+|leader_tick_seconds"}
+    known = [
+        re.compile(re.sub(r"\b(NAME|ID|N)\b", lambda found: f"(?:{places[found[0]]})", one.partition("?")[0]))
+        for one in re.findall(r"`(/[^`]*)`", rows)
+    ]
+    paths = {path.partition("?")[0] for one in PAGES.values() for path in one.split()}
+    assert sorted(path for path in paths if not any(one.fullmatch(path) for one in known)) == []
 
 
 @pytest.mark.e2e
