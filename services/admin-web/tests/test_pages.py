@@ -155,7 +155,7 @@ def test_each_time_of_a_run_is_shown_once_and_rare_facts_are_folded(web: Any) ->
 
 
 def test_a_run_with_steps_and_output(web: Any) -> None:
-    eta = web.stamp(10**9).ToDatetime().isoformat() + "+00:00"
+    eta = web.stamp(-(10**9)).ToDatetime().isoformat() + "+00:00"
     run = web.run(
         result_json='{"rows": 3}',
         phase="pack",
@@ -181,6 +181,10 @@ def test_a_run_with_steps_and_output(web: Any) -> None:
     ):
         assert seen in text
     assert "7–9" not in text and "7–9" in web.page("/runs/1?dispatch=2")
+    passed = web.stamp(10).ToDatetime().isoformat() + "+00:00"
+    run.progress_json = run.progress_json.replace(eta, passed)
+    text = web.page("/runs/1")
+    assert "later than expected" in text and "expected to end" not in text
 
 
 @pytest.mark.seed(115)
