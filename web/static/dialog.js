@@ -47,7 +47,7 @@ async function open(link) {
   link.ariaBusy = "true";
   try {
     const page = await loadPage(link.href);
-    const form = page.querySelector("main form.action");
+    const form = page.querySelector("main form.action:not([data-page])");
     const more = [...page.scripts].some((one) => !COMMON.has(new URL(one.getAttribute("src"), location.href).href));
     if (!form || more || form.querySelector("input[type=datetime-local]:not(#until)")) throw new Error("a page of its own");
     const dialog = dialogOf(page.querySelector("main"));
@@ -56,7 +56,9 @@ async function open(link) {
     document.body.append(dialog);
     showInputs(dialog);
     dialog.showModal();
-    dialog.querySelector("form.action :is(input:not([type=hidden]), textarea, select)")?.focus();
+    const field = dialog.querySelector("form.action :is(input:not([type=hidden]), textarea, select)");
+    field?.focus();
+    field?.select?.();
   } catch {
     location.assign(link.href);
   } finally {

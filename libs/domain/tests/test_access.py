@@ -25,6 +25,7 @@ from toban_domain.access import (
     check_change,
     highest_role,
     is_narrowed,
+    is_restricted,
     may,
     may_every,
     may_somewhere,
@@ -105,6 +106,27 @@ def test_who_may_do_it_with_every_job_of_a_part_may_with_each(
     part = Target(job=target.job if named else "", labels=target.labels if labelled else {})
     if may_every(bob, action, part).allowed:
         assert may(bob, action, target).allowed
+
+
+@given(PEOPLE, ACTIONS, st.lists(TARGETS, min_size=2, max_size=4))
+def test_the_decision_of_who_is_not_restricted_is_one_for_all_targets(
+    bob: Person, action: Action, targets: list[Target | None]
+) -> None:
+    if not is_restricted(bob, action):
+        assert len({may(bob, action, target).allowed for target in targets}) == 1
+
+
+def test_more_rights_for_some_jobs_restrict_no_one() -> None:
+    everything = Rule(id=1, effect=Effect.ALLOW, role=Role.VIEWER, origin="user bob")
+    some = Rule(
+        id=2, effect=Effect.ALLOW, role=Role.OPERATOR, selector=Selector(labels={"team": "data"}), origin="user bob"
+    )
+    bob = Person(name="bob", rules=(everything, some))
+    assert not is_restricted(bob, Action.VIEW) and is_restricted(bob, Action.RUN)
+    assert is_restricted(replace(bob, rules=(some,)), Action.VIEW)
+    denied = replace(some, effect=Effect.DENY, role=Role.VIEWER)
+    assert is_restricted(replace(bob, rules=(everything, denied)), Action.VIEW)
+    assert is_restricted(replace(bob, rules=(everything,), ceiling=some), Action.VIEW)
 
 
 def test_a_rule_or_a_token_for_one_scope_allows_nothing_for_all_jobs_of_a_part() -> None:

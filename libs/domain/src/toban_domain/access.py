@@ -215,11 +215,18 @@ def may_somewhere(person: Person, action: Action) -> Verdict:
 
 
 def is_restricted(person: Person, action: Action) -> bool:
-    """Whether the decision depends on the target: some rule or the token is for certain jobs only."""
+    """Whether the decision depends on the target: a rule that denies, or the token, is for certain jobs only, or what allows is."""
     if action in OF_CLUSTER:
         return False
-    rules = [*person.rules, *([person.ceiling] if person.ceiling is not None else [])]
-    return any(rule.reaches(action) and not rule.selector.everything for rule in rules)
+    reaching = [rule for rule in person.rules if rule.reaches(action)]
+    allowing = [rule.selector.everything for rule in reaching if rule.effect is Effect.ALLOW]
+    narrowing = [rule for rule in reaching if rule.effect is Effect.DENY]
+    if person.ceiling is not None and person.ceiling.reaches(action):
+        narrowing.append(person.ceiling)
+    if any(not rule.selector.everything for rule in narrowing):
+        return True
+    # Beside a rule that allows it for every job, one that allows it for some adds nothing.
+    return bool(allowing) and not any(allowing)
 
 
 def worker_type_of(person: Person) -> str:
