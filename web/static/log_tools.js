@@ -117,7 +117,7 @@ export class Search {
   }
 }
 
-// The address names a line; a click on its number puts the line there.
+// The address names a line; a click on its number puts the line there, and the address into the clipboard.
 export function addLinks(view) {
   const go = async (at) => tell(at && (await view.jump(at)) ? "" : "missing");
   const follow = () => location.hash.match(/^#(A\d+-)?L\d+$/) && go(view.attempts.find(location.hash));
@@ -134,6 +134,8 @@ export function addLinks(view) {
     history.replaceState(null, "", number.hash);
     view.mark(number.parentElement);
     view.setFollowing(false);
+    // Where the clipboard is closed to pages, the address has the link.
+    navigator.clipboard?.writeText(location.href).then(() => tell("copied"), () => {});
   });
   addEventListener("hashchange", follow);
   follow();
