@@ -89,8 +89,8 @@ def ended(number: int, start: float, end: float | None, state: str = "SUCCEEDED"
 
 
 def test_a_run_counts_in_each_cell_that_it_ran_in() -> None:
-    picture = counted(ended(1, 31, 89), ended(2, 60, 90, "FAILED"), ended(3, 3570, None, "RUNNING"), ended(4, 30, 30))
-    assert cells_of(picture) == {30: {"good": 2}, 60: {"good": 1, "bad": 1}, 3570: {"busy": 1}}
+    picture = counted(ended(1, 61, 179), ended(2, 120, 180, "FAILED"), ended(3, 3540, None, "RUNNING"), ended(4, 60, 60))
+    assert cells_of(picture) == {60: {"good": 2}, 120: {"good": 1, "bad": 1}, 3540: {"busy": 1}}
     assert (picture.peak, picture.runs, dict(picture.counts)) == (2, 4, {"good": 2, "busy": 1, "bad": 1})
     assert list(picture.lanes[0].paths) == ["good", "busy", "bad"]
 
@@ -104,7 +104,7 @@ def test_what_ran_before_the_known_part_is_not_counted_as_nothing_ran() -> None:
 
 def test_runs_over_the_edges_are_in_the_cells_of_the_span() -> None:
     found = cells_of(counted(ended(1, -500, 5000)))
-    assert (len(found), min(found), max(found)) == (MOST_CELLS, 0, 3570)
+    assert (len(found), min(found), max(found)) == (MOST_CELLS, 0, 3540)
 
 
 def test_one_failure_among_many_is_seen_and_no_bar_is_too_high() -> None:
@@ -141,7 +141,7 @@ def test_the_grid_of_an_hour_and_of_days() -> None:
         f"08:{minute}0" for minute in range(1, 6)
     ] + ["09:00"]
     assert not span.days and Span(SINCE, SINCE + timedelta(days=8)).days
-    assert span.cell == timedelta(seconds=30)
+    assert span.cell == timedelta(seconds=60)
 
 
 def test_what_the_buttons_lead_to() -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 # Units of the drawing: it is as wide as the page.
 WIDTH = 1000.0
-MOST_CELLS = 120
+MOST_CELLS = 60
 MOST_INTERVALS = 8
 SHORTEST, LONGEST = timedelta(minutes=4), timedelta(days=31)
 """How far links narrow and widen the span."""

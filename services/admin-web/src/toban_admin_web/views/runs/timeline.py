@@ -21,7 +21,7 @@ HOURS = (1, 6, 24)
 MOST_BARS = 200
 # Of a call; of all calls: then the older part of the span is not shown.
 PAGE_RUNS = 500
-MOST_RUNS = 1500
+MOST_RUNS = 1000
 # Of these the times tell where the part that is not known may end.
 OLDEST_RUNS = 500
 
