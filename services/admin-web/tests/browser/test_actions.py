@@ -142,7 +142,9 @@ def test_an_end_is_picked_in_utc_while_the_clocks_of_the_browser_change(page: Pa
     web.cluster.reader.responses |= {"GetJob": web.job()}
     page._do("Emulation.setTimezoneOverride", timezoneId="Europe/Berlin")
     page.open(address + "/jobs/hello/disable?zone=utc")
-    page.until(f"document.documentElement.dataset.zone === 'utc' && !document.querySelector('.chips').hidden && {READY}")
+    page.until(
+        f"document.documentElement.dataset.zone === 'utc' && !document.querySelector('.chips').hidden && {READY}"
+    )
     page.run("Date.now = () => Date.parse('2027-03-28T01:30:00Z')")
     days = "2027-03-29T08:00"
     for chip, end in (('hours="1"', "2027-03-28T02:30"), ('days="1"', days), ("days=monday", days)):
