@@ -290,7 +290,7 @@ class GuardClient:
 
     def _ticks_at(self, at_ns: int) -> int:
         """A moment as starts of processes are told: of an attempt whose first process ended before its start was read here."""
-        return round((self._clock.boottime() - (self._now_ns() - at_ns) / 1e9) * TICKS)
+        return int((self._clock.boottime() - (self._now_ns() - at_ns) / 1e9) * TICKS)
 
     # ---- acknowledgements
 
