@@ -11,7 +11,7 @@ const list = palette.querySelector("ul");
 const pages = [...document.querySelectorAll("nav.side a")];
 let known = [];
 let timer = 0;
-let asked = 0;
+let asked = -Infinity;
 
 function typing(target) {
   return target.isContentEditable || target.matches?.("input, textarea, select");
@@ -109,7 +109,7 @@ input.addEventListener("keydown", (event) => {
 // A letter within a moment of g.
 function second(key) {
   const link = performance.now() - asked < WAIT_MS && pages.find((one) => one.dataset.key === key);
-  asked = key === "g" ? performance.now() : 0;
+  asked = key === "g" ? performance.now() : -Infinity;
   if (link) link.click();
   return Boolean(link);
 }

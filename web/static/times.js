@@ -17,11 +17,12 @@ function hideSameZone(root) {
 function offerTime(chip) {
   chip.parentElement.hidden = false;
   chip.addEventListener("click", () => {
-    const at = new Date(Date.now() + (inUtc ? new Date().getTimezoneOffset() * 60000 : 0));
+    const at = new Date(Date.now());
     const { hours, days } = chip.dataset;
-    if (hours) at.setHours(at.getHours() + Number(hours));
-    else at.setHours(24 * (days === "monday" ? (8 - at.getDay()) % 7 || 7 : Number(days)) + 8, 0);
-    chip.form.elements.until.value = localTime(at).replace(" ", "T").slice(0, 16);
+    const utc = inUtc ? "UTC" : "";
+    if (hours) at[`set${utc}Hours`](at[`get${utc}Hours`]() + Number(hours));
+    else at[`set${utc}Hours`](24 * (days === "monday" ? (8 - at[`get${utc}Day`]()) % 7 || 7 : Number(days)) + 8, 0);
+    chip.form.elements.until.value = (inUtc ? at.toISOString() : localTime(at).replace(" ", "T")).slice(0, 16);
   });
 }
 

@@ -345,6 +345,8 @@ def test_what_was_typed_stays_in_the_form(nightly: Any) -> None:
     assert "spec.payload: is not JSON" in page and applies(nightly) == []
     assert 'value="&#34;never&#34; &amp; &lt;b&gt;"' in page and "{day: 1}</textarea>" in page and "because" in page
     assert "<option selected>odd</option>" in page and '<details class="fold" open>' in page
+    as_yaml = send(nightly, "/schedules/nightly/edit", **{**given, "as": "yaml"}).get_data(as_text=True)
+    assert "spec.payload: is not JSON" in as_yaml and ">{day: 1}</textarea>" in as_yaml
 
 
 def test_form_and_yaml_take_over_from_each_other(nightly: Any) -> None:

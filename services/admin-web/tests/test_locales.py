@@ -154,6 +154,7 @@ def used_keys() -> set[str]:
     names |= {f"access_action.{action}" for action in Action} | {f"secret.for.{users}" for users in SECRET_USERS}
     for group in GROUPS:
         names |= {group.title} | {link.text for link in group.links}
+    names |= {f"archive.state.{where}" for where in ("database", "both", "archive", "expired")}
     names |= {f"leader_pill.{status}" for status in ("none", "unresponsive", "away", "unknown")}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 

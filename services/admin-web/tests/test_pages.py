@@ -346,6 +346,10 @@ def test_a_schedule_has_a_calendar_of_a_month(web: Any) -> None:
     assert 'aria-current="date"' in month and "run created" in month
     assert [one.page.limit for one in web.asked(pb.ListFiresRequest)] == [20, 500]
     assert 'id="month"' not in web.page("/schedules/hello-often?part=1")
+    note = "paused until 2199-12-01T08:00:00Z by user ada; its slots pass without runs until then, or `toban schedule resume hello-often`"
+    web.cluster.reader.responses["NextSlots"] = pb.NextSlotsResponse(note=note)
+    month = web.page("/schedules/hello-often?lang=ja").partition('<section id="month"')[2]
+    assert "user ada" in month and "its slots pass" not in month
 
 
 def test_cron_rules_have_words_in_each_language(web: Any) -> None:

@@ -138,6 +138,21 @@ def test_a_job_is_disabled_and_enabled_with_reasons(page: Page, address: str, we
     assert page.complaints == []
 
 
+def test_an_end_is_picked_in_utc_while_the_clocks_of_the_browser_change(page: Page, address: str, web: Any) -> None:
+    web.cluster.reader.responses |= {"GetJob": web.job()}
+    page._do("Emulation.setTimezoneOverride", timezoneId="Europe/Berlin")
+    page.open(address + "/jobs/hello/disable?zone=utc")
+    page.until(
+        f"document.documentElement.dataset.zone === 'utc' && !document.querySelector('.chips').hidden && {READY}"
+    )
+    page.run("Date.now = () => Date.parse('2027-03-28T01:30:00Z')")
+    days = "2027-03-29T08:00"
+    for chip, end in (('hours="1"', "2027-03-28T02:30"), ('days="1"', days), ("days=monday", days)):
+        page.run(f"document.querySelector('.chip[data-{chip}]').click()")
+        assert page.run("document.getElementById('until').value") == end, chip
+    assert page.complaints == []
+
+
 def test_versions_and_days_of_a_job_are_seen(page: Page, address: str, web: Any) -> None:
     def versions(request: Any) -> Any:
         below = int(request.page.cursor or 9)

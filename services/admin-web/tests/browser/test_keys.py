@@ -24,8 +24,13 @@ def press(page: Page, key: str, *, on: str = "document.body", **given: bool) -> 
 
 
 def test_a_question_mark_shows_the_keys_and_letters_open_pages(page: Page, address: str) -> None:
+    page._do("Page.addScriptToEvaluateOnNewDocument", source="performance.now = () => 1000")
     page.open(address + "/")
     page.until(LOADED)
+    page.run("addEventListener('click', window.caught = (event) => event.preventDefault(window.left = true), true)")
+    press(page, "r")
+    assert page.run("window.left ?? false") is False, "a moment after the page came, and without a g before it"
+    page.run("removeEventListener('click', window.caught, true)")
     press(page, "?")
     assert page.run("document.getElementById('keys').open")
     press(page, "g")

@@ -67,6 +67,20 @@ def test_past_days_have_the_outcomes_of_the_ledger() -> None:
     assert month({"daily_at": "03:00"}, date(2027, 4, 1), fire(ninth), has_more=True).unread_before is None
 
 
+def test_an_entry_of_several_days_is_on_each_of_them_that_has_slots() -> None:
+    began, ended = datetime(2027, 2, 26, 18, tzinfo=UTC), datetime(2027, 3, 2, 6, tzinfo=UTC)
+
+    def paused(slots: int) -> Fire:
+        return fire(began, "paused", slots).model_copy(update={"last_slot": ended})
+
+    found = month({"cron": "0 */6 * * MON-FRI"}, date(2027, 3, 1), paused(7))
+    assert [day(found, number).outcomes for number in (1, 2, 3)] == [(("paused", 4),), (("paused", 2),), ()]
+    before = month({"cron": "0 */6 * * MON-FRI"}, date(2027, 2, 1), paused(7))
+    assert [day(before, number).outcomes for number in (26, 27)] == [(("paused", 1),), ()]
+    edited = month({"daily_at": "03:00"}, date(2027, 2, 1), paused(7))
+    assert day(edited, 26).outcomes == (("paused", 7),)
+
+
 @pytest.mark.parametrize(
     ("text", "first"),
     [

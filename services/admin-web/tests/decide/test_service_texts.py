@@ -68,6 +68,12 @@ def test_a_sentence_in_a_sentence_is_translated_and_a_name_is_not() -> None:
     assert TEXTS.find("ja", "limit runs is reached") == "リミット runs に達しています"
 
 
+def test_the_parts_of_a_long_list_are_not_looked_for() -> None:
+    short, long = (", ".join([*["2 draining"] * number, "no sentence"]) for number in (19, 20))
+    assert "draining" not in (TEXTS.find("ja", f"no executor takes work ({short})") or short)
+    assert (TEXTS.find("ja", f"no executor takes work ({long})") or "").endswith(f"({long})")
+
+
 @pytest.mark.parametrize("text", ["", "traceback of a job", "x" * (MAX_LENGTH + 1), "it was due at"])
 def test_an_unknown_text_is_not_translated(text: str) -> None:
     assert TEXTS.find("ja", text) is None

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from toban_domain.outcome import AttemptKey
+from toban_executor.adapters import guard_client
 from toban_executor.adapters.guard_client import GuardClient
 from toban_executor.decide.guard_freeze import FREEZE_ALLOWANCE, FREEZE_CHECKS, FREEZE_LATEST
 from toban_executor.decide.guard_types import AttemptStart, FreezeTurn, Kill
@@ -198,4 +199,14 @@ async def test_the_use_of_a_job_is_that_of_its_own_processes(guard_harness: type
     os.kill(main, signal.SIGKILL)
     await asyncio.wait_for(listener.end, 60)
     assert await client.measure() == {}
+    await client.close(timeout=60)
+
+
+async def test_a_first_process_that_ended_before_its_start_was_read_leaves_no_attempt_without_samples(
+    guard_harness: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, listener = listening(guard_harness(tmp_path).guards)
+    monkeypatch.setattr(guard_client, "start_time", lambda _pid: 0)
+    await spawned(client, listener)
+    assert (await client.measure())[KEY].processes == 1
     await client.close(timeout=60)

@@ -74,8 +74,8 @@ def month_calendar(
     outcomes: dict[date, Counter[str]] = {}
     for fire in fires:
         if fire.first_slot is not None:
-            day = fire.first_slot.astimezone(where).date()
-            outcomes.setdefault(day, Counter())[fire.outcome] += fire.slots
+            for day, slots in _by_day(rule, fire, fire.first_slot, where).items():
+                outcomes.setdefault(day, Counter())[fire.outcome] += slots
     oldest = min(outcomes, default=None) if has_more else None
     today = now.astimezone(where).date()
 
@@ -100,6 +100,19 @@ def month_calendar(
         after=_named(first + 31 * _DAY),
         unread_before=oldest if oldest is not None and first < oldest else None,
     )
+
+
+def _by_day(rule: Rule, fire: Fire, first: datetime, where: tzinfo) -> Mapping[date, int]:
+    """The slots of an entry by day. Its first day has them all where the rule was another one then, which has other slots in that time."""
+    last = fire.last_slot or first
+    begin, end = first.astimezone(where).date(), last.astimezone(where).date()
+    if begin < end:
+        days = [begin + number * _DAY for number in range((end - begin).days + 1)]
+        counts = {day: count_of_day(rule, day, first - TICK) for day in days}
+        counts[end] -= count_of_day(rule, end, last)
+        if sum(counts.values()) == fire.slots:
+            return {day: slots for day, slots in counts.items() if slots}
+    return {begin: fire.slots}
 
 
 def _first(rule: Rule, day: date, now: datetime, slots: int) -> tuple[str, ...]:

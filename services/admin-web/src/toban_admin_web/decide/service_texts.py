@@ -11,6 +11,8 @@ Catalogue = Mapping[str, Mapping[str, str]]
 # Longer texts are not sentences of a service; so that the search of a page stays short.
 MAX_LENGTH = 1000
 _MAX_DEPTH = 3
+# Lists of the services are shorter. A job can write one of hundreds of parts, each of which would be looked for.
+_MAX_PARTS = 20
 
 
 class ServiceTexts:
@@ -36,9 +38,10 @@ class ServiceTexts:
         if " " not in value:
             return value
         found = self._find(language, value, depth)
-        if found is not None or ", " not in value:
+        parts = value.split(", ")
+        if found is not None or not 1 < len(parts) <= _MAX_PARTS:
             return found or value
-        return ", ".join(self._inner(language, part, depth + 1) for part in value.split(", "))
+        return ", ".join(self._inner(language, part, depth + 1) for part in parts)
 
 
 def _values(pieces: list[str], text: str) -> list[str] | None:

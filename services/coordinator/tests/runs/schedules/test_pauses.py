@@ -203,7 +203,9 @@ async def test_an_edit_after_the_end_loses_no_slot(world: Any, make: Any, desk: 
     # The end was an hour ago.
     back = timedelta(hours=2)
     await world.sql(
-        "UPDATE scheduler.schedules SET paused_until = paused_until - %(b)s, next_run_at = next_run_at - %(b)s", b=back
+        "UPDATE scheduler.schedules SET paused_until = paused_until - %(b)s, next_run_at = next_run_at - %(b)s,"
+        " created_at = created_at - %(b)s",
+        b=back,
     )
     await world.apply(make.job(), make.schedule(payload={"n": 1}))
     assert (await desk.get()).status == "paused"
@@ -212,6 +214,21 @@ async def test_an_edit_after_the_end_loses_no_slot(world: Any, make: Any, desk: 
     [passed, *others] = await rows(world)
     assert passed["last_slot"] == until - back - timedelta(seconds=10), "what the edit passed by is free again"
     assert others[0]["first_slot"] == until - back
+
+
+async def test_a_schedule_that_was_made_after_the_end_has_no_slots_before(
+    world: Any, make: Any, until: datetime
+) -> None:
+    """The leader was away for the end, and somebody made a schedule of the job that was still disabled."""
+    await world.apply(make.job())
+    await disable(world, until)
+    await world.sql("UPDATE scheduler.job_definitions SET disabled_until = disabled_until - interval '2 hours'")
+    made = world.now()
+    await world.apply(make.job(), make.schedule())
+    assert (await world.turn("pauses")).moved == 1
+    await world.turn("fire")
+    found = await rows(world)
+    assert found and all(one["outcome"] == "fired" and one["first_slot"] > made for one in found)
 
 
 async def test_one_that_cannot_be_ended_keeps_no_other_from_it(

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.lease_enforcer import LeaseEnforcer
-from toban_executor.adapters.tree_usage import tree_usage
+from toban_executor.adapters.tree_usage import TICKS, tree_usage
 from toban_executor.decide.guard_freeze import is_too_late
 from toban_executor.decide.guard_types import (
     Acknowledge,
@@ -114,7 +114,7 @@ class GuardClient:
 
     async def measure(self) -> dict[AttemptKey, Measured]:
         """What the processes of the attempts use that have been running for a moment. It reads /proc in a thread."""
-        begun = {key: (self._slot_of[key], since) for key, since in self._begun.items() if since}
+        begun = {key: (self._slot_of[key], since) for key, since in self._begun.items()}
         if not begun:
             return {}
 
@@ -288,6 +288,10 @@ class GuardClient:
     def _now_ns(self) -> int:
         return int(self._clock.wall().timestamp() * 1e9)
 
+    def _ticks_at(self, at_ns: int) -> int:
+        """A moment as starts of processes are told: of an attempt whose first process ended before its start was read here."""
+        return int((self._clock.boottime() - (self._now_ns() - at_ns) / 1e9) * TICKS)
+
     # ---- acknowledgements
 
     def ack_offsets(self) -> dict[str, int]:
@@ -350,7 +354,7 @@ class GuardClient:
         elif report.key.token != order.key.token:
             return
         elif isinstance(report, AttemptStart):
-            self._begun[order.key] = start_time(report.pid)
+            self._begun[order.key] = start_time(report.pid) or self._ticks_at(report.started_ns)
             self._listener.started(order.key, report.pid, report.started_ns)
         elif isinstance(report, ProcessesUnreachable):
             self._listener.unreachable(order.key, report.processes)

@@ -6,7 +6,7 @@ from pathlib import Path
 from toban_executor.decide.usage import Measured
 from toban_executor.guard.process_tree import descendants
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -25,4 +25,4 @@ def tree_usage(supervisor: int, since: int) -> Measured:
         ticks += sum(map(int, fields[11:15]))
         pages += int(fields[21])
         processes += 1
-    return Measured(ticks / _TICKS, pages * _PAGE, processes)
+    return Measured(ticks / TICKS, pages * _PAGE, processes)

@@ -161,7 +161,8 @@ def _page(subject: _Subject) -> Response:
         return _show(_draft_of(subject, document, subject.version, as_form=as_form), _Checked())
     draft = _sent_draft(subject)
     if wanted := request.form.get("as"):
-        return _show(_turned(draft, wanted), _Checked())
+        # A form that makes no text stays as it is: its mistake says why.
+        return _show(_turned(draft, wanted), draft.checked if draft.problem else _Checked())
     if wants_part(request.args):
         values = {
             "checked": draft.checked,

@@ -75,8 +75,10 @@ class ScheduleEdit:
             await self._withdraw(early[start : start + BATCH_ROWS], names)
         sent = await fire_ledger.last_fired(self.t, names, self.now)
         taken = Counter(run.schedule_id for run in early)
+        # The end of a disable that the leader comes late for may be before a schedule was made: that has no slots from then.
+        begin = {old.id: max(self.now, old.created_at) for old in olds}
         return {
-            id_: Settled(until=self.now, after=max(self.now, sent.get(id_, self.now)), withdrawn=taken[id_])
+            id_: Settled(until=self.now, after=max(begin[id_], sent.get(id_, begin[id_])), withdrawn=taken[id_])
             for id_ in names
         }
 

@@ -29,6 +29,7 @@ class StoredSchedule:
     status_reason: str
     status_actor: str
     paused_until: datetime | None
+    created_at: datetime
     redact: Sequence[str]
 
     @property
@@ -79,6 +80,7 @@ async def lock(t: Tx, names: Sequence[str], *, definition_ids: Sequence[int] = (
             status_reason=row["status_reason"],
             status_actor=row["status_actor"],
             paused_until=row["paused_until"],
+            created_at=row["created_at"],
             redact=row["redact"],
         )
         for row in rows

@@ -9,8 +9,8 @@ SELECT s.id
 
 -- name: locked
 -- Locked schedules with their current definitions, in the order of their ids.
-SELECT s.id, s.name, d.name AS job, s.version, s.spec, s.spec_hash, s.enabled, s.status, s.status_reason, s.status_actor, s.paused_until, s.next_run_at,
-       s.last_run_at, s.fire_retry_count, d.id AS definition_id, d.version AS definition_version, d.enabled AS job_enabled,
+SELECT s.id, s.name, d.name AS job, s.version, s.spec, s.spec_hash, s.enabled, s.status, s.status_reason, s.status_actor, s.paused_until, s.created_at,
+       s.next_run_at, s.last_run_at, s.fire_retry_count, d.id AS definition_id, d.version AS definition_version, d.enabled AS job_enabled,
        {{disabled_why}} AS job_disabled_why, {{definition_redact}} AS redact
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.id = ANY(%(ids)s::bigint[])
