@@ -89,7 +89,9 @@ def ended(number: int, start: float, end: float | None, state: str = "SUCCEEDED"
 
 
 def test_a_run_counts_in_each_cell_that_it_ran_in() -> None:
-    picture = counted(ended(1, 61, 179), ended(2, 120, 180, "FAILED"), ended(3, 3540, None, "RUNNING"), ended(4, 60, 60))
+    picture = counted(
+        ended(1, 61, 179), ended(2, 120, 180, "FAILED"), ended(3, 3540, None, "RUNNING"), ended(4, 60, 60)
+    )
     assert cells_of(picture) == {60: {"good": 2}, 120: {"good": 1, "bad": 1}, 3540: {"busy": 1}}
     assert (picture.peak, picture.runs, dict(picture.counts)) == (2, 4, {"good": 2, "busy": 1, "bad": 1})
     assert list(picture.lanes[0].paths) == ["good", "busy", "bad"]
