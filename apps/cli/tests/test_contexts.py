@@ -15,7 +15,7 @@ from toban_cli.contexts import Context, ContextFile, Contexts
 from toban_cli.rest.site import check_url, read_site
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
-from toban_proto.v1.logs_pb2 import ArchiveStatusResponse
+from toban_proto.v1.logs_pb2 import VerifyArchiveResponse
 
 Toban = Callable[..., tuple[int, str, str]]
 TOKEN = "toban_pat_" + "0" * 64
@@ -273,7 +273,7 @@ def test_what_has_no_route_goes_to_the_coordinators_of_a_local_stack(
     for name in ("SCHEDULER_COORDINATORS", "SCHEDULER_LOG_ARCHIVERS", "SCHEDULER_TLS_DIR"):
         monkeypatch.delenv(name)
     cluster.reader.answers["ListRuns"] = pb.ListRunsResponse(runs=[pb.Run(id=5)])
-    cluster.archive.status = ArchiveStatusResponse(retention_days=33)
+    cluster.archive.verified = [VerifyArchiveResponse(log_day="2026-11-01", key="logs/a", ok=True)]
     with site_before(cluster) as url:
         addresses = {"coordinators": [cluster.coordinator], "log_archivers": [cluster.archiver], "tls_dir": str(tls)}
         (tmp_path / "stack.json").write_text(json.dumps({"sites": [url.removeprefix("http://")], **addresses}))
@@ -281,8 +281,8 @@ def test_what_has_no_route_goes_to_the_coordinators_of_a_local_stack(
         monkeypatch.setenv("TOBAN_HOME", str(tmp_path))
         assert json.loads(toban("context", "show", "-o", "json")[1])["name"] == "local stack"
         assert toban("run", "list", "-o", "name") == (0, "5\n", "")
-        code, out, err = toban("archive", "status", "-o", "json")
-        assert (code, err) == (0, "") and json.loads(out)["retention_days"] == 33
+        code, out, err = toban("archive", "verify", "-o", "json")
+        assert (code, err) == (0, "") and json.loads(out)[0]["key"] == "logs/a"
     # Without the site, --direct does it all.
     code, _, err = toban("run", "list")
     assert code == 69 and "`make status`" in err and "`toban --direct`" in err

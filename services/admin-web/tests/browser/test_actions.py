@@ -121,7 +121,7 @@ def test_a_job_is_disabled_and_enabled_with_reasons(page: Page, address: str, we
         assert page.run(f"{picked} > Date.now() && {picked}.{day} && {picked}.getHours() === 8"), days
     until = page.run(f"{picked}.toISOString()")
     page.run("document.querySelector('form.action button:not(.chip)').click()")
-    page.until(f"location.search.includes('done=') && {READY}")
+    page.until(f"Boolean(document.querySelector('.message.good')) && !location.search.includes('done=') && {READY}")
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.DisableJobRequest)]
     assert request.until.ToJsonString() == until.replace(".000", "")
     assert page.run("document.querySelector('main .message').textContent") == "The job is disabled. Undo…"
@@ -132,7 +132,7 @@ def test_a_job_is_disabled_and_enabled_with_reasons(page: Page, address: str, we
     assert page.run("document.getElementById('reason').value") == "Undo: The job is disabled."
     page.run("document.getElementById('reason').value = 'it is back'")
     page.run("document.querySelector('form.action button:not(.chip)').click()")
-    page.until(f"location.search === '?done=job_enabled' && {READY}")
+    page.until(f"document.querySelector('.message.good')?.textContent.includes('enabled') === true && {READY}")
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.EnableJobRequest)]
     assert (request.reason, request.disabled_at) == ("it is back", job.disabled_at)
     assert page.complaints == []
@@ -207,7 +207,7 @@ def test_a_limit_is_lowered_from_the_queue(page: Page, address: str, web: Any) -
         assert not page.run("document.getElementById('value').validity.valid"), "the browser asks for a whole number"
         page.run("document.getElementById('value').value = '3'")
         page.run("document.querySelector('form.action button:not(.chip)').click()")
-        page.until(f"location.search.includes('done=') && {READY}")
+        page.until(f"Boolean(document.querySelector('.message.good')) && !location.search.includes('done=') && {READY}")
         assert page.run("document.querySelector('main .message').textContent") == "The limit is set."
     requests = [one for one in web.cluster.reader.requests if isinstance(one, pb.SetLimitRequest)]
     assert {(one.name, one.limit, one.reason) for one in requests} == {("pool:licences", 3, "month end")}

@@ -56,7 +56,7 @@ def test_a_job_is_edited_while_it_is_checked(page: Page, address: str, web: Any)
         assert page.run("document.documentElement.scrollWidth <= innerWidth")
     page.run("document.getElementById('reason').value = 'slow disk'")
     page.run("document.querySelector('form.action button.primary').click()")
-    page.until(f"location.search === '?done=applied' && {READY}")
+    page.until(f"Boolean(document.querySelector('.message.good')) && {READY}")
     done = [one for one in web.cluster.reader.requests if isinstance(one, pb.ApplyRequest) and not one.dry_run]
     assert [(one.reason, one.manifests[0].expect_version) for one in done] == [("slow disk", 3)]
     assert page.complaints == []
@@ -127,7 +127,7 @@ def test_a_schedule_is_edited_in_a_form_while_it_is_checked(page: Page, address:
     page.run("document.getElementById('every').value = 'often'")
     page.run("document.getElementById('reason').value = 'no work on Saturdays'")
     page.run("document.querySelector('form.action button.primary').click()")
-    page.until(f"location.search === '?done=applied' && {READY}")
+    page.until(f"Boolean(document.querySelector('.message.good')) && {READY}")
     [done] = [one for one in web.cluster.reader.requests if isinstance(one, pb.ApplyRequest) and not one.dry_run]
     assert json.loads(done.manifests[0].json)["spec"] == {"job": "hello", "weekly_at": "mon-fri,sun 03:00"}
     assert page.complaints == []
