@@ -152,8 +152,8 @@ function follow(url, refresher) {
 
 // What the notice says was done now, and the language is kept: neither belongs into a link that is passed on.
 const address = new URL(location.href);
-for (const name of ["done", "lang"]) address.searchParams.delete(name);
-history.replaceState(history.state, "", address);
+for (const name of ["done", "lang"]) if (address.searchParams.has(name)) address.searchParams.delete(name);
+if (address.href !== location.href) history.replaceState(history.state, "", address);
 showTimes(document);
 showZone();
 for (const event of ["click", "keydown"]) document.addEventListener(event, closeMenu);

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.decide.schedules.pauses import LONGEST_DAYS, PauseEnd, check_until, come
+from toban_coordinator.decide.schedules.pauses import LONGEST_DAYS, PauseEnd, check_until, split_due
 from toban_domain.errors import ErrorCode, TobanError
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -29,6 +29,6 @@ def test_a_time_that_is_past_or_far_ahead_is_refused(subtests: Any) -> None:
 
 def test_ends_come_at_their_time() -> None:
     ends = [PauseEnd(kind="job", name=f"{n}", until=NOW + timedelta(seconds=n)) for n in (-5, 0, 3, 9)]
-    assert come(ends, NOW) == (ends[:2], 3.0)
-    assert come(ends, NOW + timedelta(seconds=9)) == (ends, None)
-    assert come([], NOW) == ([], None)
+    assert split_due(ends, NOW) == (ends[:2], 3.0)
+    assert split_due(ends, NOW + timedelta(seconds=9)) == (ends, None)
+    assert split_due([], NOW) == ([], None)

@@ -176,7 +176,7 @@ class Schedules(_Group):
         return cast(Iterator[Schedule], self._transport.iterate(found))
 
     def pause(self, name: str, *, until: datetime | None = None, reason: str = "") -> Schedule:
-        """No more runs until it is resumed; with `until` (a time with a zone) that happens by itself then."""
+        """No more runs until it is resumed. With `until` (a time with a zone) the leader resumes it then."""
         body = {"reason": reason} | ({"until": time_text(until)} if until else {})
         return self._transport.run(self._calls.post(Schedule.from_json, "schedules", name, "pause", body=body))
 

@@ -1,4 +1,4 @@
-"""The English sentences of the services in the languages of the site: a key is the sentence with `{}` where a value stands."""
+"""Translates the English sentences that services write. A key of the catalogue is a sentence with `{}` where a value stands."""
 
 from __future__ import annotations
 

@@ -50,13 +50,15 @@ class TemplateHelpers:
         text = self._translations.find(language.current(), f"{kind}.{value}")
         return value if text is None else text
 
-    def said(self, text: str) -> Markup:
+    def translated(self, text: str) -> Markup:
         """A sentence of a service in the language of the request; one that is not known stays, marked as English for screen readers."""
         tag = language.current()
-        found = None if tag == languages.DEFAULT else self._services.find(tag, text)
-        if found is not None or tag == languages.DEFAULT or not text or not text.isascii():
-            return Markup.escape(_shown(text if found is None else found))
-        return Markup('<span lang="en">{}</span>').format(_shown(text))
+        if tag == languages.DEFAULT:
+            return Markup.escape(_shown(text))
+        found = self._services.find(tag, text)
+        if found is None and text and text.isascii():
+            return Markup('<span lang="en">{}</span>').format(_shown(text))
+        return Markup.escape(_shown(found or text))
 
     def notice(self) -> str:
         """What the action that led to this page has done; "" without one."""
@@ -130,7 +132,7 @@ def install(app: Flask, translations: Translations, services: ServiceTexts, cloc
         *(
             helpers.t,
             helpers.label,
-            helpers.said,
+            helpers.translated,
             helpers.notice,
             helpers.undo,
             helpers.at,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toban_coordinator.app.definitions.disable_job import DisableJob
 from toban_coordinator.app.schedules.schedules import Schedules
-from toban_coordinator.decide.schedules.pauses import EndedPause, PauseEnd, come
+from toban_coordinator.decide.schedules.pauses import EndedPause, PauseEnd, split_due
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store.schedules import schedules
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
@@ -42,7 +42,7 @@ class Pauses:
         self._failed, moved = None, 0
         async with autocommit(self._deps.pool) as t:
             ends = await schedules.pause_ends(t, limit=BATCH)
-        due, next_in = come(ends, self._deps.server_time.now())
+        due, next_in = split_due(ends, self._deps.server_time.now())
         for one in due:
             moved += await self._end(one)
         if moved and len(ends) >= BATCH:

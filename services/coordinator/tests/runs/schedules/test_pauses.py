@@ -197,7 +197,7 @@ async def test_a_time_that_is_past_or_far_ahead_changes_nothing(world: Any, make
 
 
 async def test_an_edit_after_the_end_loses_no_slot(world: Any, make: Any, desk: Any, until: datetime) -> None:
-    """The leader was away for the end, and somebody applied the schedule then."""
+    """The leader was away for the end, and a person applied the schedule meanwhile."""
     await world.apply(make.job(), make.schedule())
     await desk.pause(until=until)
     # The end was an hour ago.
@@ -219,7 +219,7 @@ async def test_an_edit_after_the_end_loses_no_slot(world: Any, make: Any, desk: 
 async def test_a_schedule_that_was_made_after_the_end_has_no_slots_before(
     world: Any, make: Any, until: datetime
 ) -> None:
-    """The leader was away for the end, and somebody made a schedule of the job that was still disabled."""
+    """The leader was away for the end, and a person made a schedule of the job that was still disabled."""
     await world.apply(make.job())
     await disable(world, until)
     await world.sql("UPDATE scheduler.job_definitions SET disabled_until = disabled_until - interval '2 hours'")

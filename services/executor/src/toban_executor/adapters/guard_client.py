@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.lease_enforcer import LeaseEnforcer
-from toban_executor.adapters.tree_usage import TICKS, tree_usage
 from toban_executor.decide.guard_freeze import is_too_late
 from toban_executor.decide.guard_types import (
     Acknowledge,
@@ -33,7 +32,7 @@ from toban_executor.decide.usage import Measured
 from toban_executor.decide.warm import WarmNote, choose_slot, wanted_keys
 from toban_executor.guard.launch import GuardSet
 from toban_executor.guard.message_spool import name_of
-from toban_executor.guard.process_tree import start_time
+from toban_executor.guard.process_tree import TICKS, start_time, usage
 from toban_executor.guard.protocol import MAX_MESSAGE, ReceiveBuffer, Report, decode_report, encode_command
 from toban_executor.ports.guards import GuardListener
 from toban_fencing.executor_lease import Instant
@@ -120,9 +119,8 @@ class GuardClient:
 
         def look() -> dict[AttemptKey, Measured]:
             supervisors = self._enforcer.supervisors()
-            return {
-                key: tree_usage(supervisors[slot], since) for key, (slot, since) in begun.items() if slot in supervisors
-            }
+            # What is older than the attempt belongs to the slot: its sandbox and its zygotes.
+            return {key: usage(supervisors[slot], since) for key, (slot, since) in begun.items() if slot in supervisors}
 
         found = await asyncio.to_thread(look)
         return {key: measured for key, measured in found.items() if key in self._begun}
@@ -289,7 +287,7 @@ class GuardClient:
         return int(self._clock.wall().timestamp() * 1e9)
 
     def _ticks_at(self, at_ns: int) -> int:
-        """A moment as starts of processes are told: of an attempt whose first process ended before its start was read here."""
+        """A moment (Unix time) in clock ticks since boot, as `start_time`: for a first process that has ended before its start report is read."""
         return int((self._clock.boottime() - (self._now_ns() - at_ns) / 1e9) * TICKS)
 
     # ---- acknowledgements

@@ -1,4 +1,4 @@
-"""Samples of what the processes of live attempts use, for whom looks at a run: not more than a page can show, however long it runs."""
+"""Samples of CPU and memory of live attempts: however long one runs, not more than a page can show."""
 
 from __future__ import annotations
 

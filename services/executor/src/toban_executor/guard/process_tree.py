@@ -6,8 +6,12 @@ import signal
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from toban_executor.decide.usage import Measured
 from toban_executor.guard import kernel
 
+TICKS = os.sysconf("SC_CLK_TCK")
+"""Clock ticks of a second, in which /proc has times."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _CAP_KILL = 5
 # With a slot's number it fits into the 15 characters that the kernel keeps.
 _SLOT_NAME = "toban-slot-"
@@ -36,11 +40,29 @@ def slot_of(pid: int) -> int | None:
 
 def start_time(pid: int) -> int:
     """Start of process `pid` in clock ticks since boot: with the pid it names a process for good. 0 = no such process."""
+    fields = _stat(pid)
+    return 0 if not fields or fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def usage(root: int, since: int) -> Measured:
+    """CPU and memory of the processes below `root` that began at `since` (clock ticks since boot) or later."""
+    ticks = pages = processes = 0
+    for pid in scan_tree(root):
+        fields = _stat(pid)
+        if fields and int(fields[19]) >= since:
+            # Its own time in user and kernel mode, and that of the children that it has reaped.
+            ticks += sum(map(int, fields[11:15]))
+            pages += int(fields[21])
+            processes += 1
+    return Measured(ticks / TICKS, pages * _PAGE, processes)
+
+
+def _stat(pid: int) -> list[bytes]:
+    """The fields of /proc/PID/stat behind the name, from the state on (proc(5) counts it as the third); none when there is no such process."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b") ", 1)[1].split()
+        return Path(f"/proc/{pid}/stat").read_bytes().rsplit(b") ", 1)[1].split()
     except (OSError, IndexError):
-        return 0
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+        return []
 
 
 def is_there(pid: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +16,7 @@ from toban_coordinator.store.cluster import overview as store
 from toban_coordinator.store.cluster.overview import Failures
 from toban_coordinator.store.notifications import webhooks
 from toban_runtime.clock import Clock
+from toban_runtime.shared_answer import SharedAnswer
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit
 
@@ -45,21 +45,17 @@ class Overviews:
 
     def __init__(self, *, pool: Pool, clock: Clock, health: Callable[[], dict[str, Any]]) -> None:
         self._pool = pool
-        self._clock = clock
         self._health = health
         self._activity = Activity(clock)
-        self._reading = asyncio.Lock()
-        self._kept: tuple[float, Overview] | None = None
+        self._reading = SharedAnswer(self._fresh, clock, keep=lambda _took: KEPT_SECONDS)
 
     async def get(self) -> Overview:
         """At most KEPT_SECONDS old. Raises StoreError."""
-        async with self._reading:
-            kept = self._kept
-            if kept is None or self._clock.monotonic() - kept[0] >= KEPT_SECONDS:
-                begun = self._clock.monotonic()
-                async with autocommit(self._pool) as t:
-                    kept = self._kept = (begun, await self._read(t))
-            return kept[1]
+        return await self._reading.get()
+
+    async def _fresh(self) -> Overview:
+        async with autocommit(self._pool) as t:
+            return await self._read(t)
 
     async def _read(self, t: Tx) -> Overview:
         found = await cluster_stats.waiting(t, limit=MOST_WAITING)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,11 +15,12 @@ from toban_coordinator.store.schedules import schedules_edit
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import Clock
 from toban_runtime.cooperative_yield import CooperativeYield
+from toban_runtime.shared_answer import SharedAnswer
 from toban_store.pool import Pool
 from toban_store.tx import Row, Tx, autocommit
 
 # A reading is kept for so long, and for KEPT_TIMES as long as it took: pages that stay open cost a small share of a coordinator. For as long again
-# it is still the answer, while the next one is made: so who looks again does not wait.
+# it still is the answer, while the next one is made.
 KEPT_SECONDS = 5.0
 KEPT_TIMES = 20
 PAGE = 5_000
@@ -74,9 +74,9 @@ class ComingLoads:
     def __init__(self, *, pool: Pool, clock: Clock) -> None:
         self._pool = pool
         self._clock = clock
-        # How long it is kept, from when on it is replaced, and the reading.
-        self._kept: tuple[float, float, _Reading] | None = None
-        self._making: asyncio.Task[_Reading] | None = None
+        self._reading = SharedAnswer(
+            self._fresh, clock, keep=lambda took: max(KEPT_SECONDS, KEPT_TIMES * took), serve_old=True
+        )
         self._rules: LRUCache[str, Minutes] = LRUCache(KEPT_RULES)
         self._rules_of: datetime | None = None
 
@@ -84,7 +84,7 @@ class ComingLoads:
         """The load, with what fires in the most crowded minutes or in `minute`. Raises INVALID_ARGUMENT, StoreError."""
         crowded = _checked("crowded", crowded, DEFAULT_CROWDED, MAX_CROWDED)
         names = _checked("names", names, DEFAULT_NAMES, MAX_NAMES)
-        reading = await self._reading()
+        reading = await self._reading.get()
         looked_up = reading.uses[:MOST_USES]
         allowed = await seen(looked_up)
         groups, left_out = reading.groups, reading.left_out
@@ -106,31 +106,9 @@ class ComingLoads:
             unreadable=reading.unreadable,
         )
 
-    async def _reading(self) -> _Reading:
-        if self._kept is not None:
-            kept_for, due, reading = self._kept
-            over = self._clock.monotonic() - due
-            if over < 0:
-                return reading
-            if over < kept_for:
-                self._make()
-                return reading
-        return await asyncio.shield(self._make())
-
-    def _make(self) -> asyncio.Task[_Reading]:
-        """The next reading: one for all who wait for it, also when one of them leaves."""
-        if self._making is None or self._making.done():
-            self._making = asyncio.create_task(self._made(), name="coming load")
-            self._making.add_done_callback(_taken)
-        return self._making
-
-    async def _made(self) -> _Reading:
-        begun = self._clock.monotonic()
+    async def _fresh(self) -> _Reading:
         async with autocommit(self._pool) as t:
-            reading = await self._read(t)
-        kept_for = max(KEPT_SECONDS, KEPT_TIMES * (self._clock.monotonic() - begun))
-        self._kept = (kept_for, begun + kept_for, reading)
-        return reading
+            return await self._read(t)
 
     async def _read(self, t: Tx) -> _Reading:
         now = await schedules_edit.moment(t)
@@ -153,12 +131,6 @@ class ComingLoads:
         reading.groups = [Group(minutes, firings) for minutes, firings in work.found.values() if firings]
         reading.uses = list(work.uses)
         return reading
-
-
-def _taken(task: asyncio.Task[_Reading]) -> None:
-    """Who waits for the task has its error, and the next caller makes another one: where the old reading was the answer, no caller gets it."""
-    if not task.cancelled():
-        task.exception()
 
 
 class _Work:

@@ -63,7 +63,7 @@ def shown(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def come(ends: Sequence[PauseEnd], now: datetime) -> tuple[Sequence[PauseEnd], float | None]:
+def split_due(ends: Sequence[PauseEnd], now: datetime) -> tuple[Sequence[PauseEnd], float | None]:
     """Of the earliest ends, in their order, those that have come, and in how many seconds the next one does (None = there is none)."""
     due = [one for one in ends if one.until <= now]
     later = ends[len(due) :]
