@@ -54,6 +54,7 @@ COMMANDS = {
     ("schedule", "next"): ("a",),
     ("schedule", "load"): (),
     ("run", "list"): (),
+    ("run", "counts"): (),
     ("run", "get"): ("7",),
     ("run", "why"): ("7",),
     ("event", "list"): (),
@@ -102,7 +103,8 @@ def filled(message: Any, depth: int = 0) -> Any:
     """The message with a value in each of its fields, two levels of messages deep."""
     for field in message.DESCRIPTOR.fields:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            getattr(message, field.name).update({"team": "ops"})
+            text = field.message_type.fields_by_name["value"].cpp_type == field.CPPTYPE_STRING
+            getattr(message, field.name).update({"team": "ops"} if text else {"FAILED": 7})
         elif field.message_type is not None and field.message_type.name == "Timestamp":
             getattr(message, field.name).FromJsonString("2026-01-02T03:04:05.678901Z")
         elif field.message_type is not None:

@@ -1,4 +1,4 @@
-"""Options of `toban run list` as a request."""
+"""Options of `toban run list` as a request, and `toban run counts`, which takes them too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from toban_cli.run_filter import run_filter
+from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2 import ListRunsRequest
 
 NOW = datetime(2031, 3, 1, 12, 0, tzinfo=UTC)
@@ -46,3 +47,29 @@ def test_every_option() -> None:
 def test_a_wrong_value_names_its_remedy(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises(typer.BadParameter, match=text):
         run_filter(ListRunsRequest(), **(NONE | wrong))
+
+
+def test_counts_of_runs(cluster: Any, toban: Any) -> None:
+    since = datetime(2026, 11, 20, tzinfo=UTC)
+    groups = [
+        pb.RunGroup(name="backup", runs={"FAILED": 2, "SUCCEEDED": 40}),
+        pb.RunGroup(others=3, runs={"SUCCEEDED": 9}),
+    ]
+    cluster.reader.answers["CountRuns"] = pb.RunCounts(since=since, until=since, groups=groups)
+    code, out, error = toban("run", "counts", "--by", "job", "--since", "2026-11-20T00:00:00Z", "--label", "team=ops")
+    assert (
+        code == 0
+        and not error
+        and [line.split() for line in out.splitlines()]
+        == [
+            ["JOB", "RUNS", "SUCCEEDED", "FAILED"],
+            ["backup", "42", "40", "2"],
+            ["(3", "others)", "9", "9", "-"],
+        ]
+    )
+    request = cluster.reader.requests[-1]
+    assert (request.by, dict(request.filter.labels)) == ("job", {"team": "ops"})
+    assert request.filter.active_from.ToDatetime(UTC) == since
+    assert "are not counted" in toban("run", "counts", "--since", "2026-11-01T00:00:00Z")[2]
+    cluster.reader.answers["CountRuns"] = pb.RunCounts(since=since, until=since)
+    assert "No such run ran" in toban("run", "counts", "--by", "executor")[1]

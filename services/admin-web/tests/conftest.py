@@ -75,6 +75,7 @@ class Reader(
             "GetOverview": overview_message(),
             "GetComingLoad": load_message(),
             "GetArchive": archive_message(),
+            "CountRuns": lambda asked: pb.RunCounts(since=asked.filter.active_from, until=asked.filter.active_until),
             "ListRuns": pb.ListRunsResponse(runs=[run(7, "SUCCEEDED", finished_at=stamp(28), exit_code=0)]),
             "ListJobs": pb.ListJobsResponse(jobs=[job_message()]),
             "GetJob": job_message(),

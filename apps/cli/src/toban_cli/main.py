@@ -37,6 +37,7 @@ from toban_cli.commands import (
     overview,
     own_account,
     run_changes,
+    run_counts,
     runs,
     schedule_load,
     schedule_write,
@@ -115,6 +116,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         {
             "start": runs.start,
             "list": runs.list_runs,
+            "counts": run_counts.count_runs,
             "get": runs.get_run,
             "why": runs.why,
             "usage": runs.usage,

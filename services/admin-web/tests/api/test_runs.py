@@ -30,6 +30,18 @@ def test_runs_are_filtered_by_everything(api: Any) -> None:
     assert (request.page.limit, request.page.cursor) == (9, "5")
 
 
+def test_runs_are_counted_with_the_same_filters(api: Any) -> None:
+    moment = {"seconds": 1796083200}
+    group = pb.RunGroup(name="a", runs={"FAILED": 1}, intervals=[pb.RunInterval(at=moment, runs={"FAILED": 1})])
+    api.further.answers["CountRuns"] = pb.RunCounts(since=moment, until=moment, groups=[group])
+    answer = api.get("/runs/counts?state=FAILED&label=team%3Dops&since=2026-12-01T00:00:00Z&by=job&interval_seconds=60")
+    request = last(api)[1]
+    assert (list(request.filter.states), dict(request.filter.labels)) == (["FAILED"], {"team": "ops"})
+    assert (request.filter.active_from.seconds, request.by, request.interval_seconds) == (1796083200, "job", 60)
+    [counted] = answer.json["groups"]
+    assert counted["runs"] == {"FAILED": 1} and counted["intervals"][0]["at"].startswith("2026-12-01T00:00:00")
+
+
 @pytest.mark.parametrize(
     ("query", "where"),
     [

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from toban_admin_web.adapters.convert import from_proto
-from toban_admin_web.decide.api_models import Run
+from toban_admin_web.decide.api_models import Run, RunCounts, RunGroup, RunInterval
 from toban_admin_web.decide.timeline import ROW, SMALLEST, lanes
-from toban_admin_web.decide.timeline_cells import MOST_LANES, CellPicture, cell_picture, possible_cuts
+from toban_admin_web.decide.timeline_cells import CellPicture, cell_picture
 from toban_admin_web.decide.timeline_span import LONGEST, MOST_CELLS, MOST_INTERVALS, WIDTH, Span, links
 from toban_testing import site_messages
 
@@ -74,57 +75,50 @@ def at(seconds: float) -> datetime:
     return SINCE + timedelta(seconds=seconds)
 
 
-def counted(*runs: Run, known: float = 0, by: str = "executor") -> CellPicture:
-    return cell_picture(runs, by=by, span=HOUR, known=at(known), now=HOUR.until)
+def group(name: str, cells: Mapping[float, Mapping[str, int]], *, others: int = 0, runs: int = 1) -> RunGroup:
+    """Second of the begin of an interval → state → runs."""
+    intervals = [RunInterval(at=at(second), runs=dict(counts)) for second, counts in cells.items()]
+    return RunGroup(name=name, others=others, runs={"SUCCEEDED": runs}, intervals=intervals)
 
 
-def cells_of(picture: CellPicture) -> dict[int, dict[str, int]]:
-    """Of the only lane: second of the begin → counts."""
-    [lane] = picture.lanes
-    return {int((cell.since - SINCE).total_seconds()): dict(cell.counts) for cell in lane.cells}
+def picture(*groups: RunGroup, since: float = 0) -> CellPicture:
+    return cell_picture(RunCounts(since=at(since), until=HOUR.until, groups=list(groups)), HOUR)
 
 
-def ended(number: int, start: float, end: float | None, state: str = "SUCCEEDED", **given: Any) -> Run:
-    return run(number, start, end, state=state, **given)
+def test_cells_have_the_tones_of_the_states_and_the_width_of_the_interval() -> None:
+    [lane] = picture(group("b", {60: {"SUCCEEDED": 2, "SKIPPED": 1}, 3540: {"FAILED": 1, "TIMED_OUT": 2}})).lanes
+    assert [(cell.since, cell.until, cell.counts) for cell in lane.cells] == [
+        (at(60), at(120), {"good": 2, "neutral": 1}),
+        (at(3540), at(3600), {"bad": 3}),
+    ]
+    assert [cell.width for cell in lane.cells] == [pytest.approx(WIDTH / 60, abs=0.2)] * 2
+    assert list(lane.paths) == ["good", "neutral", "bad"] and lane.most == 3
 
 
-def test_a_run_counts_in_each_cell_that_it_ran_in() -> None:
-    picture = counted(
-        ended(1, 61, 179), ended(2, 120, 180, "FAILED"), ended(3, 3540, None, "RUNNING"), ended(4, 60, 60)
+def test_cells_are_cut_by_the_span() -> None:
+    span = Span(at(90), at(3630))
+    [lane] = cell_picture(
+        RunCounts(since=at(90), until=at(3630), groups=[group("b", {60: {"FAILED": 1}, 3600: {"FAILED": 1}})]), span
+    ).lanes
+    assert [(cell.since, cell.until) for cell in lane.cells] == [(at(90), at(120)), (at(3600), at(3630))]
+    assert lane.cells[0].x == 0
+
+
+def test_lanes_are_by_name_and_the_others_have_a_scale_of_their_own() -> None:
+    found = picture(
+        group("b", {0: {"FAILED": 3}}, runs=5),
+        group("a", {0: {"FAILED": 2}}, runs=4),
+        group("", {0: {"FAILED": 90}}, others=7, runs=99),
     )
-    assert cells_of(picture) == {60: {"good": 2}, 120: {"good": 1, "bad": 1}, 3540: {"busy": 1}}
-    assert (picture.peak, picture.runs, dict(picture.counts)) == (2, 4, {"good": 2, "busy": 1, "bad": 1})
-    assert list(picture.lanes[0].paths) == ["good", "busy", "bad"]
-
-
-def test_what_ran_before_the_known_part_is_not_counted_as_nothing_ran() -> None:
-    picture = counted(ended(1, 0, 1800), ended(2, 0, 3600), ended(3, 10, 20), known=1790)
-    assert picture.known == at(1800) and picture.runs == 1
-    assert min(cells_of(picture)) == 1800 and cells_of(picture)[1800] == {"good": 1}
-    assert counted(ended(1, 0, 10), known=3600).lanes == []
-
-
-def test_runs_over_the_edges_are_in_the_cells_of_the_span() -> None:
-    found = cells_of(counted(ended(1, -500, 5000)))
-    assert (len(found), min(found), max(found)) == (MOST_CELLS, 0, 3540)
+    assert [(lane.name, lane.others, lane.most) for lane in found.lanes] == [("a", 0, 2), ("b", 0, 3), ("", 7, 90)]
+    assert (found.peak, found.runs, found.known) == (3, 108, SINCE)
+    assert picture(since=1800).known == at(1800) and picture(since=-5).known == SINCE
 
 
 def test_one_failure_among_many_is_seen_and_no_bar_is_too_high() -> None:
-    picture = counted(*(ended(number, 5, 6) for number in range(1, 1000)), ended(1000, 5, 6, "FAILED"))
-    [lane] = picture.lanes
+    [lane] = picture(group("b", {0: {"SUCCEEDED": 999, "FAILED": 1}})).lanes
     assert lane.paths["bad"].startswith("M0 ") and "v2h" in lane.paths["bad"]
     assert all(float(one.split()[1].split("h")[0]) >= 0 for one in lane.paths.values())
-
-
-def test_lanes_beyond_the_most_are_one() -> None:
-    runs = [ended(number, 0, 10, job=f"job-{number % 40:02}") for number in range(1, 101)]
-    picture = counted(*runs, by="job")
-    assert len(picture.lanes) == MOST_LANES + 1 and picture.lanes[0].name == "job-00"
-    assert (picture.lanes[-1].name, picture.lanes[-1].others) == ("", 40 - MOST_LANES)
-    assert sum(lane.runs for lane in picture.lanes) == picture.runs == 100
-    assert (picture.peak, picture.lanes[-1].most) == (3, 32)
-    few = counted(*runs[: MOST_LANES + 1], by="job")
-    assert [lane.name for lane in few.lanes] == [f"job-{number:02}" for number in range(1, MOST_LANES + 2)]
 
 
 @pytest.mark.parametrize("minutes", [1, 4, 7, 37, 60, 90, 360, 1440, 4000, 44640, 600000])
@@ -156,10 +150,3 @@ def test_what_the_buttons_lead_to() -> None:
     assert "later" not in links(Span(SINCE, now), now)
     assert "closer" not in links(Span(SINCE, at(300)), now)
     assert "wider" not in links(Span(now - LONGEST, now), now)
-
-
-def test_times_after_which_all_may_be_known() -> None:
-    runs = [ended(number, number * 10, None) for number in range(100)]
-    assert possible_cuts(runs, HOUR, HOUR.until) == (at(500), at(2050))
-    assert possible_cuts([run(1, None, None)], HOUR, HOUR.until) == (at(0), at(1800))
-    assert possible_cuts([ended(1, -90, None)], HOUR, at(100)) == (at(0), at(50))

@@ -21,6 +21,7 @@ from toban_coordinator.app.placement.fast_path import CurrentFastPath
 from toban_coordinator.app.runs.cancel import CancelRun
 from toban_coordinator.app.runs.commit_reports import commit_reports
 from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.runs.run_counts import CountRuns
 from toban_coordinator.app.runs.run_usage import RunUsages
 from toban_coordinator.app.runs.start_runs import RunRequest, StartRuns
 from toban_coordinator.app.schedules.coming_load import ComingLoads
@@ -285,6 +286,7 @@ class World:
         """The service that lists what is there."""
         deps = JobReaderDeps(
             reads=JobReads(pool=self.pool, clock=SystemClock()),
+            counts=CountRuns(pool=self.pool),
             events=Events(pool=self.pool),
             schedules=Schedules(pool=self.pool),
             loads=ComingLoads(pool=self.pool, clock=SystemClock()),

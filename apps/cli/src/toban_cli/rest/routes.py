@@ -149,6 +149,7 @@ def _route(rest: rules.Route, **form: Any) -> Route:
 
 _FORMS: Mapping[str, Mapping[str, Any]] = {
     "JobReader.ListRuns": {"adapt": _run_filter},
+    "JobReader.CountRuns": {"adapt": lambda given: {**_run_filter(given.pop("filter", {})), **given}},
     "JobControl.Apply": {"adapt": _manifests},
     "JobControl.StartRuns": {"repeatable": True},
     "JobControl.RerunRun": {"repeatable": True},

@@ -2306,6 +2306,182 @@ class ListRunsResponse(_message.Message):
 Global___ListRunsResponse: _TypeAlias = ListRunsResponse  # noqa: Y015
 
 @_typing.final
+class CountRunsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILTER_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    INTERVAL_SECONDS_FIELD_NUMBER: _builtins.int
+    by: _builtins.str
+    """What they are grouped by: executor | job; "" = executor. A run without an executor is in no group of executors."""
+    interval_seconds: _builtins.int
+    """How long each interval is, in seconds from midnight of UTC on; 0 = the whole span is one. At most 500 intervals."""
+    @_builtins.property
+    def filter(self) -> Global___ListRunsRequest:
+        """As for ListRuns, without a page: runs that started before `active_until`, unset = now, and had not ended by `active_from`, unset = an
+        hour before that.
+        """
+
+    def __init__(
+        self,
+        *,
+        filter: Global___ListRunsRequest | None = ...,
+        by: _builtins.str = ...,
+        interval_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "filter", b"filter", "interval_seconds", b"interval_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountRunsRequest: _TypeAlias = CountRunsRequest  # noqa: Y015
+
+@_typing.final
+class RunCounts(_message.Message):
+    """How many runs ran. The groups with the most runs by name, and the others as one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """The span that was counted. It begins later than asked for when too many runs fit: more than 200,000, or 20,000 for a person whose rules
+        leave some runs out. Then only its later part is counted.
+        """
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunGroup]:
+        """Most runs first."""
+
+    def __init__(
+        self,
+        *,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        groups: _abc.Iterable[Global___RunGroup] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "since", b"since", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunCounts: _TypeAlias = RunCounts  # noqa: Y015
+
+@_typing.final
+class RunGroup(_message.Message):
+    """The runs of an executor or job."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class RunsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    NAME_FIELD_NUMBER: _builtins.int
+    OTHERS_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    INTERVALS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """"" = all other groups together."""
+    others: _builtins.int
+    """How many groups these are; 0 for a group with a name."""
+    @_builtins.property
+    def runs(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """State → runs, each counted once."""
+
+    @_builtins.property
+    def intervals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunInterval]:
+        """Those in which something ran, in their order."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        others: _builtins.int = ...,
+        runs: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        intervals: _abc.Iterable[Global___RunInterval] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["intervals", b"intervals", "name", b"name", "others", b"others", "runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunGroup: _TypeAlias = RunGroup  # noqa: Y015
+
+@_typing.final
+class RunInterval(_message.Message):
+    """The runs that ran in an interval. A run counts in each interval in which it ran."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class RunsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    AT_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def at(self) -> _timestamp_pb2.Timestamp:
+        """Its begin, which may be before the span."""
+
+    @_builtins.property
+    def runs(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """State → runs."""
+
+    def __init__(
+        self,
+        *,
+        at: _timestamp_pb2.Timestamp | None = ...,
+        runs: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at", b"at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "runs", b"runs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunInterval: _TypeAlias = RunInterval  # noqa: Y015
+
+@_typing.final
 class GetRunRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -552,6 +552,11 @@ class JobReaderStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListRunsRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListRunsResponse.FromString,
                 _registered_method=True)
+        self.CountRuns = channel.unary_unary(
+                '/toban_proto.v1.JobReader/CountRuns',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.CountRunsRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RunCounts.FromString,
+                _registered_method=True)
         self.GetRun = channel.unary_unary(
                 '/toban_proto.v1.JobReader/GetRun',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.GetRunRequest.SerializeToString,
@@ -670,6 +675,13 @@ class JobReaderServicer:
 
     def ListRuns(self, request, context):
         """Runs, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CountRuns(self, request, context):
+        """How many runs ran in a span of time, by executor or job, state and interval.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -815,6 +827,11 @@ def add_JobReaderServicer_to_server(servicer, server):
                     servicer.ListRuns,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.ListRunsRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.ListRunsResponse.SerializeToString,
+            ),
+            'CountRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountRuns,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.CountRunsRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RunCounts.SerializeToString,
             ),
             'GetRun': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRun,
@@ -1055,6 +1072,33 @@ class JobReader:
             '/toban_proto.v1.JobReader/ListRuns',
             toban__proto_dot_v1_dot_coordinator__pb2.ListRunsRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.ListRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.JobReader/CountRuns',
+            toban__proto_dot_v1_dot_coordinator__pb2.CountRunsRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.RunCounts.FromString,
             options,
             channel_credentials,
             insecure,

@@ -196,6 +196,8 @@ class JobReaderStub:
     """Schedules by name."""
     ListRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]
     """Runs, newest first."""
+    CountRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CountRunsRequest, _coordinator_pb2.RunCounts]
+    """How many runs ran in a span of time, by executor or job, state and interval."""
     GetRun: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]
     """One run with attempts, steps and events."""
     WatchRun: _grpc.UnaryStreamMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]
@@ -250,6 +252,8 @@ class JobReaderAsyncStub(JobReaderStub):
     """Schedules by name."""
     ListRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListRunsRequest, _coordinator_pb2.ListRunsResponse]  # type: ignore[assignment]
     """Runs, newest first."""
+    CountRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CountRunsRequest, _coordinator_pb2.RunCounts]  # type: ignore[assignment]
+    """How many runs ran in a span of time, by executor or job, state and interval."""
     GetRun: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]  # type: ignore[assignment]
     """One run with attempts, steps and events."""
     WatchRun: _aio.UnaryStreamMultiCallable[_coordinator_pb2.GetRunRequest, _coordinator_pb2.Run]  # type: ignore[assignment]
@@ -337,6 +341,14 @@ class JobReaderServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ListRunsResponse, _abc.Awaitable[_coordinator_pb2.ListRunsResponse]]:
         """Runs, newest first."""
+
+    @_abc_1.abstractmethod
+    def CountRuns(
+        self,
+        request: _coordinator_pb2.CountRunsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.RunCounts, _abc.Awaitable[_coordinator_pb2.RunCounts]]:
+        """How many runs ran in a span of time, by executor or job, state and interval."""
 
     @_abc_1.abstractmethod
     def GetRun(

@@ -443,6 +443,32 @@ class RunPage(Page):
     runs: list[Run]
 
 
+class RunInterval(Answer):
+    """The runs that ran in an interval. A run counts in each interval in which it ran."""
+
+    at: datetime | None = Field(description="Its begin, which may be before the span.")
+    runs: dict[str, int] = Field(description="State → runs.")
+
+
+class RunGroup(Answer):
+    """The runs of an executor or job."""
+
+    name: str = Field(description='"" = all other groups together.')
+    others: int = Field(description="How many groups these are; 0 for a group with a name.")
+    runs: dict[str, int] = Field(description="State → runs, each counted once.")
+    intervals: list[RunInterval] = Field(description="Those in which something ran, in their order.")
+
+
+class RunCounts(Answer):
+    """How many runs ran. The groups with the most runs by name, and the others as one."""
+
+    since: datetime | None = Field(
+        description="The span that was counted. It begins later than asked for when too many runs fit: more than 200,000, or 20,000 for a person whose rules leave some runs out. Then only its later part is counted."
+    )
+    until: datetime | None
+    groups: list[RunGroup] = Field(description="Most runs first.")
+
+
 class RunCheck(Answer):
     """One condition of the start."""
 

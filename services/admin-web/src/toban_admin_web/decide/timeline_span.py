@@ -134,8 +134,8 @@ def _edges(span: Span, step: timedelta) -> list[datetime]:
 
 
 def _before(at: datetime, step: timedelta) -> datetime:
-    """The last multiple of the step until then, counted from midnight of UTC long ago."""
-    origin = datetime(2000, 1, 1, tzinfo=UTC)
+    """The last multiple of the step until then, counted from 1970 on, as the coordinators count."""
+    origin = datetime(1970, 1, 1, tzinfo=UTC)
     return origin + (at - origin) // step * step
 
 

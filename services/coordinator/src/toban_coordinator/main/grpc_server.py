@@ -42,6 +42,7 @@ from toban_coordinator.app.runs.declare_lost import DeclareLost
 from toban_coordinator.app.runs.job_reads import JobReads
 from toban_coordinator.app.runs.report_queue import ReportQueue
 from toban_coordinator.app.runs.rerun import RunRepeats
+from toban_coordinator.app.runs.run_counts import CountRuns
 from toban_coordinator.app.runs.run_usage import RunUsages
 from toban_coordinator.app.runs.start_runs import StartRuns
 from toban_coordinator.app.schedules.coming_load import ComingLoads
@@ -191,6 +192,7 @@ def _job_reader(config: CoordinatorConfig, parts: Coordinator, health: Health) -
     archivers = Archivers(channels=parts.connections.channels, addresses=config.log_archivers, clock=parts.clock)
     deps = JobReaderDeps(
         reads=JobReads(pool=pool, clock=parts.clock),
+        counts=CountRuns(pool=pool),
         events=Events(pool=pool),
         schedules=Schedules(pool=pool),
         loads=ComingLoads(pool=pool, clock=parts.clock),

@@ -10,6 +10,7 @@ from toban_coordinator.app.cluster.overview import Overviews
 from toban_coordinator.app.notifications.events import Events
 from toban_coordinator.app.runs.job_lists import JobQuery
 from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.runs.run_counts import CountRuns
 from toban_coordinator.app.runs.run_usage import RunUsages
 from toban_coordinator.app.schedules.coming_load import ComingLoads
 from toban_coordinator.app.schedules.schedules import Schedules
@@ -36,6 +37,7 @@ class JobReaderDeps:
     """The use cases behind this service. `health` gives the document of /healthz, `archive` the answer of a log-archiver."""
 
     reads: JobReads
+    counts: CountRuns
     events: Events
     schedules: Schedules
     loads: ComingLoads
@@ -117,6 +119,16 @@ class JobReader(JobReaderServicer):
         """Runs, newest first, live and finished ones together; those made ahead only when asked for."""
         page = await self._deps.reads.list_runs(run_query_from_pb(request), page_from_pb(request.page))
         return pb.ListRunsResponse(runs=[to_proto.run_to_pb(row) for row in page.rows], next_cursor=page.next_cursor)
+
+    async def CountRuns(self, request: pb.CountRunsRequest, _context: Context) -> pb.RunCounts:
+        """How many runs ran, by group and interval. Raises INVALID_ARGUMENT; NOT_FOUND for an unknown executor."""
+        found = await self._deps.counts.get(
+            run_query_from_pb(request.filter),
+            by=request.by,
+            interval_seconds=request.interval_seconds,
+            seen=seen_uses,
+        )
+        return to_proto.run_counts_to_pb(found)
 
     async def GetRun(self, request: pb.GetRunRequest, _context: Context) -> pb.Run:
         """One run with its attempts and events, and why it waits. Raises RUN_NOT_FOUND."""

@@ -10,6 +10,7 @@ from typing import Any
 from toban_coordinator.app.manifests import Applied
 from toban_coordinator.app.runs.change_runs import Changes
 from toban_coordinator.app.runs.job_reads import JobDetails, RunDetails
+from toban_coordinator.app.runs.run_counts import RunCounts
 from toban_coordinator.app.schedules.coming_load import ComingLoad
 from toban_coordinator.decide.runs.step_states import StepState
 from toban_coordinator.decide.schedules.coming_load import MINUTE
@@ -217,6 +218,19 @@ def slots_to_pb(slots: Sequence[AnnotatedSlot]) -> list[pb.NextSlot]:
 def applied_to_pb(applied: Applied) -> pb.Applied:
     """What became of one manifest."""
     return fill(pb.Applied, applied, next_slots=slots_to_pb(applied.next_slots))
+
+
+def run_counts_to_pb(counts: RunCounts) -> pb.RunCounts:
+    """How many runs ran, by group and interval."""
+    groups = [
+        fill(
+            pb.RunGroup,
+            group,
+            intervals=[pb.RunInterval(at=at(one), runs=runs) for one, runs in group.intervals.items()],
+        )
+        for group in counts.groups
+    ]
+    return pb.RunCounts(since=at(counts.span.since), until=at(counts.span.until), groups=groups)
 
 
 def load_to_pb(load: ComingLoad) -> pb.ComingLoad:

@@ -10,6 +10,7 @@ from toban_admin_web.decide.answer import Answer
 from toban_admin_web.decide.api_models import (
     ChangedRuns,
     EmittedEvent,
+    RunCounts,
     RunPage,
     StartedRun,
     StartedRuns,
@@ -75,6 +76,19 @@ class RunsQuery(RunFilter):
     def request_fields(self) -> dict[str, Any]:
         """As the fields of ListRunsRequest."""
         return {**self.request(limit=self.limit), "brief": self.brief}
+
+
+class CountsQuery(RunFilter):
+    """Which runs, and how they are counted."""
+
+    by: Literal["executor", "job"] = Field("executor", description="What they are grouped by.")
+    interval_seconds: int = Field(
+        0, ge=0, le=MAX_INT32, description="How long each interval is, at most 500 of them; 0 = the whole span is one."
+    )
+
+    def request_fields(self) -> dict[str, Any]:
+        """As the fields of CountRunsRequest."""
+        return {"filter": self.request(), "by": self.by, "interval_seconds": self.interval_seconds}
 
 
 class Start(Input):
@@ -169,6 +183,12 @@ def _emit(call: Call) -> tuple[Answer, int]:
 
 ENDPOINTS = (
     Endpoint(route="GET /runs", summary="Runs, newest first.", query=RunsQuery, answer=RunPage),
+    Endpoint(
+        route="GET /runs/counts",
+        summary="How many runs ran in a span of time, by executor or job, state and interval. Without times: of the last hour.",
+        query=CountsQuery,
+        answer=RunCounts,
+    ),
     Endpoint(
         route="POST /jobs/{name}/runs",
         summary="Starts a run of a job.",
