@@ -1,8 +1,8 @@
 """Pages of runs by each filter, alone and with a job, among many finished runs; through JobReads and real PostgreSQL.
 
 Usage: scripts/bench run_lists, or python tests/bench/run_lists.py [finished runs] [days]; prints one JSON line with p50 and p95 in milliseconds
-for each filter, and for the overview: its first answers read the last day in parts. Each measurement asks for the first page and for one in the
-middle, with changing values.
+for each filter, for counts of runs, and for the overview: its first answers read the last day in parts. Each measurement of a list asks for the
+first page and for one in the middle, with changing values.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import psycopg
 from toban_coordinator.app.cluster.overview import KEPT_SECONDS, Overviews
 from toban_coordinator.app.paging import PageRequest
 from toban_coordinator.app.runs.job_reads import JobReads
+from toban_coordinator.app.runs.run_counts import CountRuns
 from toban_coordinator.app.runs.run_queries import RunQuery
 from toban_runtime.clock import SystemClock
 from toban_store.pool import open_pool
@@ -94,6 +95,28 @@ def queries(round_number, days):
     return {"any": {}, "job": {"job": job}} | alone | with_job
 
 
+def counts(round_number):
+    """Name → hours, filter, and what runs are grouped by; the last one has more runs than are counted."""
+    job = f"job-{round_number + 1}"
+    return {
+        "an hour by executor": (1, {}, "executor"),
+        "a day by job": (24, {}, "job"),
+        "a day of a job": (24, {"job": job}, "executor"),
+        "30 days of a job": (720, {"job": job}, "job"),
+        "30 days": (720, {}, "job"),
+    }
+
+
+async def count_hours(runs, hours, wanted, by):
+    """In 60 intervals, as the timeline does, for a person who may see all."""
+
+    async def everything(_uses):
+        return None
+
+    since = datetime.now(UTC) - timedelta(hours=hours)
+    await runs.get(RunQuery(active_from=since, **wanted), by=by, interval_seconds=hours * 60, seen=everything)
+
+
 async def measure(url, runs, days):
     began = time.perf_counter()
     fill(url, runs, days)
@@ -107,6 +130,11 @@ async def measure(url, runs, days):
                 asked = time.perf_counter()
                 await reads.list_runs(RunQuery(**wanted), PageRequest(cursor=cursor))
                 times.setdefault(name, []).append((time.perf_counter() - asked) * 1000)
+    for round_number in range(ROUNDS):
+        for name, (hours, wanted, by) in counts(round_number).items():
+            asked = time.perf_counter()
+            await count_hours(CountRuns(pool=pool), hours, wanted, by)
+            times.setdefault(f"count {name}", []).append((time.perf_counter() - asked) * 1000)
     overviews = Overviews(pool=pool, clock=SystemClock(), health=dict)
     for _ in range(ROUNDS):
         asked = time.perf_counter()
