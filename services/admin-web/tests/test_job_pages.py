@@ -13,6 +13,8 @@ from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.clock import today
 
+MICROSECOND = timedelta(microseconds=1)
+
 
 @pytest.fixture
 def versioned(web: Any) -> Any:
@@ -131,17 +133,25 @@ def test_an_older_coordinator_has_neither_versions_nor_days_nor_slots(web: Any) 
 
 
 def test_the_next_slots_of_all_its_schedules_are_in_their_order(web: Any) -> None:
-    schedules = [web.schedule(name=name) for name in ("late", "early")] + [web.schedule(name="off", status="paused")]
-    ahead = {"late": [-300, -600], "early": [-60, -400]}
+    schedules = [web.schedule(name=name) for name in ("late", "early")]
+    schedules.append(web.schedule(name="off", status="paused", next_run_at=None))
+    end = {"status": "paused", "paused_until": web.stamp(-500), "next_run_at": web.stamp(-550)}
+    schedules.append(web.schedule(name="ends", **end))
+    ahead = {"late": [-300, -600], "early": [-60, -400], "ends": [-550]}
 
     def slots(request: Any) -> pb.NextSlotsResponse:
+        # Slots within a pause are left out.
+        if request.HasField("after"):
+            assert request.name == "ends" and request.after.ToDatetime() == web.stamp(-550).ToDatetime() - MICROSECOND
+        else:
+            assert request.name != "ends"
         return pb.NextSlotsResponse(slots=[pb.NextSlot(at=web.stamp(one)) for one in ahead[request.name]])
 
     web.cluster.reader.responses |= {"GetJob": web.job(schedules=schedules), "NextSlots": slots}
     text = web.page("/jobs/hello")
     shown = re.search(r'<ol class="coming">(.*?)</ol>', text, re.DOTALL)
-    assert shown and re.findall(r'href="/schedules/([a-z]+)"', shown[1]) == ["early", "late", "early", "late"]
-    web.cluster.reader.responses["GetJob"] = web.job(schedules=schedules, enabled=False)
+    assert shown and re.findall(r'href="/schedules/([a-z]+)"', shown[1]) == ["early", "late", "early", "ends", "late"]
+    web.cluster.reader.responses["GetJob"] = web.job(schedules=schedules[2:3])
     assert "coming-title" not in web.page("/jobs/hello")
 
 

@@ -1809,7 +1809,7 @@ class Job(_message.Message):
 
     @_builtins.property
     def next_run_at(self) -> _timestamp_pb2.Timestamp:
-        """Of its schedules the earliest slot to come; only in ListJobs with a history."""
+        """Of its schedules the earliest slot to come that gets a run; only in ListJobs with a history."""
 
     @_builtins.property
     def recent_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunMark]:
@@ -2125,6 +2125,8 @@ class Schedule(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
     PAUSED_UNTIL_FIELD_NUMBER: _builtins.int
+    JOB_DISABLED_FIELD_NUMBER: _builtins.int
+    JOB_DISABLED_UNTIL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     job: _builtins.str
     enabled: _builtins.bool
@@ -2141,8 +2143,12 @@ class Schedule(_message.Message):
     status_actor: _builtins.str
     description: _builtins.str
     updated_by: _builtins.str
+    job_disabled: _builtins.bool
+    """Its job is disabled, by a person or its manifest, so its slots pass without runs, whatever its own status is."""
     @_builtins.property
-    def next_run_at(self) -> _timestamp_pb2.Timestamp: ...
+    def next_run_at(self) -> _timestamp_pb2.Timestamp:
+        """The earliest slot to come that gets a run: of a pause with an end, of it or of its job, the first one from then on."""
+
     @_builtins.property
     def last_run_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -2150,6 +2156,10 @@ class Schedule(_message.Message):
     @_builtins.property
     def paused_until(self) -> _timestamp_pb2.Timestamp:
         """When the leader resumes it by itself; unset = a person does. A slot at this time gets its run."""
+
+    @_builtins.property
+    def job_disabled_until(self) -> _timestamp_pb2.Timestamp:
+        """When the leader enables the job again by itself; unset = a person does."""
 
     def __init__(
         self,
@@ -2171,10 +2181,12 @@ class Schedule(_message.Message):
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         updated_by: _builtins.str = ...,
         paused_until: _timestamp_pb2.Timestamp | None = ...,
+        job_disabled: _builtins.bool = ...,
+        job_disabled_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_run_at", b"last_run_at", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job_disabled_until", b"job_disabled_until", "last_run_at", b"last_run_at", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "enabled", b"enabled", "job", b"job", "last_error", b"last_error", "last_run_at", b"last_run_at", "name", b"name", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "rule", b"rule", "spec_json", b"spec_json", "status", b"status", "status_actor", b"status_actor", "status_reason", b"status_reason", "timezone", b"timezone", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "enabled", b"enabled", "job", b"job", "job_disabled", b"job_disabled", "job_disabled_until", b"job_disabled_until", "last_error", b"last_error", "last_run_at", b"last_run_at", "name", b"name", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "rule", b"rule", "spec_json", b"spec_json", "status", b"status", "status_actor", b"status_actor", "status_reason", b"status_reason", "timezone", b"timezone", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

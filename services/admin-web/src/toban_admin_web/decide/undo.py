@@ -28,8 +28,10 @@ class _Reverse(NamedTuple):
 # By what a page reports as `?done=`.
 _REVERSE: Mapping[str, _Reverse] = {
     "paused": _Reverse("job_actions.ask_resume", "schedules.show", Action.EDIT),
+    "paused_idle": _Reverse("job_actions.ask_resume", "schedules.show", Action.EDIT),
     "resumed": _Reverse("job_actions.ask_pause", "schedules.show", Action.EDIT),
     "job_disabled": _Reverse("job_actions.ask_enable", "jobs.show", Action.EDIT),
+    "job_disabled_idle": _Reverse("job_actions.ask_enable", "jobs.show", Action.EDIT),
     "job_enabled": _Reverse("job_actions.ask_disable", "jobs.show", Action.EDIT),
     "drained": _Reverse("cluster_actions.ask_undrain", "", Action.OPERATE, parameter="worker_id"),
     "undrained": _Reverse("cluster_actions.ask_drain", "", Action.OPERATE, parameter="worker_id"),

@@ -15,7 +15,7 @@ from toban_coordinator.app.named_objects import changed, not_found
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest
 from toban_coordinator.app.schedules.edit_due_slots import rule_or_none
 from toban_coordinator.app.schedules.edit_schedule import ScheduleEdit, Settled, state_of
-from toban_coordinator.app.schedules.next_slots import check_after, checked_count, note_of
+from toban_coordinator.app.schedules.next_slots import check_after, checked_count, note_of, with_next_after_pause
 from toban_coordinator.app.schedules.slot_counting import Counts, with_counts
 from toban_coordinator.decide.schedules.pauses import LEADER, EndedPause, check_until
 from toban_coordinator.store.cluster import audit, read_models
@@ -78,7 +78,7 @@ class Schedules:
             actor=row["status_actor"] if row else "",
             until=row["paused_until"] if row else None,
             spec=spec,
-            job_enabled=row["job_enabled"] if row else True,
+            job_enabled=not row["job_disabled"] if row else True,
             job_disabled_why=row["job_disabled_why"] if row else "",
             ended=not slots,
             after=after,
@@ -209,7 +209,7 @@ class Schedules:
             found = await read_models.schedules_page(t, names=[name], limit=1)
             if not found:
                 raise await not_found(t, "schedule", name)
-        return found[0]
+        return with_next_after_pause(found)[0]
 
 
 async def _set_status(
