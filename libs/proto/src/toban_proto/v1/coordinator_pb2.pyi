@@ -6479,6 +6479,7 @@ class AuthenticateResponse(_message.Message):
     ENDS_AT_FIELD_NUMBER: _builtins.int
     WORKER_TYPE_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     role: _builtins.str
     """The highest role of any rule that allows something; "" without one."""
@@ -6490,6 +6491,10 @@ class AuthenticateResponse(_message.Message):
     """Equal for people who may do and see the same."""
     @_builtins.property
     def ends_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccessRule]:
+        """Of a session: what its person may do, so that no page offers what a rule refuses. Only `id`, `effect`, `role` and `selector` are set."""
+
     def __init__(
         self,
         *,
@@ -6499,10 +6504,11 @@ class AuthenticateResponse(_message.Message):
         ends_at: _timestamp_pb2.Timestamp | None = ...,
         worker_type: _builtins.str = ...,
         access: _builtins.str = ...,
+        rules: _abc.Iterable[Global___AccessRule] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ends_at", b"ends_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "ends_at", b"ends_at", "role", b"role", "session", b"session", "user", b"user", "worker_type", b"worker_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "ends_at", b"ends_at", "role", b"role", "rules", b"rules", "session", b"session", "user", b"user", "worker_type", b"worker_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
