@@ -1,4 +1,4 @@
-// Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, jobs and schedules.
+// Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, jobs and schedules, and what to do with these.
 import { element, load } from "./common.js";
 
 const WAIT_MS = 1500;
@@ -31,16 +31,16 @@ function focusSearch() {
 // The jobs and schedules with the text in their names, a moment after the last key.
 function search() {
   clearTimeout(timer);
-  const text = input.value.trim();
-  if (text) timer = setTimeout(() => loadNames(text), SEARCH_MS);
+  const [, name] = asAction(input.value.trim());
+  if (name) timer = setTimeout(() => loadNames(name), SEARCH_MS);
 }
 
 async function loadNames(text) {
   const query = new URLSearchParams({ name: text, limit: MOST });
-  const named = async (kind) => (await (await load(`/api/v1/${kind}?${query}`)).json())[kind].map(({ name }) => ({ kind, name }));
+  const named = async (kind) => (await (await load(`/api/v1/${kind}?${query}`)).json())[kind].map((one) => ({ ...one, kind }));
   // Without an answer the palette has pages and runs.
   const found = await Promise.all(["jobs", "schedules"].map((kind) => named(kind).catch(() => [])));
-  if (text !== input.value.trim()) return;
+  if (text !== asAction(input.value.trim())[1]) return;
   known = found.flat();
   suggest();
 }
@@ -48,16 +48,33 @@ async function loadNames(text) {
 const nameOf = (link) => link.textContent.trim();
 const entry = (text, path) => ({ text, path });
 const named = ({ kind, name }) => entry(`${palette.dataset[kind]} ${name}`, `/${kind}/${encodeURIComponent(name)}`);
+// Those that the role of the person allows have a text.
+const ACTIONS = {
+  jobs: ({ disabled_at }) => ["run", disabled_at ? "enable" : "disable"],
+  schedules: ({ enabled, status }) => (enabled ? [status === "active" ? "pause" : "resume"] : []),
+};
+const textOf = (action) => palette.dataset[`do${action[0].toUpperCase()}${action.slice(1)}`];
+const actions = (one) => ACTIONS[one.kind](one).filter(textOf);
+const acting = (one, action) => entry(`${textOf(action)}: ${one.name}…`, `${named(one).path}/${action}`);
+
+// "disable nightly" as the action and the text of the names; without an action all of it is that text.
+function asAction(text) {
+  const found = ["run", "disable", "enable", "pause", "resume"].find((one) => textOf(one) && text.toLowerCase().startsWith(`${textOf(one).toLowerCase()} `));
+  return found ? [found, text.slice(textOf(found).length).trim()] : ["", text];
+}
 
 function candidates(text) {
-  const wanted = text.toLowerCase();
+  const [action, part] = asAction(text);
+  const wanted = part.toLowerCase();
   const found = pages.map((link) => entry(nameOf(link), link.getAttribute("href"))).filter((one) => one.text.toLowerCase().includes(wanted));
   if (!text) return found;
   const at = (one) => one.name.toLowerCase().indexOf(wanted);
   const names = known.filter((one) => at(one) >= 0).sort((one, other) => at(one) - at(other));
+  if (action) return names.filter((one) => actions(one).includes(action)).slice(0, MOST).map((one) => acting(one, action));
+  const first = ["jobs", "schedules"].map((kind) => names.find((one) => one.kind === kind)).filter(Boolean);
   const [, id] = /^#?([0-9]{1,18})$/.exec(text) ?? [];
   const run = id ? [entry(`${palette.dataset.run} ${id}`, `/runs/${id}`)] : [];
-  return [...run, ...found, ...names.slice(0, MOST).map(named)];
+  return [...run, ...found, ...names.slice(0, MOST).map(named), ...first.flatMap((one) => actions(one).map((each) => acting(one, each)))];
 }
 
 function item({ text, path }, index) {
