@@ -51,14 +51,18 @@ class TemplateHelpers:
         return value if text is None else text
 
     def translated(self, text: str) -> Markup:
-        """A sentence of a service in the language of the request; one that is not known stays, marked as English for screen readers."""
+        """A sentence of a service in the language of the request, with its times as those of the page.
+
+        One that is not known stays, marked as English for screen readers.
+        """
         tag = language.current()
-        if tag == languages.DEFAULT:
-            return Markup.escape(_shown(text))
-        found = self._services.find(tag, text)
-        if found is None and text and text.isascii():
-            return Markup('<span lang="en">{}</span>').format(_shown(text))
-        return Markup.escape(_shown(found or text))
+        parts = self._services.parts(tag, text)
+        shown = Markup("").join(
+            self.at(part) if isinstance(part, datetime) else Markup.escape(_shown(part)) for part in parts
+        )
+        if tag != languages.DEFAULT and text and text.isascii() and self._services.find(tag, text) is None:
+            return Markup('<span lang="en">{}</span>').format(shown)
+        return shown
 
     def notice(self) -> str:
         """What the action that led to this page has done; "" without one."""
