@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +14,7 @@ from flask import Flask, g, request, url_for
 from markupsafe import Markup
 
 from toban_admin_web.decide import durations, languages, schedule_text
-from toban_admin_web.decide.api_models import Schedule
+from toban_admin_web.decide.api_models import RunLimit, Schedule
 from toban_admin_web.decide.clock_changes import near_clock_change
 from toban_admin_web.decide.cron_text import cron_words
 from toban_admin_web.decide.dashboard import term_name
@@ -63,6 +65,19 @@ class TemplateHelpers:
         if tag != languages.DEFAULT and text and text.isascii() and self._services.find(tag, text) is None:
             return Markup('<span lang="en">{}</span>').format(shown)
         return shown
+
+    @staticmethod
+    def linked(text: Markup, limits: Sequence[RunLimit]) -> Markup:
+        """`text` with links to the limits that hold its run back."""
+        links = {str(Markup.escape(one.name)): one.name for one in limits if one.blocks}
+        if not links:
+            return text
+        names = "|".join(re.escape(name) for name in sorted(links, key=len, reverse=True))
+
+        def link(found: re.Match[str]) -> str:
+            return Markup('<a href="{}">{}</a>').format(url_for("limits.show", name=links[found[0]]), Markup(found[0]))
+
+        return Markup(re.sub(rf"(?<![\w:/.-])(?:{names})(?![\w:/-]|\.\w)", link, text))
 
     def notice(self) -> str:
         """What the action that led to this page has done; "" without one."""
@@ -137,6 +152,7 @@ def install(app: Flask, translations: Translations, services: ServiceTexts, cloc
             helpers.t,
             helpers.label,
             helpers.translated,
+            helpers.linked,
             helpers.notice,
             helpers.undo,
             helpers.at,
