@@ -28,11 +28,14 @@ function focusSearch() {
   else openPalette();
 }
 
+// A name is the last word: "disable nightly".
+const words = () => input.value.trim().split(/\s+/);
+
 // The jobs and schedules with the text in their names, a moment after the last key.
 function search() {
   clearTimeout(timer);
-  const [, name] = asAction(input.value.trim());
-  if (name) timer = setTimeout(() => loadNames(name), SEARCH_MS);
+  const text = words().at(-1);
+  if (text) timer = setTimeout(() => loadNames(text), SEARCH_MS);
 }
 
 async function loadNames(text) {
@@ -40,51 +43,34 @@ async function loadNames(text) {
   const named = async (kind) => (await (await load(`/api/v1/${kind}?${query}`)).json())[kind].map((one) => ({ ...one, kind }));
   // Without an answer the palette has pages and runs.
   const found = await Promise.all(["jobs", "schedules"].map((kind) => named(kind).catch(() => [])));
-  if (text !== asAction(input.value.trim())[1]) return;
+  if (text !== words().at(-1)) return;
   known = found.flat();
   suggest();
 }
 
-const nameOf = (link) => link.textContent.trim();
 const entry = (text, path) => ({ text, path });
 const named = ({ kind, name }) => entry(`${palette.dataset[kind]} ${name}`, `/${kind}/${encodeURIComponent(name)}`);
-// Those that the role of the person allows have a text.
-const ACTIONS = {
-  jobs: ({ disabled_at }) => ["run", disabled_at ? "enable" : "disable"],
-  schedules: ({ enabled, status }) => (enabled ? [status === "active" ? "pause" : "resume"] : []),
-};
-const textOf = (action) => palette.dataset[`do${action[0].toUpperCase()}${action.slice(1)}`];
-const actions = (one) => ACTIONS[one.kind](one).filter(textOf);
-const acting = (one, action) => entry(`${textOf(action)}: ${one.name}…`, `${named(one).path}/${action}`);
 
-// "disable nightly" as the action and the text of the names; without an action all of it is that text.
-function asAction(text) {
-  const found = ["run", "disable", "enable", "pause", "resume"].find((one) => textOf(one) && text.toLowerCase().startsWith(`${textOf(one).toLowerCase()} `));
-  return found ? [found, text.slice(textOf(found).length).trim()] : ["", text];
+// What can be done with a job or a schedule; an action that the role of the person does not allow has no text.
+function acts(one) {
+  const offered = one.kind === "jobs" ? ["run", one.disabled_at ? "enable" : "disable"] : one.enabled ? [one.status === "active" ? "pause" : "resume"] : [];
+  return offered.filter((act) => act in palette.dataset).map((act) => entry(`${palette.dataset[act]}: ${one.name}…`, `${named(one).path}/${act}`));
 }
 
 function candidates(text) {
-  const [action, part] = asAction(text);
-  const wanted = part.toLowerCase();
-  const found = pages.map((link) => entry(nameOf(link), link.getAttribute("href"))).filter((one) => one.text.toLowerCase().includes(wanted));
+  const fits = (one) => words().every((word) => one.text.toLowerCase().includes(word.toLowerCase()));
+  const found = pages.map((link) => entry(link.textContent.trim(), link.getAttribute("href"))).filter(fits);
   if (!text) return found;
-  const at = (one) => one.name.toLowerCase().indexOf(wanted);
+  const at = (one) => one.name.toLowerCase().indexOf(words().at(-1).toLowerCase());
   const names = known.filter((one) => at(one) >= 0).sort((one, other) => at(one) - at(other));
-  if (action) return names.filter((one) => actions(one).includes(action)).slice(0, MOST).map((one) => acting(one, action));
-  const first = ["jobs", "schedules"].map((kind) => names.find((one) => one.kind === kind)).filter(Boolean);
   const [, id] = /^#?([0-9]{1,18})$/.exec(text) ?? [];
-  const run = id ? [entry(`${palette.dataset.run} ${id}`, `/runs/${id}`)] : [];
-  return [...run, ...found, ...names.slice(0, MOST).map(named), ...first.flatMap((one) => actions(one).map((each) => acting(one, each)))];
+  const run = id ? [entry(`${palette.dataset.runs} ${id}`, `/runs/${id}`)] : [];
+  return [...run, ...found, ...[...names.map(named), ...names.flatMap(acts)].filter(fits).slice(0, MOST)];
 }
 
 function item({ text, path }, index) {
-  const link = element("a", { id: `found-${index}`, role: "option", tabIndex: -1, href: withLanguage(path) }, text);
+  const link = element("a", { id: `found-${index}`, role: "option", tabIndex: -1, href: path }, text);
   return element("li", { role: "presentation" }, link);
-}
-
-function withLanguage(path) {
-  const chosen = new URLSearchParams(location.search).get("lang");
-  return chosen && !path.includes("?") ? `${path}?lang=${encodeURIComponent(chosen)}` : path;
 }
 
 function select(index) {

@@ -73,7 +73,7 @@ def test_the_days_are_squares_and_a_list(web: Any) -> None:
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.GetJobDaysRequest)]
     assert (request.name, request.days) == ("hello", 91)
     assert text.count('<rect class="none"') >= 88 and text.count('<rect class="mixed"') == 1
-    assert f"{day} · 100+ succeeded, 2 failed, 0 canceled or skipped" in text
+    assert f"{day} · 100+ succeeded, 2 failed, 0 cancelled or skipped" in text
     assert f'href="/runs?job=hello&amp;since={day}T00:00' in text
 
 
@@ -187,7 +187,7 @@ def test_a_job_is_a_line_with_its_last_runs(web: Any) -> None:
     assert (request.history, request.page.limit, request.sort) == (20, 50, "name")
     shown = re.findall(r'<a class="([a-z]+)" href="/runs/(\d+)" tabindex="-1" title="\d+ · (\w+)', text)
     assert shown == [("good", "7", "succeeded"), ("bad", "8", "failed"), ("busy", "9", "running")]
-    assert "3 runs: 1 succeeded, 1 failed, 1 not ended, 0 canceled or skipped" in text
+    assert "3 runs: 1 succeeded, 1 failed, 1 not ended, 0 cancelled or skipped" in text
     assert "50 %" in text and "10.0 s" in text and "40.0 s" in text
     assert re.findall(r'class="label" href="([^"]*)">([^<]*)', text) == [
         ("/jobs?label=a%3D1", "a=1"),

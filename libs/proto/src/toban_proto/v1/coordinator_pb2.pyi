@@ -2485,7 +2485,7 @@ class Run(_message.Message):
 
     @_builtins.property
     def external(self) -> Global___ExternalClaim:
-        """Of a run in WAITING_WORKER, or one that is canceled there. Only in GetRun."""
+        """Of a run in WAITING_WORKER, or one that is cancelled there. Only in GetRun."""
 
     def __init__(
         self,
@@ -3988,7 +3988,7 @@ Global___StartedRun: _TypeAlias = StartedRun  # noqa: Y015
 
 @_typing.final
 class CancelRunRequest(_message.Message):
-    """How a run is canceled."""
+    """How a run is cancelled."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -4362,7 +4362,7 @@ class DeleteJobRequest(_message.Message):
     reason: _builtins.str
     with_schedules: _builtins.bool
     """Its schedules are deleted with it; without this a job that has some is refused. The same for its triggers, and for live runs, which
-    are canceled.
+    are cancelled.
     """
     with_triggers: _builtins.bool
     cancel_runs: _builtins.bool
@@ -7611,7 +7611,7 @@ class ExternalHeartbeatResponse(_message.Message):
 
     @_builtins.property
     def cancel(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
-        """Claims to be canceled: the worker stops, and calls AcknowledgeCancel."""
+        """Claims to be cancelled: the worker stops, and calls AcknowledgeCancel."""
 
     def __init__(
         self,

@@ -362,7 +362,7 @@ class Run(Answer):
     )
     chain_depth: int
     external: ExternalClaim | None = Field(
-        description="Of a run in WAITING_WORKER, or one that is canceled there. Only in GetRun."
+        description="Of a run in WAITING_WORKER, or one that is cancelled there. Only in GetRun."
     )
 
 
@@ -1161,7 +1161,7 @@ class ExtendedClaims(Answer):
 
     lost: list[AttemptKey] = Field(description="Claims that are not this worker's any more: it stops working on them.")
     cancel: list[AttemptKey] = Field(
-        description="Claims to be canceled: the worker stops, and calls AcknowledgeCancel."
+        description="Claims to be cancelled: the worker stops, and calls AcknowledgeCancel."
     )
 
 
