@@ -94,7 +94,7 @@ def every_slot_is_told(stack: Stack, schedule: int) -> None:
     )
     [log] = sql(
         stack,
-        "SELECT before ->> 'until' AS until FROM scheduler.admin_action_log"
+        "SELECT split_part(before ->> 'slots', ' ', 2) AS until FROM scheduler.admin_action_log"
         " WHERE action = 'schedule.update' AND target = 'schedule often'",
     )
     # Every second until the update, every second second after it: no gap, nothing twice.

@@ -6,13 +6,14 @@ const KEPT_REASONS = 4;
 // Of every page; one that has more does more than its form.
 const COMMON = new Set([...document.scripts].map((one) => one.src));
 
-// The last reasons of this browser, to be taken with a click.
+// The last reasons of this browser for the same action, to be taken with a click.
 function offerReasons(root) {
   for (const field of root.querySelectorAll("textarea[name=reason][data-reasons]")) {
-    const found = [kept("reasons", [])].flat().map(String);
+    const key = `reasons ${field.dataset.of.trim()}`;
+    const found = [kept(key, [])].flat().map(String);
     field.form.addEventListener("submit", () => {
       const text = field.value.trim();
-      if (text) keep("reasons", [text, ...found.filter((one) => one !== text)].slice(0, KEPT_REASONS));
+      if (text) keep(key, [text, ...found.filter((one) => one !== text)].slice(0, KEPT_REASONS));
     });
     if (!found.length) continue;
     const chips = found.map((text) => element("button", { type: "button", className: "chip" }, text));

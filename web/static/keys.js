@@ -1,4 +1,4 @@
-// Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, jobs and schedules.
+// Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, jobs and schedules, and what to do with these.
 import { element, load } from "./common.js";
 
 const WAIT_MS = 1500;
@@ -28,46 +28,49 @@ function focusSearch() {
   else openPalette();
 }
 
+// A name is the last word: "disable nightly".
+const words = () => input.value.trim().split(/\s+/);
+
 // The jobs and schedules with the text in their names, a moment after the last key.
 function search() {
   clearTimeout(timer);
-  const text = input.value.trim();
+  const text = words().at(-1);
   if (text) timer = setTimeout(() => loadNames(text), SEARCH_MS);
 }
 
 async function loadNames(text) {
   const query = new URLSearchParams({ name: text, limit: MOST });
-  const named = async (kind) => (await (await load(`/api/v1/${kind}?${query}`)).json())[kind].map(({ name }) => ({ kind, name }));
+  const named = async (kind) => (await (await load(`/api/v1/${kind}?${query}`)).json())[kind].map((one) => ({ ...one, kind }));
   // Without an answer the palette has pages and runs.
   const found = await Promise.all(["jobs", "schedules"].map((kind) => named(kind).catch(() => [])));
-  if (text !== input.value.trim()) return;
+  if (text !== words().at(-1)) return;
   known = found.flat();
   suggest();
 }
 
-const nameOf = (link) => link.textContent.trim();
 const entry = (text, path) => ({ text, path });
 const named = ({ kind, name }) => entry(`${palette.dataset[kind]} ${name}`, `/${kind}/${encodeURIComponent(name)}`);
 
+// What can be done with a job or a schedule; an action that the role of the person does not allow has no text.
+function acts(one) {
+  const offered = one.kind === "jobs" ? ["run", one.disabled_at ? "enable" : "disable"] : one.enabled ? [one.status === "active" ? "pause" : "resume"] : [];
+  return offered.filter((act) => act in palette.dataset).map((act) => entry(`${palette.dataset[act]}: ${one.name}…`, `${named(one).path}/${act}`));
+}
+
 function candidates(text) {
-  const wanted = text.toLowerCase();
-  const found = pages.map((link) => entry(nameOf(link), link.getAttribute("href"))).filter((one) => one.text.toLowerCase().includes(wanted));
+  const fits = (one) => words().every((word) => one.text.toLowerCase().includes(word.toLowerCase()));
+  const found = pages.map((link) => entry(link.textContent.trim(), link.getAttribute("href"))).filter(fits);
   if (!text) return found;
-  const at = (one) => one.name.toLowerCase().indexOf(wanted);
+  const at = (one) => one.name.toLowerCase().indexOf(words().at(-1).toLowerCase());
   const names = known.filter((one) => at(one) >= 0).sort((one, other) => at(one) - at(other));
   const [, id] = /^#?([0-9]{1,18})$/.exec(text) ?? [];
-  const run = id ? [entry(`${palette.dataset.run} ${id}`, `/runs/${id}`)] : [];
-  return [...run, ...found, ...names.slice(0, MOST).map(named)];
+  const run = id ? [entry(`${palette.dataset.runs} ${id}`, `/runs/${id}`)] : [];
+  return [...run, ...found, ...[...names.map(named), ...names.flatMap(acts)].filter(fits).slice(0, MOST)];
 }
 
 function item({ text, path }, index) {
-  const link = element("a", { id: `found-${index}`, role: "option", tabIndex: -1, href: withLanguage(path) }, text);
+  const link = element("a", { id: `found-${index}`, role: "option", tabIndex: -1, href: path }, text);
   return element("li", { role: "presentation" }, link);
-}
-
-function withLanguage(path) {
-  const chosen = new URLSearchParams(location.search).get("lang");
-  return chosen && !path.includes("?") ? `${path}?lang=${encodeURIComponent(chosen)}` : path;
 }
 
 function select(index) {

@@ -152,7 +152,7 @@ function follow(url, refresher) {
 
 // What the notice says was done now, and the language is kept: neither belongs into a link that is passed on.
 const address = new URL(location.href);
-for (const name of ["done", "lang"]) if (address.searchParams.has(name)) address.searchParams.delete(name);
+for (const name of ["done", "was", "lang"]) if (address.searchParams.has(name)) address.searchParams.delete(name);
 if (address.href !== location.href) history.replaceState(history.state, "", address);
 showTimes(document);
 showZone();

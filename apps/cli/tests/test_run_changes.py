@@ -49,7 +49,7 @@ def test_cancel_by_filter_part_by_part(cluster: Any, toban: Any) -> None:
         "--reason", "bad release", "--yes",
     )  # fmt: skip
     assert code == 0
-    assert out.splitlines()[0] == "3 runs canceled"
+    assert out.splitlines()[0] == "3 runs cancelled"
     assert out.splitlines()[1].startswith("2 runs skipped, CANCEL_UNSUPPORTED: job 'x' says so (runs 41")
     assert "2 runs so far" in err
     one, two = cluster.control.requests
@@ -99,7 +99,7 @@ def test_nothing_that_could_be_changed_is_a_failure(cluster: Any, toban: Any) ->
     assert toban("run", "cancel", "--job", "x", "--yes")[0] == 1
     cluster.control.answers["CancelRuns"] = pb.ChangeRunsResponse()
     cluster.reader.answers["GetJob"] = pb.Job(name="x")
-    assert toban("run", "cancel", "--job", "x", "--yes")[:2] == (0, "0 runs canceled\n")
+    assert toban("run", "cancel", "--job", "x", "--yes")[:2] == (0, "0 runs cancelled\n")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_run_names_its_reruns(cluster: Any, toban: Any) -> None:
 def test_job_delete(cluster: Any, toban: Any) -> None:
     cluster.control.answers["DeleteJob"] = pb.DeleteJobResponse(schedules=["nightly"], canceled_runs=2)
     code, out, _ = toban("job", "delete", "import", "--with-schedules", "--cancel-runs", "--reason", "obsolete")
-    assert (code, out) == (0, "job import deleted\nschedule nightly deleted\nruns canceled: 2\n")
+    assert (code, out) == (0, "job import deleted\nschedule nightly deleted\nruns cancelled: 2\n")
     [request] = cluster.control.requests
     assert (request.name, request.reason) == ("import", "obsolete")
     assert (request.with_schedules, request.with_triggers, request.cancel_runs) == (True, False, True)

@@ -211,7 +211,14 @@ def test_pause_resume_remove(cluster: Any, toban: Toban) -> None:
     assert (code, out) == (0, "schedule nightly paused; resume it with `toban schedule resume nightly`\n")
     assert cluster.control.requests[-1] == pb.PauseScheduleRequest(name="nightly", reason="a move")
     code, out, _ = toban("schedule", "pause", "nightly", "--until", "2096-12-01T08:00+01:00")
-    assert code == 0 and out.startswith("schedule nightly paused until 2096-12-01 ") and "resume it earlier" in out
+    assert (
+        code == 0
+        and out.startswith("schedule nightly paused until 2096-12-01 ")
+        and "next at" not in out
+        and "resume it earlier" in out
+    )
+    cluster.control.answers["PauseSchedule"] = schedule(status="paused", next_run_at=at("2096-12-02T02:00:00"))
+    assert ", next at 2096-12-02 " in toban("schedule", "pause", "nightly", "--until", "2096-12-01T08:00+01:00")[1]
     assert cluster.control.requests[-1] == pb.PauseScheduleRequest(name="nightly", until=at("2096-12-01T07:00:00"))
     code, _, error = toban("schedule", "pause", "nightly", "--until", "2020-12-01T08:00Z")
     assert code == 65 and "--until: '2020-12-01T08:00Z' is in the past" in error
@@ -238,6 +245,8 @@ def test_list_says_why_a_schedule_does_nothing(cluster: Any, toban: Toban) -> No
             schedule(name="back", status="paused", paused_until=at("2096-12-01T07:00:00")),
             schedule(name="off", enabled=False),
             schedule(name="bad", status="failed", status_reason="no payload"),
+            schedule(name="idle", job_disabled=True),
+            schedule(name="both", status="paused", job_disabled=True, job_disabled_until=at("2096-12-01T07:00:00")),
         ]
     )
     code, out, _ = toban("schedule", "list", "--job", "report")
@@ -248,6 +257,8 @@ def test_list_says_why_a_schedule_does_nothing(cluster: Any, toban: Toban) -> No
         "back report daily at 03:00 Europe/Berlin paused until 12-01 07:00 (in …) - - -",
         "off report daily at 03:00 Europe/Berlin disabled - - -",
         "bad report daily at 03:00 Europe/Berlin failed - - no payload",
+        "idle report daily at 03:00 Europe/Berlin job disabled - - -",
+        "both report daily at 03:00 Europe/Berlin paused, job disabled until 12-01 07:00 (in …) - - -",
     ]
     cluster.reader.answers["ListSchedules"] = pb.ListSchedulesResponse()
     assert "toban schedule add" in toban("schedule", "list")[1]

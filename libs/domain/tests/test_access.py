@@ -27,6 +27,7 @@ from toban_domain.access import (
     is_narrowed,
     is_restricted,
     may,
+    may_by_some_labels,
     may_every,
     may_somewhere,
     worker_type_of,
@@ -75,6 +76,17 @@ EXPECTED = {
 def test_each_role(role: Role) -> None:
     bob = Person(name="bob", rules=(rule(1, "allow", role),))
     assert {action.value for action in Action if may(bob, action, MAIL).allowed} == EXPECTED[role]
+
+
+@given(PEOPLE, ACTIONS.filter(lambda one: one not in OF_CLUSTER))
+def test_what_some_labels_would_allow(bob: Person, action: Action) -> None:
+    labels = [{}, {"team": "ops"}, {"team": "web"}, {"team": "ops", "tier": "1"}]
+    allowed = any(may(bob, action, replace(BACKUP, labels=one)).allowed for one in labels)
+    found = may_by_some_labels(bob, action, replace(BACKUP, labels={}))
+    # Two rules of which each names labels are not looked at together, so it may allow more, and never less.
+    assert found or not allowed
+    several = sum(bool(one.selector.labels) for one in bob.rules) > 1
+    assert several or found == allowed
 
 
 def test_a_rule_is_for_its_jobs_only() -> None:

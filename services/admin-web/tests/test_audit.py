@@ -30,6 +30,8 @@ def test_the_audit_shows_who_did_what_and_from_where(web: Any) -> None:
         "not in the hash chain yet",
     ):
         assert seen in text
+    link = '<a href="/audit?actor=user+ada&amp;address=203.0.113.7&amp;action=drain" title="drain" lang="en">drain</a>'
+    assert link in text, "the stored name is a click away"
     request = web.asked(pb.ListAuditRequest)[-1]
     assert (request.actor, request.address, request.page.cursor) == ("user ada", "203.0.113.7", "9")
     assert "/audit?actor=user+ada&amp;address=203.0.113.7&amp;cursor=3" in text

@@ -18,6 +18,7 @@ from toban_admin_web.loops.changes import ChangeWatcher
 from toban_admin_web.ports.changes import Changes, News
 from toban_admin_web.ports.people import SignedIn
 from toban_admin_web.views.live_pages import PAGES_OF_A_PERSON, LivePages
+from toban_domain.access import Effect, Role, Rule, Selector
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.clock import SystemClock
 from toban_testing.waiting import wait_for
@@ -203,6 +204,41 @@ def test_parts_are_shared_by_people_with_the_same_rights_only(web: Any) -> None:
     read_as("dan", "")
     read_as("eve", "")
     assert asked() == before + 4, "of an older release, which marks no rights"
+
+
+def test_a_button_is_offered_where_the_rules_of_the_person_allow_it(web: Any, subtests: Any) -> None:
+    """Also in a part, which people with other rules have got a moment before."""
+    web.cluster.reader.responses |= {
+        "GetJob": web.job(spec_json='{"labels": {"team": "ops"}}'),
+        "GetRun": web.run(7, "SUCCEEDED", scope="system"),
+    }
+    paths = {
+        "/jobs/hello": "/jobs/hello/run",
+        "/schedules/hello-often": "/schedules/hello-often/pause",
+        "/runs/7": "/runs/7/rerun",
+    }
+    allow, deny = Effect.ALLOW, Effect.DENY
+    run, edit, rerun = paths.values()
+    for number, (rules, offered) in enumerate(
+        [
+            ((), {run, edit, rerun}),
+            ([(allow, Selector())], {run, edit, rerun}),
+            ([(allow, Selector(job="other"))], set()),
+            ([(allow, Selector()), (deny, Selector(job="hello"))], set()),
+            # The labels of a run or a schedule are not known here, those of the job are.
+            ([(allow, Selector(labels={"team": "web"}))], {edit, rerun}),
+            ([(allow, Selector()), (deny, Selector(labels={"team": "ops"}))], {edit, rerun}),
+            ([(allow, Selector(job="hello", scope="system"))], {run, edit, rerun}),
+            ([(allow, Selector(scope="account"))], set()),
+        ]
+    ):
+        roles = {allow: Role.EDITOR, deny: Role.OPERATOR}
+        given = tuple(Rule(id=1, effect=effect, role=roles[effect], selector=one) for effect, one in rules)
+        person = SignedIn(user="op", role="editor", access=f"access {number}", rules=given)
+        web.worker.context.gate.people.person = lambda *_given, one=person, **_more: one
+        for query in ("", "?part=1"):
+            with subtests.test(rules=rules, query=query):
+                assert {link for path, link in paths.items() if f'href="{link}"' in web.page(path + query)} == offered
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -112,6 +113,48 @@ def test_a_pause_ends_at_the_time_of_the_form(job: Any, subtests: Any) -> None:
             assert wrong.status_code == 400 and sent(job, kind) == []
             text = wrong.get_data(as_text=True)
             assert 'value="soon"' in text and "2026-12-24T18:00" in text, "it is as it was filled in"
+
+
+def test_a_pause_that_skips_nothing_says_so(job: Any, subtests: Any) -> None:
+    """The next slot is at 19:01:00."""
+    slot = job.schedule().next_run_at.ToDatetime()
+    job.cluster.reader.responses["DisableJob"] = disabled(job)
+    for path, page, done in (
+        ("/schedules/hello-often/pause", "/schedules/hello-often", "paused"),
+        ("/jobs/hello/disable", "/jobs/hello", "job_disabled"),
+    ):
+        for until, idle in ((slot, True), (slot + timedelta(minutes=1), False)):
+            with subtests.test(path, idle=idle):
+                answer = job.post(path, reason="holiday", until=f"{until:%Y-%m-%dT%H:%M:%S}")
+                assert answer.location == f"{page}?done={done}{'_idle' if idle else ''}"
+        assert "skips nothing" in (text := job.page(f"{page}?done={done}_idle")) or "none is skipped" in text
+        assert ">Undo…<" in text
+
+
+def test_a_schedule_of_a_disabled_job_is_not_active(job: Any, subtests: Any) -> None:
+    end = {"seconds": 4_000_000_000}
+    for status, until, expected in (
+        ("active", None, ["job_disabled"]),
+        ("active", end, ["job_disabled"]),
+        ("paused", None, ["paused", "job_disabled"]),
+    ):
+        schedule = job.schedule(status=status, job_disabled=True, job_disabled_until=until, next_run_at=None)
+        job.cluster.reader.responses |= {
+            "GetSchedule": schedule,
+            "GetJob": disabled(job, schedules=[schedule]),
+            "ListSchedules": pb.ListSchedulesResponse(schedules=[schedule]),
+        }
+        for path in ("/schedules", "/schedules/hello-often", "/jobs/hello"):
+            with subtests.test(path, status=status, until=until):
+                text = job.page(path)
+                # The badge of the job comes first.
+                own = ["paused"] if path == "/jobs/hello" else []
+                shown = text.partition("triggers-title")[0]
+                assert re.findall(r'<span class="badge [a-z]+" title="(job_disabled|paused|active)">', shown) == [
+                    *own,
+                    *expected,
+                ]
+                assert ("until <time" in text) == (until is not None)
 
 
 def test_pages_say_when_a_pause_ends(job: Any, subtests: Any) -> None:

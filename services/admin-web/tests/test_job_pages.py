@@ -13,6 +13,8 @@ from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.clock import today
 
+MICROSECOND = timedelta(microseconds=1)
+
 
 @pytest.fixture
 def versioned(web: Any) -> Any:
@@ -71,7 +73,7 @@ def test_the_days_are_squares_and_a_list(web: Any) -> None:
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.GetJobDaysRequest)]
     assert (request.name, request.days) == ("hello", 91)
     assert text.count('<rect class="none"') >= 88 and text.count('<rect class="mixed"') == 1
-    assert f"{day} · 100+ succeeded, 2 failed, 0 canceled or skipped" in text
+    assert f"{day} · 100+ succeeded, 2 failed, 0 cancelled or skipped" in text
     assert f'href="/runs?job=hello&amp;since={day}T00:00' in text
 
 
@@ -131,17 +133,25 @@ def test_an_older_coordinator_has_neither_versions_nor_days_nor_slots(web: Any) 
 
 
 def test_the_next_slots_of_all_its_schedules_are_in_their_order(web: Any) -> None:
-    schedules = [web.schedule(name=name) for name in ("late", "early")] + [web.schedule(name="off", status="paused")]
-    ahead = {"late": [-300, -600], "early": [-60, -400]}
+    schedules = [web.schedule(name=name) for name in ("late", "early")]
+    schedules.append(web.schedule(name="off", status="paused", next_run_at=None))
+    end = {"status": "paused", "paused_until": web.stamp(-500), "next_run_at": web.stamp(-550)}
+    schedules.append(web.schedule(name="ends", **end))
+    ahead = {"late": [-300, -600], "early": [-60, -400], "ends": [-550]}
 
     def slots(request: Any) -> pb.NextSlotsResponse:
+        # Slots within a pause are left out.
+        if request.HasField("after"):
+            assert request.name == "ends" and request.after.ToDatetime() == web.stamp(-550).ToDatetime() - MICROSECOND
+        else:
+            assert request.name != "ends"
         return pb.NextSlotsResponse(slots=[pb.NextSlot(at=web.stamp(one)) for one in ahead[request.name]])
 
     web.cluster.reader.responses |= {"GetJob": web.job(schedules=schedules), "NextSlots": slots}
     text = web.page("/jobs/hello")
     shown = re.search(r'<ol class="coming">(.*?)</ol>', text, re.DOTALL)
-    assert shown and re.findall(r'href="/schedules/([a-z]+)"', shown[1]) == ["early", "late", "early", "late"]
-    web.cluster.reader.responses["GetJob"] = web.job(schedules=schedules, enabled=False)
+    assert shown and re.findall(r'href="/schedules/([a-z]+)"', shown[1]) == ["early", "late", "early", "ends", "late"]
+    web.cluster.reader.responses["GetJob"] = web.job(schedules=schedules[2:3])
     assert "coming-title" not in web.page("/jobs/hello")
 
 
@@ -177,7 +187,7 @@ def test_a_job_is_a_line_with_its_last_runs(web: Any) -> None:
     assert (request.history, request.page.limit, request.sort) == (20, 50, "name")
     shown = re.findall(r'<a class="([a-z]+)" href="/runs/(\d+)" tabindex="-1" title="\d+ · (\w+)', text)
     assert shown == [("good", "7", "succeeded"), ("bad", "8", "failed"), ("busy", "9", "running")]
-    assert "3 runs: 1 succeeded, 1 failed, 1 not ended, 0 canceled or skipped" in text
+    assert "3 runs: 1 succeeded, 1 failed, 1 not ended, 0 cancelled or skipped" in text
     assert "50 %" in text and "10.0 s" in text and "40.0 s" in text
     assert re.findall(r'class="label" href="([^"]*)">([^<]*)', text) == [
         ("/jobs?label=a%3D1", "a=1"),

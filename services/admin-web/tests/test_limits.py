@@ -69,7 +69,8 @@ def test_an_action_names_limit_and_reason(
         "SignalLimit": pb.SignalLimitResponse(**changed),
     }
     response = web.post(f"/limits/{verb}?name={POOL}", reason="month end", **fields)
-    assert response.location == f"/limits/one?name={POOL}&done={done}"
+    before = "&was=10" if verb in ("set", "reset") else ""
+    assert response.location == f"/limits/one?name={POOL}&done={done}{before}"
     [request] = sent(web, kind)
     assert (request.name, request.reason) == (POOL, "month end")
     assert {name: getattr(request, name) for name in given} == given
@@ -78,7 +79,22 @@ def test_an_action_names_limit_and_reason(
 
 def test_a_pool_that_was_reset_has_no_page(web: Any) -> None:
     web.cluster.reader.responses["SetLimit"] = pb.SetLimitResponse(limit=pb.Limit(name=POOL))
-    assert web.post(f"/limits/reset?name={POOL}", reason="x").location == "/limits?done=limit_reset"
+    to = f"/limits?done=limit_reset&of={POOL}&was=10"
+    assert web.post(f"/limits/reset?name={POOL}", reason="x").location == to
+
+
+def test_a_limit_that_was_set_gets_its_value_back(web: Any) -> None:
+    """Or none, where no operator had set one."""
+    for was, verb, value in (("&was=7", "set", "7"), ("", "reset", "")):
+        page = web.page(f"/limits/one?name={POOL}&done=limit_set{was}")
+        [link] = re.findall(r'<a class="button" href="([^"]+)">Undo…</a>', page)
+        form = web.page(link.replace("&amp;", "&"))
+        assert f'action="/limits/{verb}?name={POOL}"' in form and "Undo: " in form
+        assert value in ("", *re.findall(r'required value="([^"]*)"', form))
+    web.cluster.reader.responses["GetLimit"] = pb.GetLimitResponse(limit=limit_message(source="definition"))
+    web.cluster.reader.responses["SetLimit"] = pb.SetLimitResponse(limit=limit_message())
+    to = web.post(f"/limits/set?name={POOL}", value="3", reason="x").location
+    assert to == f"/limits/one?name={POOL}&done=limit_set"
 
 
 def test_a_limit_that_is_not_there_can_be_set_and_nothing_else(web: Any) -> None:

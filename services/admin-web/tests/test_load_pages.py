@@ -97,7 +97,7 @@ def test_a_schedule_of_the_name_load_keeps_its_page(web: Any) -> None:
 
 def test_a_preview_has_each_new_rule_and_its_slots(crowd: Any) -> None:
     text = crowd.page(SPREAD)
-    assert "2 schedules change" in text and "1 schedules are left alone" in text and "1 more schedules fire" in text
+    assert "2 schedules change" in text and "1 schedule is left alone" in text and "1 more schedule fires" in text
     for seen in (
         "daily_at: 18:00",
         "cron: 0 * * * *",
@@ -126,7 +126,7 @@ def test_one_that_changed_since_it_was_counted_is_left_alone(crowd: Any) -> None
     load.crowded[0].named[1].version = 2
     crowd.cluster.reader.responses["GetComingLoad"] = load
     text = crowd.page(SPREAD)
-    assert "it was changed since the minute was counted" in text and "1 schedules change" in text
+    assert "it was changed since the minute was counted" in text and "1 schedule changes" in text
     assert set(documents(asked(crowd, pb.ApplyRequest)[0])) == {"sync-02"}
     assert 'value="sync-00=3 sync-02=3 sync-03=3"' in text
 

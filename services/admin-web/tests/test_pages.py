@@ -316,6 +316,13 @@ def test_what_a_service_says_is_in_the_language_of_the_page(web: Any) -> None:
     assert "リミット pool:gpu に達しています (2 中 2 を使用)" in web.page("/runs/7?lang=ja")
 
 
+def test_a_time_in_what_a_service_says_is_shown_as_other_times(web: Any) -> None:
+    shown = '<time datetime="2026-12-01T08:00:00.000Z">2026-12-01 08:00:00 UTC</time>'
+    web.cluster.reader.responses["GetRun"] = web.run(7, "PENDING", waiting="it was due at 2026-12-01 08:00:00 UTC")
+    assert f"Waiting: it was due at {shown}" in web.page("/runs/7")
+    assert shown in web.page("/runs/7?lang=ja")
+
+
 def test_a_run_that_was_just_confirmed_says_so(web: Any) -> None:
     run = web.run(7, "RUNNING", continuation_state="CONFIRMING")
     web.cluster.reader.responses["GetRun"] = run

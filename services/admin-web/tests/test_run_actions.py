@@ -250,14 +250,16 @@ def test_a_dispatch_is_an_attempt_when_each_is_one_of_its_own(web: Any) -> None:
 def test_why_a_run_waits_is_on_its_page(web: Any) -> None:
     web.cluster.reader.responses["ExplainRun"] = pb.RunExplanation(
         state="PENDING",
-        reasons=["no executor <fits>"],
+        reasons=["no executor <fits>", "limit pool:licences is reached", "limit pool:licences-eu is reached"],
         checks=[pb.RunCheck(name="executor", blocks=True, message="none has a free slot")],
         limits=[pb.RunLimit(name="pool:licences", effective=2, held=2, weight=1, blocks=True, message="2 of 2 held")],
         executors=[pb.RunCandidate(worker_id=3, executor="executor-1", running=16, slots=16, message="it is full")],
     )
     text = web.page("/runs/1")
-    for seen in ("no executor &lt;fits&gt;", "none has a free slot", "pool:licences", "it is full", "blocks"):
+    for seen in ("no executor &lt;fits&gt;", "none has a free slot", "it is full", "blocks"):
         assert seen in text
+    link = '<a href="/limits/one?name=pool:licences">pool:licences</a>'
+    assert text.count(f"limit {link} is reached") == 1 and "limit pool:licences-eu is reached" in text
     web.refuse("ExplainRun", ErrorCode.UNIMPLEMENTED)
     assert "why-title" not in web.page("/runs/1")
 

@@ -114,6 +114,13 @@ def test_a_webhook_is_made_by_form(web: Any) -> None:
     assert (request.name, request.url, request.form, request.reason) == ("night", URL, "generic", "night shift")
     assert list(request.filter.jobs) == ["nightly-load", "etl"] and dict(request.filter.labels) == {"team": "data"}
     assert list(request.filter.states) == ["FAILED"] and not request.HasField("enabled")
+    [(action, token)] = re.findall(
+        r'<form class="action" method="post" action="([^"]+)">\s*<input type="hidden" name="csrf" value="([^"]+)">',
+        response.get_data(as_text=True),
+    )
+    tested = web.client.post(action, data={"csrf": token}, headers={"Origin": "http://localhost"})
+    assert tested.location == "/webhooks/night?done=webhook_tested", "with one click more"
+    assert [one.name for one in web.asked(pb.TestWebhookRequest)] == ["night"]
 
 
 def test_a_change_keeps_the_address_and_may_leave_no_state(web: Any) -> None:

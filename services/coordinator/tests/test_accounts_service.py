@@ -93,8 +93,10 @@ async def test_sessions_and_tokens(service: AccountsService) -> None:
     session = (await service.Authenticate(given, CLI)).session
     who = await service.Authenticate(pb.AuthenticateRequest(session=session), CLI)
     assert (who.user, who.role, who.session) == ("root", "admin", "")
+    assert [(one.effect, one.role, one.selector.job) for one in who.rules] == [("allow", "admin", "")]
     made = await service.CreateToken(pb.CreateTokenRequest(user="root", name="ci", role="viewer", days=1), CLI)
-    assert (await service.Authenticate(pb.AuthenticateRequest(token=made.secret), CLI)).role == "viewer"
+    by_token = await service.Authenticate(pb.AuthenticateRequest(token=made.secret), CLI)
+    assert by_token.role == "viewer" and not by_token.rules, "a token narrows them"
     [token] = (await service.ListTokens(pb.ListTokensRequest(), CLI)).tokens
     assert token.HasField("last_used_at") and made.secret not in str(token)
     await service.RevokeToken(pb.RevokeTokenRequest(id=made.id), CLI)

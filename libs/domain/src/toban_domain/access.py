@@ -202,6 +202,14 @@ def may_every(person: Person, action: Action, part: Target) -> Verdict:
     return Verdict(False, str(rule), rule) if verdict.allowed and rule is not None else verdict
 
 
+def may_by_some_labels(person: Person, action: Action, part: Target) -> bool:
+    """Whether there can be labels of the job of `part`, which has none here since they are not known, with which the action is allowed."""
+    reaching = [rule for rule in person.rules if rule.reaches(action)]
+    denied = any(rule.effect is Effect.DENY and rule.selector.fits(part) for rule in reaching)
+    allowing = (replace(rule.selector, labels={}) for rule in reaching if rule.effect is Effect.ALLOW)
+    return not denied and any(selector.fits(part) for selector in allowing)
+
+
 def may_somewhere(person: Person, action: Action) -> Verdict:
     """Whether there can be a target on which the action is allowed."""
     if not is_restricted(person, action) or worker_type_of(person):

@@ -70,7 +70,7 @@ MEANING: Mapping[RunState, str] = {
     _S.SUCCEEDED: "completed successfully",
     _S.FAILED: "failed with no retries left",
     _S.TIMED_OUT: "exceeded its timeout with no retries left",
-    _S.CANCELED: "canceled on request",
+    _S.CANCELED: "cancelled on request",
     _S.SKIPPED: "not started; the reason is recorded",
     _S.EXPIRED: "executor lost with no attempts left, or waited longer than max_wait_seconds",
 }

@@ -33,12 +33,14 @@ def test_a_run_is_killed_with_a_reason(page: Page, address: str, web: Any) -> No
     assert page.run("document.querySelector('main .message').textContent") == "The kill was requested."
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.CancelRunRequest)]
     assert (request.mode, request.reason) == ("kill", "stuck")
+    assert page.run("localStorage.getItem('reasons run_actions.kill')") == '["stuck"]'
     assert page.complaints == []
 
 
 def test_a_form_over_the_page_is_left_and_offers_the_last_reasons(page: Page, address: str) -> None:
     page.open(address + "/runs/1")
-    page.run("localStorage.setItem('reasons', JSON.stringify(['<b>stuck</b>', 'holiday']))")
+    page.run("localStorage.setItem('reasons run_actions.kill', JSON.stringify(['<b>stuck</b>', 'holiday']))")
+    page.run("localStorage.setItem('reasons job_actions.disable', JSON.stringify(['of another action']))")
     page.run("document.querySelector('a[href$=\"/kill\"]').click()")
     page.until(ASKED)
     assert page.run("[...document.querySelectorAll('dialog .chip')].map((one) => one.textContent)") == [

@@ -68,13 +68,40 @@ def test_the_palette_finds_pages_runs_jobs_and_schedules(page: Page, address: st
     assert page.run(f"{found}.length") == 0, "what no name has is not offered as a job"
     web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[web.job(name="nightly-<b>x</b>")])
     type_in("<b>X</b>")
-    page.until(f"{found}.length === 1")
+    page.until(f"{found}.length === 3")
     assert page.run(f"{found}[0].textContent") == "Job nightly-<b>x</b>"
     assert [one.name for one in web.cluster.reader.requests if isinstance(one, pb.ListJobsRequest)][-1] == "<b>X</b>"
     type_in("#1")
     assert page.run(f"{found}[0].textContent") == "Run 1"
     press(page, "Enter", on=text)
     page.until(f"location.pathname === '/runs/1' && {READY}")
+    assert page.complaints == []
+
+
+def test_the_palette_finds_what_to_do_with_a_job_or_a_schedule(page: Page, address: str, web: Any) -> None:
+    off = web.job(name="hello-off", enabled=False, disabled_at=web.stamp(60))
+    web.cluster.reader.responses |= {
+        "ListJobs": pb.ListJobsResponse(jobs=[web.job(), off]),
+        "ListSchedules": pb.ListSchedulesResponse(schedules=[web.schedule(status="paused")]),
+    }
+    paths = "[...document.querySelectorAll('#palette a')].map((one) => one.pathname)"
+    text = "document.getElementById('palette-text')"
+
+    def type_in(value: str, *expected: str) -> None:
+        page.run(f"{text}.value = {value!r}; {text}.dispatchEvent(new Event('input'))")
+        page.until(f"JSON.stringify({paths}) === JSON.stringify({list(expected)})")
+
+    page.open(address + "/")
+    page.until(LOADED)
+    page.run("document.querySelector('[data-open-palette]').click()")
+    names = ("/jobs/hello", "/jobs/hello-off", "/schedules/hello-often")
+    off_acts = ("/jobs/hello-off/run", "/jobs/hello-off/enable")
+    acts = ("/jobs/hello/run", "/jobs/hello/disable", *off_acts, "/schedules/hello-often/resume")
+    type_in("hello", *names, *acts)
+    type_in("Disable hel", "/jobs/hello/disable")
+    type_in("enable hel", "/jobs/hello-off/enable")
+    press(page, "Enter", on=text)
+    page.until(f"location.pathname === '/jobs/hello-off/enable' && {READY}")
     assert page.complaints == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toban_admin_web.decide.audit_changes import MOST_LINES, MOST_TEXT, changed_lines
+from toban_admin_web.decide.audit_changes import MOST_LINES, MOST_TEXT, action_words, changed_lines
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,9 @@ def test_what_differs_behind_the_shown_text_is_a_change() -> None:
     long = "x" * MOST_TEXT
     assert len(changed_lines({"a": long + "1"}, {"a": long + "2"})) == 2
     assert len(changed_lines({"a": "1"}, {"a": 1})) == 2 and len(changed_lines({"a": True}, {"a": 1})) == 2
+
+
+def test_both_kinds_of_names_of_actions_are_words() -> None:
+    names = ("job.disable", "add_rule", "declare_run_lost", "bootstrap link", "drain", "runs.cancel", "")
+    words = ["disable job", "add rule", "declare run lost", "bootstrap link", "drain", "cancel runs", ""]
+    assert [action_words(one) for one in names] == words

@@ -6,7 +6,9 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +74,19 @@ def test_the_parts_of_a_long_list_are_not_looked_for() -> None:
     short, long = (", ".join([*["2 draining"] * number, "no sentence"]) for number in (19, 20))
     assert "draining" not in (TEXTS.find("ja", f"no executor takes work ({short})") or short)
     assert (TEXTS.find("ja", f"no executor takes work ({long})") or "").endswith(f"({long})")
+
+
+def test_times_in_sentences_are_apart(subtests: Any) -> None:
+    at = datetime(2026, 12, 1, 8, tzinfo=UTC)
+    for language, text, expected in (
+        ("en", "it was due at 2026-12-01 08:00:00 UTC", ["it was due at ", at]),
+        ("ja", "no slot comes after 2026-12-01T08:00:00Z", [at, " より後にスロットはありません"]),
+        ("en", "no slot comes after 2026-99-01T08:00:00Z", ["no slot comes after ", "2026-99-01T08:00:00Z"]),
+        ("en", "Traceback at 2026-12-01T08:00:00Z", ["Traceback at 2026-12-01T08:00:00Z"]),
+        ("ja", "Traceback at 2026-12-01T08:00:00Z", ["Traceback at 2026-12-01T08:00:00Z"]),
+    ):
+        with subtests.test(text, language=language):
+            assert list(TEXTS.parts(language, text)) == expected
 
 
 @pytest.mark.parametrize("text", ["", "traceback of a job", "x" * (MAX_LENGTH + 1), "it was due at"])

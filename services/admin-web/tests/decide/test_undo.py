@@ -16,6 +16,15 @@ def test_the_reverse_names_what_was_changed(subtests: Any) -> None:
         ),
         ("undrained", "executors.show", {"of": "3"}, "cluster_actions.ask_drain", {"worker_id": "3"}, Action.OPERATE),
         ("breaker_opened", "limits.show", pool, "limits.ask", {**pool, "verb": "close"}, Action.OPERATE),
+        ("limit_set", "limits.show", pool, "limits.ask", {**pool, "verb": "reset"}, Action.OPERATE),
+        (
+            *("limit_set", "limits.show", {**pool, "was": "-1"}, "limits.ask"),
+            *({**pool, "verb": "set", "value": "-1"}, Action.OPERATE),
+        ),
+        (
+            *("limit_reset", "limits.listed", {"of": "pool:db", "was": "4"}, "limits.ask"),
+            *({**pool, "verb": "set", "value": "4"}, Action.OPERATE),
+        ),
         (
             "hook_enabled",
             "incoming.show",
@@ -35,6 +44,8 @@ def test_what_has_no_reverse_or_names_nothing_has_no_way_back(subtests: Any) -> 
         ("", "jobs.show", {"name": "j"}),
         ("paused", "jobs.show", {"name": "j"}),
         ("drained", "executors.show", {"of": "../3"}),
+        ("limit_reset", "limits.show", {"name": "pool:db"}),
+        ("limit_set", "limits.show", {"name": "pool:db", "was": "<4>"}),
     ):
         with subtests.test(done):
             assert undo_of(done, page, given) is None

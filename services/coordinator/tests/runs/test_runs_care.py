@@ -178,7 +178,7 @@ async def test_cancel_what_waits(world: Any, make: Any) -> None:
     await world.cancel(run)
     row = await world.run(run)
     assert (row["state"], row["reason"]) == ("CANCELED", "canceled")
-    for mode, verb in (("", "canceled"), ("kill", "killed")):
+    for mode, verb in (("", "cancelled"), ("kill", "killed")):
         with pytest.raises(TobanError, match=f"is CANCELED already and cannot be {verb}: it has ended") as caught:
             await world.cancel(run, mode)
         assert caught.value.code is ErrorCode.RESOURCE_INVALID_STATE

@@ -112,7 +112,7 @@ def delete_job(
     done = call("JobControl.DeleteJob", request, timeout=_DELETE_SECONDS)
     lines = [f"job {name} deleted"]
     lines += [f"schedule {one} deleted" for one in done.schedules] + [f"trigger {one} deleted" for one in done.triggers]
-    lines += [f"runs canceled: {done.canceled_runs}"] if done.canceled_runs else []
+    lines += [f"runs cancelled: {done.canceled_runs}"] if done.canceled_runs else []
     show_done(output, done, lines, name=lambda _: name)
 
 

@@ -58,7 +58,7 @@ def _activity(intervals: Any) -> str:
     """What ended, and how long the runs had to wait."""
     counts = ", ".join(
         f"{sum(getattr(one, name) for one in intervals):,} {word}"
-        for name, word in (("succeeded", "succeeded"), ("failed", "failed"), ("other", "canceled"))
+        for name, word in (("succeeded", "succeeded"), ("failed", "failed"), ("other", "cancelled"))
     )
     longest = max(one.wait_seconds for one in intervals)
     return f"{counts}; within five minutes 95 % of those that began had waited for {duration(longest)} at most"

@@ -101,7 +101,7 @@ def cancel(
 ) -> int:
     """Ask a run to stop, as `cancel` of its job says; or all live runs that the options name.
 
-    A step that is not cancelable ends first. Runs that cannot be canceled are skipped and counted by their reason.
+    A step that is not cancelable ends first. Runs that cannot be cancelled are skipped and counted by their reason.
 
     Examples:
     toban run cancel 12 --reason "wrong input"
@@ -116,7 +116,7 @@ def cancel(
     with connect() as client:
         if selection is not None:
             request = pb.CancelRunsRequest(filter=selection.wanted, reason=reason, mode=mode)
-            return change(client, "CancelRuns", request, selection, output, words=("cancel", "canceled"))
+            return change(client, "CancelRuns", request, selection, output, words=("cancel", "cancelled"))
         answer = client.call("JobControl.CancelRun", pb.CancelRunRequest(id=run or 0, reason=reason, mode=mode)).run
     show_done(output, answer, f"run {run} {answer.state}")
     return 0

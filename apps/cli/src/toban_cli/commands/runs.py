@@ -240,7 +240,7 @@ def usage(run: RunId, output: Output = Format.TABLE) -> None:
 def kill(run: RunId, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     """End the processes of a run: SIGTERM at once, SIGKILL after the grace. It waits for no step and is audited.
 
-    It also ends runs that are being canceled already, and those whose job says `cancel.supported: false`.
+    It also ends runs that are being cancelled already, and those whose job says `cancel.supported: false`.
 
     Examples:
     toban run kill 12 --reason "it holds a lock that others need"

@@ -18,6 +18,7 @@ from toban_cli.sanitize import clean
 from toban_cli.watch import Watch, watch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
 FIRES_SHOWN = 5
@@ -156,6 +157,8 @@ def pause(name: ScheduleName, until: Until = "", reason: Reason = "", output: Ou
         request.until.FromDatetime(read_start_time(until, now, option="--until"))
     schedule = call("JobControl.PauseSchedule", request)
     end = f" until {local(request.until, now)}" if until else ""
+    if until and schedule.HasField("next_run_at"):
+        end += f", next at {local(schedule.next_run_at, now)}"
     how = "resume it earlier with" if until else "resume it with"
     show_done(output, schedule, f"schedule {name} paused{end}; {how} `toban schedule resume {name}`")
 
@@ -192,7 +195,7 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
         Column("NAME", lambda item: item.name, name=True),
         Column("JOB", lambda item: item.job, loose=True),
         Column("RULE", lambda item: item.rule, loose=True),
-        Column("STATUS", lambda item: _status(item) + _end(item, brief(item.paused_until, now))),
+        Column("STATUS", lambda item: _status(item, lambda end: brief(end, now))),
         Column("NEXT", lambda item: brief(item.next_run_at, now)),
         Column("LAST", lambda item: age(item.last_run_at, now)),
         Column("WHY", lambda item: item.status_reason or item.last_error or NOTHING, loose=True),
@@ -207,12 +210,15 @@ def _columns(now: datetime) -> tuple[list[Column], list[Column]]:
     return table, wide
 
 
-def _status(schedule: Any) -> str:
-    return str(schedule.status) if schedule.enabled else "disabled"
-
-
-def _end(schedule: Any, shown: str) -> str:
-    return f" until {shown}" if schedule.HasField("paused_until") else ""
+def _status(schedule: Any, shown: Callable[[Any], str]) -> str:
+    """Until when, and whether its job is disabled: then it is not active, whatever its own status is."""
+    own = str(schedule.status) if schedule.enabled else "disabled"
+    if schedule.HasField("paused_until"):
+        own += f" until {shown(schedule.paused_until)}"
+    if not schedule.job_disabled:
+        return own
+    end = f" until {shown(schedule.job_disabled_until)}" if schedule.HasField("job_disabled_until") else ""
+    return f"job disabled{end}" if own == "active" else f"{own}, job disabled{end}"
 
 
 def _page(schedule: Any, coming: Any, fires: Any, now: datetime) -> None:
@@ -231,7 +237,7 @@ def _page(schedule: Any, coming: Any, fires: Any, now: datetime) -> None:
             ("Rule", schedule.rule),
             ("Zone", schedule.timezone),
             ("DST", ", ".join(f"{key} {value}" for key, value in sorted(dst.items()))),
-            ("Status", f"{_status(schedule)}{_end(schedule, local(schedule.paused_until, now))}{by}{why}"),
+            ("Status", f"{_status(schedule, lambda end: local(end, now))}{by}{why}"),
             ("Note", coming.note),
             ("Next", local(schedule.next_run_at, now) if schedule.HasField("next_run_at") else ""),
             ("Last", local(schedule.last_run_at, now)),

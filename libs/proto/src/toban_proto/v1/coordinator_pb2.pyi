@@ -1809,7 +1809,7 @@ class Job(_message.Message):
 
     @_builtins.property
     def next_run_at(self) -> _timestamp_pb2.Timestamp:
-        """Of its schedules the earliest slot to come; only in ListJobs with a history."""
+        """Of its schedules the earliest slot to come that gets a run; only in ListJobs with a history."""
 
     @_builtins.property
     def recent_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunMark]:
@@ -2125,6 +2125,8 @@ class Schedule(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     UPDATED_BY_FIELD_NUMBER: _builtins.int
     PAUSED_UNTIL_FIELD_NUMBER: _builtins.int
+    JOB_DISABLED_FIELD_NUMBER: _builtins.int
+    JOB_DISABLED_UNTIL_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     job: _builtins.str
     enabled: _builtins.bool
@@ -2141,8 +2143,12 @@ class Schedule(_message.Message):
     status_actor: _builtins.str
     description: _builtins.str
     updated_by: _builtins.str
+    job_disabled: _builtins.bool
+    """Its job is disabled, by a person or its manifest, so its slots pass without runs, whatever its own status is."""
     @_builtins.property
-    def next_run_at(self) -> _timestamp_pb2.Timestamp: ...
+    def next_run_at(self) -> _timestamp_pb2.Timestamp:
+        """The earliest slot to come that gets a run: of a pause with an end, of it or of its job, the first one from then on."""
+
     @_builtins.property
     def last_run_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -2150,6 +2156,10 @@ class Schedule(_message.Message):
     @_builtins.property
     def paused_until(self) -> _timestamp_pb2.Timestamp:
         """When the leader resumes it by itself; unset = a person does. A slot at this time gets its run."""
+
+    @_builtins.property
+    def job_disabled_until(self) -> _timestamp_pb2.Timestamp:
+        """When the leader enables the job again by itself; unset = a person does."""
 
     def __init__(
         self,
@@ -2171,10 +2181,12 @@ class Schedule(_message.Message):
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         updated_by: _builtins.str = ...,
         paused_until: _timestamp_pb2.Timestamp | None = ...,
+        job_disabled: _builtins.bool = ...,
+        job_disabled_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["last_run_at", b"last_run_at", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job_disabled_until", b"job_disabled_until", "last_run_at", b"last_run_at", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "enabled", b"enabled", "job", b"job", "last_error", b"last_error", "last_run_at", b"last_run_at", "name", b"name", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "rule", b"rule", "spec_json", b"spec_json", "status", b"status", "status_actor", b"status_actor", "status_reason", b"status_reason", "timezone", b"timezone", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "enabled", b"enabled", "job", b"job", "job_disabled", b"job_disabled", "job_disabled_until", b"job_disabled_until", "last_error", b"last_error", "last_run_at", b"last_run_at", "name", b"name", "next_run_at", b"next_run_at", "paused_until", b"paused_until", "rule", b"rule", "spec_json", b"spec_json", "status", b"status", "status_actor", b"status_actor", "status_reason", b"status_reason", "timezone", b"timezone", "updated_at", b"updated_at", "updated_by", b"updated_by", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2649,7 +2661,7 @@ class Run(_message.Message):
 
     @_builtins.property
     def external(self) -> Global___ExternalClaim:
-        """Of a run in WAITING_WORKER, or one that is canceled there. Only in GetRun."""
+        """Of a run in WAITING_WORKER, or one that is cancelled there. Only in GetRun."""
 
     def __init__(
         self,
@@ -4152,7 +4164,7 @@ Global___StartedRun: _TypeAlias = StartedRun  # noqa: Y015
 
 @_typing.final
 class CancelRunRequest(_message.Message):
-    """How a run is canceled."""
+    """How a run is cancelled."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -4526,7 +4538,7 @@ class DeleteJobRequest(_message.Message):
     reason: _builtins.str
     with_schedules: _builtins.bool
     """Its schedules are deleted with it; without this a job that has some is refused. The same for its triggers, and for live runs, which
-    are canceled.
+    are cancelled.
     """
     with_triggers: _builtins.bool
     cancel_runs: _builtins.bool
@@ -6643,6 +6655,7 @@ class AuthenticateResponse(_message.Message):
     ENDS_AT_FIELD_NUMBER: _builtins.int
     WORKER_TYPE_FIELD_NUMBER: _builtins.int
     ACCESS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     role: _builtins.str
     """The highest role of any rule that allows something; "" without one."""
@@ -6654,6 +6667,10 @@ class AuthenticateResponse(_message.Message):
     """Equal for people who may do and see the same."""
     @_builtins.property
     def ends_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccessRule]:
+        """Of a session: what its person may do, so that no page offers what a rule refuses. Only `id`, `effect`, `role` and `selector` are set."""
+
     def __init__(
         self,
         *,
@@ -6663,10 +6680,11 @@ class AuthenticateResponse(_message.Message):
         ends_at: _timestamp_pb2.Timestamp | None = ...,
         worker_type: _builtins.str = ...,
         access: _builtins.str = ...,
+        rules: _abc.Iterable[Global___AccessRule] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ends_at", b"ends_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "ends_at", b"ends_at", "role", b"role", "session", b"session", "user", b"user", "worker_type", b"worker_type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access", b"access", "ends_at", b"ends_at", "role", b"role", "rules", b"rules", "session", b"session", "user", b"user", "worker_type", b"worker_type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -7769,7 +7787,7 @@ class ExternalHeartbeatResponse(_message.Message):
 
     @_builtins.property
     def cancel(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]:
-        """Claims to be canceled: the worker stops, and calls AcknowledgeCancel."""
+        """Claims to be cancelled: the worker stops, and calls AcknowledgeCancel."""
 
     def __init__(
         self,

@@ -1702,7 +1702,7 @@ class JobControlServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelRuns(self, request, context):
-        """Cancels the runs that a filter names, a part of them in each call. Each is canceled as by CancelRun; those that cannot be canceled are
+        """Cancels the runs that a filter names, a part of them in each call. Each is cancelled as by CancelRun; those that cannot be cancelled are
         skipped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -4603,7 +4603,7 @@ class ExternalWorkServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Extends the locks of claimed steps, and reports which of them are lost or to be canceled.
+        """Extends the locks of claimed steps, and reports which of them are lost or to be cancelled.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -4631,7 +4631,7 @@ class ExternalWorkServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AcknowledgeCancel(self, request, context):
-        """The worker has stopped working on a canceled step.
+        """The worker has stopped working on a cancelled step.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -512,7 +512,7 @@ class JobControlStub:
     DeleteTrigger: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteTriggerRequest, _coordinator_pb2.DeleteTriggerResponse]
     """Deletes a trigger."""
     CancelRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunsRequest, _coordinator_pb2.ChangeRunsResponse]
-    """Cancels the runs that a filter names, a part of them in each call. Each is canceled as by CancelRun; those that cannot be canceled are
+    """Cancels the runs that a filter names, a part of them in each call. Each is cancelled as by CancelRun; those that cannot be cancelled are
     skipped.
     """
     RerunRuns: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunsRequest, _coordinator_pb2.ChangeRunsResponse]
@@ -552,7 +552,7 @@ class JobControlAsyncStub(JobControlStub):
     DeleteTrigger: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteTriggerRequest, _coordinator_pb2.DeleteTriggerResponse]  # type: ignore[assignment]
     """Deletes a trigger."""
     CancelRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CancelRunsRequest, _coordinator_pb2.ChangeRunsResponse]  # type: ignore[assignment]
-    """Cancels the runs that a filter names, a part of them in each call. Each is canceled as by CancelRun; those that cannot be canceled are
+    """Cancels the runs that a filter names, a part of them in each call. Each is cancelled as by CancelRun; those that cannot be cancelled are
     skipped.
     """
     RerunRuns: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RerunRunsRequest, _coordinator_pb2.ChangeRunsResponse]  # type: ignore[assignment]
@@ -673,7 +673,7 @@ class JobControlServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.CancelRunsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ChangeRunsResponse, _abc.Awaitable[_coordinator_pb2.ChangeRunsResponse]]:
-        """Cancels the runs that a filter names, a part of them in each call. Each is canceled as by CancelRun; those that cannot be canceled are
+        """Cancels the runs that a filter names, a part of them in each call. Each is cancelled as by CancelRun; those that cannot be cancelled are
         skipped.
         """
 
@@ -1340,7 +1340,7 @@ class ExternalWorkStub:
     Claim: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ClaimRequest, _coordinator_pb2.ClaimResponse]
     """Claims steps of a type, as soon as some are offered, or none after `wait_seconds`."""
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ExternalHeartbeatRequest, _coordinator_pb2.ExternalHeartbeatResponse]
-    """Extends the locks of claimed steps, and reports which of them are lost or to be canceled."""
+    """Extends the locks of claimed steps, and reports which of them are lost or to be cancelled."""
     UpdateProgress: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateProgressRequest, _coordinator_pb2.UpdateProgressResponse]
     """Shows how far a step is."""
     Complete: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CompleteRequest, _coordinator_pb2.CompleteResponse]
@@ -1348,7 +1348,7 @@ class ExternalWorkStub:
     Fail: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FailRequest, _coordinator_pb2.FailResponse]
     """Ends a step with an error."""
     AcknowledgeCancel: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AcknowledgeCancelRequest, _coordinator_pb2.AcknowledgeCancelResponse]
-    """The worker has stopped working on a canceled step."""
+    """The worker has stopped working on a cancelled step."""
 
 @_typing.type_check_only
 class ExternalWorkAsyncStub(ExternalWorkStub):
@@ -1358,7 +1358,7 @@ class ExternalWorkAsyncStub(ExternalWorkStub):
     Claim: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ClaimRequest, _coordinator_pb2.ClaimResponse]  # type: ignore[assignment]
     """Claims steps of a type, as soon as some are offered, or none after `wait_seconds`."""
     Heartbeat: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ExternalHeartbeatRequest, _coordinator_pb2.ExternalHeartbeatResponse]  # type: ignore[assignment]
-    """Extends the locks of claimed steps, and reports which of them are lost or to be canceled."""
+    """Extends the locks of claimed steps, and reports which of them are lost or to be cancelled."""
     UpdateProgress: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateProgressRequest, _coordinator_pb2.UpdateProgressResponse]  # type: ignore[assignment]
     """Shows how far a step is."""
     Complete: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CompleteRequest, _coordinator_pb2.CompleteResponse]  # type: ignore[assignment]
@@ -1366,7 +1366,7 @@ class ExternalWorkAsyncStub(ExternalWorkStub):
     Fail: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FailRequest, _coordinator_pb2.FailResponse]  # type: ignore[assignment]
     """Ends a step with an error."""
     AcknowledgeCancel: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AcknowledgeCancelRequest, _coordinator_pb2.AcknowledgeCancelResponse]  # type: ignore[assignment]
-    """The worker has stopped working on a canceled step."""
+    """The worker has stopped working on a cancelled step."""
 
 class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
     """---- callers: external-worker (docs/external-workers.md)"""
@@ -1385,7 +1385,7 @@ class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ExternalHeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ExternalHeartbeatResponse, _abc.Awaitable[_coordinator_pb2.ExternalHeartbeatResponse]]:
-        """Extends the locks of claimed steps, and reports which of them are lost or to be canceled."""
+        """Extends the locks of claimed steps, and reports which of them are lost or to be cancelled."""
 
     @_abc_1.abstractmethod
     def UpdateProgress(
@@ -1417,7 +1417,7 @@ class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.AcknowledgeCancelRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.AcknowledgeCancelResponse, _abc.Awaitable[_coordinator_pb2.AcknowledgeCancelResponse]]:
-        """The worker has stopped working on a canceled step."""
+        """The worker has stopped working on a cancelled step."""
 
 def add_ExternalWorkServicer_to_server(servicer: ExternalWorkServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from toban_admin_web.adapters.convert import from_proto
 from toban_admin_web.ports.people import Credential, OidcStart, SignedIn, SignInWays
-from toban_domain.access import TOKEN_PREFIX
+from toban_domain.access import TOKEN_PREFIX, Effect, Role, Rule, Selector
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1.coordinator_pb2_grpc import AccountsStub
@@ -99,7 +99,13 @@ class PeopleClient:
             if error.code is ErrorCode.UNAUTHENTICATED and error.detail.get("sign_in"):
                 return None
             raise
-        return SignedIn(user=found.user, role=found.role, worker_type=found.worker_type, access=found.access)
+        return SignedIn(
+            user=found.user,
+            role=found.role,
+            worker_type=found.worker_type,
+            access=found.access,
+            rules=tuple(map(_rule, found.rules)),
+        )
 
     def sign_in(self, user: str, password: str, *, address: str, user_agent: str) -> str:
         """Authenticate with a password. A throttled sign-in is refused here until its time, so that guesses do not load the cluster."""
@@ -153,3 +159,9 @@ class PeopleClient:
             timeout=seconds,
             metadata=() if address is None else ((ADDRESS, address),),
         )
+
+
+def _rule(message: pb.AccessRule) -> Rule:
+    one = message.selector
+    selector = Selector(job=one.job, labels=dict(one.labels), scope=one.scope, scope_id=one.scope_id)
+    return Rule(id=message.id, effect=Effect(message.effect), role=Role(message.role), selector=selector)

@@ -88,7 +88,7 @@ class ExecutorsQuery(Input):
 
 
 class Cancel(Reason):
-    """How a run is canceled."""
+    """How a run is cancelled."""
 
     mode: Literal["", "cooperative", "kill"] = Field(
         "",
@@ -130,7 +130,7 @@ class DeleteJobQuery(Reason):
 
     with_schedules: bool = Field(
         False,
-        description="Its schedules are deleted with it; without this a job that has some is refused. The same for its triggers, and for live runs, which are canceled.",
+        description="Its schedules are deleted with it; without this a job that has some is refused. The same for its triggers, and for live runs, which are cancelled.",
     )
     with_triggers: bool = False
     cancel_runs: bool = False

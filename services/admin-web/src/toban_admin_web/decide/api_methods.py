@@ -47,7 +47,7 @@ METHODS: Mapping[str, ApiMethod] = {
     ),
     "Accounts.UpdateUser": ApiMethod(inputs.UpdateUser, Done, "Enables, disables, or sets a password."),
     "ExternalWork.AcknowledgeCancel": ApiMethod(
-        inputs.OfStep, models.EndedStep, "The worker has stopped working on a canceled step."
+        inputs.OfStep, models.EndedStep, "The worker has stopped working on a cancelled step."
     ),
     "ExternalWork.Claim": ApiMethod(
         inputs.NewClaim,
@@ -59,7 +59,7 @@ METHODS: Mapping[str, ApiMethod] = {
     "ExternalWork.Heartbeat": ApiMethod(
         inputs.Beat,
         models.ExtendedClaims,
-        "Extends the locks of claimed steps, and reports which of them are lost or to be canceled.",
+        "Extends the locks of claimed steps, and reports which of them are lost or to be cancelled.",
     ),
     "ExternalWork.UpdateProgress": ApiMethod(inputs.Progress, models.NotedProgress, "Shows how far a step is."),
     "Hooks.ListHooks": ApiMethod(None, models.Hooks, "All hooks: messages of other systems that become events."),

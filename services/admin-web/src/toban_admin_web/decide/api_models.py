@@ -208,7 +208,9 @@ class Schedule(Answer):
     spec: Any
     timezone: str
     rule: str = Field(description='The rule as text: "every 5 minutes", "cron 0 3 * * *".')
-    next_run_at: datetime | None
+    next_run_at: datetime | None = Field(
+        description="The earliest slot to come that gets a run: of a pause with an end, of it or of its job, the first one from then on."
+    )
     last_run_at: datetime | None
     last_error: str
     version: int
@@ -219,6 +221,12 @@ class Schedule(Answer):
     updated_by: str
     paused_until: datetime | None = Field(
         description="When the leader resumes it by itself; unset = a person does. A slot at this time gets its run."
+    )
+    job_disabled: bool = Field(
+        description="Its job is disabled, by a person or its manifest, so its slots pass without runs, whatever its own status is."
+    )
+    job_disabled_until: datetime | None = Field(
+        description="When the leader enables the job again by itself; unset = a person does."
     )
 
 
@@ -354,7 +362,7 @@ class Run(Answer):
     )
     chain_depth: int
     external: ExternalClaim | None = Field(
-        description="Of a run in WAITING_WORKER, or one that is canceled there. Only in GetRun."
+        description="Of a run in WAITING_WORKER, or one that is cancelled there. Only in GetRun."
     )
 
 
@@ -385,7 +393,7 @@ class Job(Answer):
     disabled_by: str
     disabled_reason: str
     next_run_at: datetime | None = Field(
-        description="Of its schedules the earliest slot to come; only in ListJobs with a history."
+        description="Of its schedules the earliest slot to come that gets a run; only in ListJobs with a history."
     )
     recent_runs: list[RunMark] = Field(
         description="Its newest runs whose time has come, the newest first; only in ListJobs with a history."
@@ -1179,7 +1187,7 @@ class ExtendedClaims(Answer):
 
     lost: list[AttemptKey] = Field(description="Claims that are not this worker's any more: it stops working on them.")
     cancel: list[AttemptKey] = Field(
-        description="Claims to be canceled: the worker stops, and calls AcknowledgeCancel."
+        description="Claims to be cancelled: the worker stops, and calls AcknowledgeCancel."
     )
 
 

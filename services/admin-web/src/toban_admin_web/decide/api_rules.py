@@ -6,11 +6,11 @@ The action decides early who is refused; the coordinators decide again, with the
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from toban_domain.access import MINIMUM, Action, Role
+from toban_domain.access import MINIMUM, Action, Person, Role, Rule, Target, may, may_by_some_labels
 from toban_domain.errors import ErrorCode, TobanError
 from toban_transport.person_rules import PERSON_RULES
 from toban_transport.rules import PACKAGE, RULES, About, Route
@@ -92,6 +92,17 @@ def may_try(role: str, needs: Action | Open) -> bool:
     if not isinstance(needs, Action):
         return True
     return role in set(Role) and Role(role).rank >= MINIMUM[needs].rank
+
+
+def may_offer(role: str, rules: Sequence[Rule], needs: Action, target: Target | None, *, labelled: bool) -> bool:
+    """Whether a page offers an action to a person with these rules; none are known of coordinators of an earlier release, then the role decides.
+
+    `target`: None = it is about no job. `labelled`: it has the labels of its job; without them what some labels would allow is offered.
+    """
+    if target is None or not rules or not may_try(role, needs):
+        return may_try(role, needs)
+    person = Person(name="", rules=tuple(rules))
+    return may(person, needs, target).allowed if labelled else may_by_some_labels(person, needs, target)
 
 
 def check_worker(rule: RouteRule, worker_type: str) -> None:

@@ -53,6 +53,12 @@ class ExportedPage:
     next_cursor: str
 
 
+def action_words(action: str) -> str:
+    """An action in words. Stored names are of two kinds, job.disable and add_rule; rows of both stay findable by them."""
+    noun, _, verb = action.rpartition(".")
+    return f"{verb} {noun}".strip().replace("_", " ")
+
+
 def changed_lines(before: Any, after: Any) -> list[DiffLine]:
     """A line for each key that came (+) or went (-), and two for one with another value; … where lines are left out.
 

@@ -26,7 +26,7 @@ class JobRow:
 
 def job_row(job: Job) -> JobRow:
     """Of a job of ListJobs with a history. Coordinators of an earlier release leave that out; the next run is that of the schedules then."""
-    ahead = [one.next_run_at for one in job.schedules if one.next_run_at is not None] if job.enabled else []
+    ahead = [one.next_run_at for one in job.schedules if one.next_run_at is not None]
     return JobRow(
         job=job,
         marks=job.recent_runs[::-1],

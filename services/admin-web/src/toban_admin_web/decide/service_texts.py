@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 
 Catalogue = Mapping[str, Mapping[str, str]]
@@ -13,6 +15,8 @@ MAX_LENGTH = 1000
 _MAX_DEPTH = 3
 # Lists of the services are shorter. A job can write one of hundreds of parts, each of which would be looked for.
 _MAX_PARTS = 20
+# As the services write a moment: 2026-12-01T08:00:00Z, 2026-12-01 08:00:00 UTC.
+_MOMENT = re.compile(r"\b([0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:Z| UTC))\b", re.ASCII)
 
 
 class ServiceTexts:
@@ -22,6 +26,18 @@ class ServiceTexts:
         keys = sorted(catalogue, key=lambda key: len(key.replace("{}", "")), reverse=True)
         self._sentences = [(key.split("{}"), catalogue[key]) for key in keys]
         self.find = lru_cache(maxsize=4096)(self._find)
+        self._is_known = lru_cache(maxsize=4096)(self._fits_one)
+
+    def parts(self, language: str, text: str) -> Sequence[str | datetime]:
+        """`text` in `language`, with its moments apart; the text itself where no service is known to write it, since a time in it is of a job."""
+        found = self.find(language, text)
+        if not _MOMENT.search(text) or (found is None and not self._is_known(text)):
+            return (found or text,)
+        pieces = _MOMENT.split(found or text)
+        return [_moment(piece) if number % 2 else piece for number, piece in enumerate(pieces) if piece]
+
+    def _fits_one(self, text: str) -> bool:
+        return len(text) <= MAX_LENGTH and any(_values(pieces, text) is not None for pieces, _ in self._sentences)
 
     def _find(self, language: str, text: str, depth: int = 0) -> str | None:
         """`text` in `language`; None for a text that no service is known to write."""
@@ -42,6 +58,13 @@ class ServiceTexts:
         if found is not None or not 1 < len(parts) <= _MAX_PARTS:
             return found or value
         return ", ".join(self._inner(language, part, depth + 1) for part in parts)
+
+
+def _moment(text: str) -> str | datetime:
+    try:
+        return datetime.fromisoformat(text.removesuffix(" UTC").removesuffix("Z")).replace(tzinfo=UTC)
+    except ValueError:
+        return text
 
 
 def _values(pieces: list[str], text: str) -> list[str] | None:

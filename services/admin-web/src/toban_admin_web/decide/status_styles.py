@@ -34,6 +34,7 @@ _STYLES = {
             "detached",
             "warning",
             "paused",
+            "job_disabled",
             "stopped",
             "unresponsive",
             "failing",
@@ -62,6 +63,7 @@ _ICONS = {
     "EXPIRED": "hourglass",
     "LOST": "unplug",
     "paused": "circle-pause",
+    "job_disabled": "circle-pause",
 }
 _ICONS_OF_STYLES = {
     GOOD: "circle-check",

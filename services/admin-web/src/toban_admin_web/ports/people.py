@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from toban_admin_web.decide.oidc_request import Pending
+from toban_domain.access import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class SignedIn:
     """Of a token: the one type of external steps that it is for; "" = it is no token of an external worker."""
     access: str = ""
     """Equal for people who may do and see the same; "" = not known."""
+    rules: tuple[Rule, ...] = ()
+    """Of a session, what decides about its person; empty = not known."""
 
 
 @dataclass(frozen=True, slots=True)

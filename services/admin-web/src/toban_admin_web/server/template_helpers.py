@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +14,7 @@ from flask import Flask, g, request, url_for
 from markupsafe import Markup
 
 from toban_admin_web.decide import durations, languages, schedule_text
-from toban_admin_web.decide.api_models import Schedule
+from toban_admin_web.decide.api_models import RunLimit, Schedule
 from toban_admin_web.decide.clock_changes import near_clock_change
 from toban_admin_web.decide.cron_text import cron_words
 from toban_admin_web.decide.dashboard import term_name
@@ -51,14 +53,31 @@ class TemplateHelpers:
         return value if text is None else text
 
     def translated(self, text: str) -> Markup:
-        """A sentence of a service in the language of the request; one that is not known stays, marked as English for screen readers."""
+        """A sentence of a service in the language of the request, with its times as those of the page.
+
+        One that is not known stays, marked as English for screen readers.
+        """
         tag = language.current()
-        if tag == languages.DEFAULT:
-            return Markup.escape(_shown(text))
-        found = self._services.find(tag, text)
-        if found is None and text and text.isascii():
-            return Markup('<span lang="en">{}</span>').format(_shown(text))
-        return Markup.escape(_shown(found or text))
+        parts = self._services.parts(tag, text)
+        shown = Markup("").join(
+            self.at(part) if isinstance(part, datetime) else Markup.escape(_shown(part)) for part in parts
+        )
+        if tag != languages.DEFAULT and text and text.isascii() and self._services.find(tag, text) is None:
+            return Markup('<span lang="en">{}</span>').format(shown)
+        return shown
+
+    @staticmethod
+    def linked(text: Markup, limits: Sequence[RunLimit]) -> Markup:
+        """`text` with links to the limits that hold its run back."""
+        links = {str(Markup.escape(one.name)): one.name for one in limits if one.blocks}
+        if not links:
+            return text
+        names = "|".join(re.escape(name) for name in sorted(links, key=len, reverse=True))
+
+        def link(found: re.Match[str]) -> str:
+            return Markup('<a href="{}">{}</a>').format(url_for("limits.show", name=links[found[0]]), Markup(found[0]))
+
+        return Markup(re.sub(rf"(?<![\w:/.-])(?:{names})(?![\w:/-]|\.\w)", link, text))
 
     def notice(self) -> str:
         """What the action that led to this page has done; "" without one."""
@@ -133,6 +152,7 @@ def install(app: Flask, translations: Translations, services: ServiceTexts, cloc
             helpers.t,
             helpers.label,
             helpers.translated,
+            helpers.linked,
             helpers.notice,
             helpers.undo,
             helpers.at,

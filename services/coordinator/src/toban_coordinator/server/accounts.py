@@ -20,6 +20,7 @@ from toban_domain.access import (
     Effect,
     Person,
     Role,
+    Rule,
     Selector,
     access_mark,
     highest_role,
@@ -72,7 +73,11 @@ class AccountsService(AccountsServicer):
         else:
             person = await self._sign_in.with_token(request.token, address=request.address)
         return pb.AuthenticateResponse(
-            user=person.name, role=_role(person), worker_type=worker_type_of(person), access=access_mark(person)
+            user=person.name,
+            role=_role(person),
+            worker_type=worker_type_of(person),
+            access=access_mark(person),
+            rules=map(_own_rule_to_pb, person.rules) if request.session else (),
         )
 
     async def SignOut(self, request: pb.SignOutRequest, _context: Context) -> pb.SignOutResponse:
@@ -311,6 +316,11 @@ def _user_to_pb(row: Mapping[str, Any], person: Person | None, linked: Iterable[
 
 def _rule_to_pb(row: Mapping[str, Any]) -> pb.AccessRule:
     return fill(pb.AccessRule, row, selector=fill(pb.AccessSelector, row))
+
+
+def _own_rule_to_pb(rule: Rule) -> pb.AccessRule:
+    selector = fill(pb.AccessSelector, rule.selector)
+    return pb.AccessRule(id=rule.id, effect=rule.effect, role=rule.role, selector=selector)
 
 
 def _token_to_pb(row: Mapping[str, Any]) -> pb.ApiToken:

@@ -91,7 +91,7 @@ class ExternalWork(ExternalWorkServicer):
         self, request: pb.AcknowledgeCancelRequest, context: Context
     ) -> pb.AcknowledgeCancelResponse:
         """A worker has stopped working on a canceled step."""
-        end = EndOfStep(key=key_from_pb(request.key), kind=OutcomeKind.CANCELED, error="canceled")
+        end = EndOfStep(key=key_from_pb(request.key), kind=OutcomeKind.CANCELED, error="cancelled")
         return pb.AcknowledgeCancelResponse(result=await self._end(request.worker, end, context))
 
     async def _end(self, worker: str, end: EndOfStep, context: Context) -> str:

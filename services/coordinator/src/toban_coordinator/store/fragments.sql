@@ -174,3 +174,12 @@ NOT EXISTS (SELECT 1 FROM scheduler.webhook_deliveries e
 CASE WHEN d.disabled_at IS NULL THEN ''
      ELSE concat(to_char(d.disabled_until AT TIME ZONE 'UTC', '" until "YYYY-MM-DD"T"HH24:MI:SS"Z"'), ' by ', d.disabled_by,
                  ': ' || NULLIF(left(d.disabled_reason, 300), '')) END
+
+-- fragment: will_fire
+-- Whether schedule `s` of job `d` makes runs, now or from the end of its pauses on.
+(s.enabled AND (s.status = 'active' OR s.paused_until IS NOT NULL)
+ AND (d.enabled OR (d.disabled_until IS NOT NULL AND COALESCE((d.spec ->> 'enabled')::boolean, true))))
+
+-- fragment: resumes_at
+-- When the last pause of schedule `s` of job `d` ends; null when none has an end.
+GREATEST(s.paused_until, d.disabled_until)

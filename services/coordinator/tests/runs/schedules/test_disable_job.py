@@ -162,10 +162,13 @@ async def test_the_audit_has_reason_and_before_and_after(world: Any, make: Any) 
     )
     off, on = rows
     assert (off["action"], off["actor"], off["reason"]) == ("job.disable", BY, "the source moves")
-    assert off["before"] == {"version": 1, "enabled": True}
-    assert off["after"] == {"version": 1, "enabled": False, "disabled_by": BY}
-    assert (on["action"], on["reason"], on["after"]) == ("job.enable", "it is back", {"version": 1, "enabled": True})
-    assert on["before"]["disabled_reason"] == "the source moves"
+    enabled = {"enabled": True, "disabled_by": "", "disabled_reason": "", "disabled_until": None}
+    assert off["before"] == on["after"] == {"version": 1, "schedules": 1, **enabled}
+    disabled = {"enabled": False, "disabled_by": BY, "disabled_reason": "the source moves", "disabled_until": None}
+    assert off["after"] == on["before"] == {"version": 1, "schedules": 1, **disabled}
+    assert (on["action"], on["reason"]) == ("job.enable", "it is back")
+    of_schedules = "SELECT action FROM scheduler.admin_action_log WHERE target LIKE 'schedule %%'"
+    assert [row["action"] for row in await world.sql(of_schedules)] == ["schedule.create"]
 
 
 async def test_a_deleted_name_is_free_and_enabled(world: Any, make: Any) -> None:

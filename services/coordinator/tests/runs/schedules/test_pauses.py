@@ -80,6 +80,48 @@ async def test_a_schedule_is_resumed_at_the_end_and_the_slot_then_gets_its_run(
     assert (await world.turn("pauses")).moved == 0, "once"
 
 
+def next_of(message: Any) -> datetime | None:
+    return message.next_run_at.ToDatetime(UTC) if message.HasField("next_run_at") else None
+
+
+async def test_the_next_run_of_a_pause_is_the_first_slot_from_its_end_on(
+    world: Any, make: Any, desk: Any, until: datetime, subtests: Any
+) -> None:
+    await world.apply(make.job(), make.schedule())
+    off = until + timedelta(seconds=1)
+    by_next = pb.ListJobsRequest(history=1, sort="next_run")
+
+    async def given() -> dict[str, datetime | None]:
+        """Wherever a next run is given."""
+        [listed] = (await world.reader.ListSchedules(pb.ListSchedulesRequest(), None)).schedules
+        [job] = (await world.reader.ListJobs(by_next, None)).jobs
+        [of_job] = (await get_job(world)).schedules
+        return {
+            "schedule": next_of(await desk.get()),
+            "list": next_of(listed),
+            "job": next_of(job),
+            "of": next_of(of_job),
+        }
+
+    for name, change, expected in (
+        ("paused", lambda: desk.pause(until=off), until + timedelta(seconds=10)),
+        (
+            "paused, and the job disabled for longer",
+            lambda: disable(world, off + timedelta(seconds=60)),
+            until + timedelta(seconds=70),
+        ),
+        ("the job disabled without an end", lambda: disable(world, None), None),
+    ):
+        await change()
+        with subtests.test(name):
+            assert set((await given()).values()) == {expected}
+    assert (await desk.get()).job_disabled and not (await desk.get()).HasField("job_disabled_until")
+    await world.apply(make.job(enabled=False))
+    await disable(world, off)
+    assert next_of(await desk.get()) is None, "the manifest keeps the job off at the end"
+    assert (await desk.get()).job_disabled_until.ToDatetime(UTC) == off
+
+
 async def test_a_job_is_enabled_at_the_end_and_the_slot_then_gets_its_run(
     world: Any, make: Any, until: datetime
 ) -> None:

@@ -116,7 +116,7 @@ async def versions(world: Any, end: datetime) -> dict[str, list[Version]]:
         if row["before"] is not None:
             was = now[name]
             assert row["before"]["version"] == was["version"], "each edit follows the one before"
-            until, early = (datetime.fromisoformat(text) for text in (row["before"]["until"], after["after"]))
+            until, early = (moment_of(one["slots"]) for one in (row["before"], after))
             assert row["at"] <= until <= early < until + timedelta(seconds=1), "it counts from the moment of the edit"
             found.setdefault(name, []).append(version(was, until, early))
         if row["action"] == "schedule.delete":
@@ -131,7 +131,11 @@ async def versions(world: Any, end: datetime) -> dict[str, list[Version]]:
 
 def version(was: dict[str, Any], until: datetime, early: datetime) -> Version:
     spec = ScheduleSpec.from_json(was["spec"])
-    return Version(Rule.of(spec.rule), was["status"], spec.enabled, datetime.fromisoformat(was["after"]), until, early)
+    return Version(Rule.of(spec.rule), was["status"], spec.enabled, moment_of(was["slots"]), until, early)
+
+
+def moment_of(slots: str) -> datetime:
+    return datetime.fromisoformat(slots.split()[1])
 
 
 def slowly(write: Any) -> Any:

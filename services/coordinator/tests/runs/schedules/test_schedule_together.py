@@ -35,7 +35,7 @@ async def test_a_long_pause_of_every_second_ends(world: Any, make: Any, desk: An
     assert row["first_slot"] == first
     assert row["slots"] == (row["last_slot"] - first) // timedelta(seconds=1) + 1, "each second of it is counted once"
     [done] = (await desk.actions())[-1:]
-    assert row["last_slot"].isoformat() <= done["before"]["until"]
+    assert f"until {row['last_slot'].isoformat()}" <= done["before"]["slots"]
     if edit != "delete":
         [kept] = await world.sql("SELECT next_run_at FROM scheduler.schedules")
         assert kept["next_run_at"] == row["last_slot"] + timedelta(seconds=1)
@@ -126,8 +126,9 @@ async def test_slots_that_a_disabled_job_skipped_ahead_are_free_once_it_is_enabl
     assert [row["outcome"] for row in rows] in (["disabled", *["fired"] * n] for n in (3, 4))
     assert rows[1]["first_slot"] == first + rows[0]["slots"] * timedelta(seconds=10), "no slot is lost in between"
     assert (await desk.get()).version == 2
-    done = (await desk.actions())[-1]
-    assert (done["action"], done["target"], done["after"]["job"]) == ("schedule.renew", "schedule often", "enabled")
+    assert (await desk.actions())[-1]["action"] == "schedule.pause", "its job has the row, and none of its schedules"
+    [done] = await world.sql("SELECT after FROM scheduler.admin_action_log WHERE action = 'job.update'")
+    assert done["after"]["schedules"] == 1, "the paused one does not follow its job"
 
 
 @pytest.mark.usefixtures("young_period")
@@ -158,7 +159,9 @@ async def test_a_schedule_that_is_applied_with_its_switched_job_is_written_once(
     await world.apply(make.job(), make.schedule("same"), make.schedule("other"))
     done = await world.apply(make.job(enabled=False), make.schedule("same"), make.schedule("other", payload={"x": 1}))
     assert done == [("hello", "updated", 2), ("same", "unchanged", 2), ("other", "updated", 2)]
-    assert len(await desk.actions()) == 4
+    assert len(await desk.actions()) == 3
+    [done] = await world.sql("SELECT after FROM scheduler.admin_action_log WHERE action = 'job.update'")
+    assert done["after"]["schedules"] == 1, "the other one has a row of its own"
 
 
 async def test_slots_that_are_due_start_the_job_as_it_was(world: Any, make: Any, desk: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from toban_admin_web.decide.api_models import AuditCheck, AuditPage, AuditProblem
-from toban_admin_web.decide.audit_changes import ExportedPage, changed_lines
+from toban_admin_web.decide.audit_changes import ExportedPage, action_words, changed_lines
 from toban_admin_web.decide.filters import AUDIT_FILTERS, AuditFilter, parse_audit_filter
 from toban_admin_web.ports.api import Caller
 from toban_admin_web.views.actions import require
@@ -34,7 +34,7 @@ def listed() -> Response:
     filters = parse_audit_filter(request.args)
     audit = read("Operations.ListAudit", AuditPage, **filters.fields())
     changes = {entry.id: changed_lines(entry.before, entry.after) for entry in audit.entries}
-    return page("audit", audit=audit, filters=filters, names=AUDIT_FILTERS, changes=changes)
+    return page("audit", audit=audit, filters=filters, names=AUDIT_FILTERS, changes=changes, action_words=action_words)
 
 
 @views.get("/audit/export")

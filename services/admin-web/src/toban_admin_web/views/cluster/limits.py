@@ -24,6 +24,7 @@ DONE = {
     "close": "breaker_closed",
     "signal": "signaled",
 }
+WITH_VALUE = ("set", "reset")
 DEFAULT_SIGNAL_SECONDS = "300"
 _WHOLE = re.compile(r"-?[0-9]{1,9}", re.ASCII)
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -68,11 +69,15 @@ def act(verb: str) -> Response:
     def work() -> str:
         method, fields = _call(verb)
         require(NEEDS.get(verb, Action.OPERATE))
+        before = _found(_name()) if verb in WITH_VALUE else None
         changed = write(method, ChangedLimit, name=_name(), reason=given_reason(), **fields)
         # A pool or scope that was reset is no more.
         gone = verb == "reset" and not changed.limit.effective
-        to = url_for("limits.listed") if gone else url_for("limits.show", name=_name())
-        return f"{to}{'&' if '?' in to else '?'}done={DONE[verb]}"
+        # What an undo sets; one that no operator had set is reset.
+        was = before.limit if before and before.source == "operator" else None
+        if gone:
+            return url_for("limits.listed", done=DONE[verb], of=_name(), was=was)
+        return url_for("limits.show", name=_name(), done=DONE[verb], was=was)
 
     return confirmed(work, lambda status, **why: _form(verb, status, **why))
 
@@ -94,7 +99,7 @@ def _form(verb: str, status: int = 200, **why: Any) -> Response:
     if limit is None and verb != "set":
         raise TobanError(ErrorCode.NOT_FOUND, f"there is no limit {_name()!r}")
     values = {
-        "value": request.form.get("value", str(limit.limit) if limit else ""),
+        "value": request.values.get("value", str(limit.limit) if limit else ""),
         "level": request.form.get("level", LEVELS[0]),
         "seconds": request.form.get("seconds", DEFAULT_SIGNAL_SECONDS),
     }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, Response, request, url_for
 
-from toban_admin_web.decide.api_models import DeletedJob, Job, Schedule, StartedRuns
+from toban_admin_web.decide.api_models import DeletedJob, Job, NextSlots, Schedule, StartedRuns
 from toban_admin_web.decide.filters import moment
 from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.decide.payload_form import changed, fill, payload_fields
@@ -64,8 +63,10 @@ def disable(name: str) -> Response:
     """It starts nothing from now on."""
 
     def work() -> str:
-        write("JobControl.DisableJob", Job, name=name, reason=given_reason(), until=_given_time("until"))
-        return url_for("jobs.show", name=name, done="job_disabled")
+        reason, until = given_reason(), _given_time("until")
+        idle = until is not None and _fires_only_from(until, read("JobReader.GetJob", Job, name=name))
+        write("JobControl.DisableJob", Job, name=name, reason=reason, until=until)
+        return url_for("jobs.show", name=name, done="job_disabled_idle" if idle else "job_disabled")
 
     return confirmed(work, lambda status, **why: _switch_form("disable", name, status, **why))
 
@@ -96,7 +97,15 @@ def ask_pause(name: str) -> Response:
 @views.post("/schedules/<name>/pause")
 def pause(name: str) -> Response:
     """No runs of it from now on."""
-    return _change_schedule("pause", "JobControl.PauseSchedule", name, done="paused", times=("until",))
+
+    def work() -> str:
+        reason, until = given_reason(), _given_time("until")
+        coming = read("JobReader.NextSlots", NextSlots, name=name, count=1).slots if until else ()
+        schedule = write("JobControl.PauseSchedule", Schedule, name=name, reason=reason, until=until)
+        idle = any(slot.at and slot.at >= until for slot in coming)
+        return _after_change(schedule, "paused_idle" if idle else "paused")
+
+    return confirmed(work, lambda status, **why: _schedule_form("pause", name, status, **why))
 
 
 @views.get("/schedules/<name>/resume")
@@ -108,18 +117,23 @@ def ask_resume(name: str) -> Response:
 @views.post("/schedules/<name>/resume")
 def resume(name: str) -> Response:
     """Runs of it again, from the next slot on."""
-    return _change_schedule("resume", "JobControl.ResumeSchedule", name, done="resumed")
 
-
-def _change_schedule(verb: str, method: str, name: str, *, done: str, times: Sequence[str] = ()) -> Response:
     def work() -> str:
-        given = {one: _given_time(one) for one in times}
-        schedule = write(method, Schedule, name=name, reason=given_reason(), **given)
-        if request.form.get("back", "") == "job":
-            return url_for("jobs.show", name=schedule.job, done=done, of=name)
-        return url_for("schedules.show", name=name, done=done)
+        return _after_change(write("JobControl.ResumeSchedule", Schedule, name=name, reason=given_reason()), "resumed")
 
-    return confirmed(work, lambda status, **why: _schedule_form(verb, name, status, **why))
+    return confirmed(work, lambda status, **why: _schedule_form("resume", name, status, **why))
+
+
+def _after_change(schedule: Schedule, done: str) -> str:
+    if request.form.get("back", "") == "job":
+        return url_for("jobs.show", name=schedule.job, done=done, of=schedule.name)
+    return url_for("schedules.show", name=schedule.name, done=done)
+
+
+def _fires_only_from(until: datetime, job: Job) -> bool:
+    """Whether the schedules of a job that starts runs have slots, but none before a time."""
+    coming = [one.next_run_at for one in job.schedules if one.next_run_at is not None]
+    return job.enabled and bool(coming) and min(coming) >= until
 
 
 def _schedule_form(verb: str, name: str, status: int = 200, **why: Any) -> Response:

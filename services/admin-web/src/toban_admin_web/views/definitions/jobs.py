@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from flask import Blueprint, Response, request
 
@@ -40,6 +40,7 @@ SCHEDULES = 5
 TRIGGERS = 100
 MAX_DIGITS = 18
 LATEST = datetime.max.replace(tzinfo=UTC)
+TICK = timedelta(microseconds=1)
 
 views = Blueprint("jobs", __name__)
 
@@ -138,13 +139,16 @@ def _coming(job: Job) -> list[tuple[Schedule, NextSlot]]:
 
     The first COMING slots belong to the COMING schedules that fire first; each of these is asked by a call of its own.
     """
-    if not job.enabled:
-        return []
-    active = [one for one in job.schedules if one.enabled and one.status == "active" and one.next_run_at]
-    first = sorted(active, key=lambda one: one.next_run_at or LATEST)[:COMING]
-    found = [(one, slot) for one in first for slot in _slots(one.name)]
+    first = sorted((one for one in job.schedules if one.next_run_at), key=lambda one: one.next_run_at or LATEST)
+    found = [(one, slot) for one in first[:COMING] for slot in _slots(one)]
     return sorted(found, key=lambda pair: pair[1].at or LATEST)[:COMING]
 
 
-def _slots(name: str) -> Sequence[NextSlot]:
-    return if_implemented(lambda: read("JobReader.NextSlots", NextSlots, name=name, count=COMING).slots) or ()
+def _slots(schedule: Schedule) -> Sequence[NextSlot]:
+    """Those from its next run on: slots within a pause get no runs."""
+    paused = schedule.paused_until or schedule.job_disabled_until
+    after = schedule.next_run_at - TICK if paused and schedule.next_run_at else None
+    found = if_implemented(
+        lambda: read("JobReader.NextSlots", NextSlots, name=schedule.name, count=COMING, after=after).slots
+    )
+    return found or ()

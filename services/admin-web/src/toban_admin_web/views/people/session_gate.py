@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from flask import Flask, Response, abort, g, make_response, redirect, request, url_for
 
-from toban_admin_web.decide.api_rules import is_for_programs, may_try
+from toban_admin_web.decide.api_models import Schedule
+from toban_admin_web.decide.api_rules import is_for_programs, may_offer
 from toban_admin_web.decide.browser_safety import (
     FORM,
     SESSION,
@@ -22,8 +24,9 @@ from toban_admin_web.decide.browser_safety import (
     local_path,
 )
 from toban_admin_web.decide.filters import wants_part
+from toban_admin_web.decide.json_fields import as_object
 from toban_admin_web.ports.people import Credential, People
-from toban_domain.access import Action
+from toban_domain.access import Action, Target
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 FIRST = frozenset({"sign_in.first", "sign_in.make_first"})
@@ -120,6 +123,23 @@ def require_form_token(secret: str) -> None:
         abort(FORBIDDEN)
 
 
+def may(
+    action: str, job: str = "", labels: Mapping[str, str] | None = None, *, scope: str = "system", scope_id: str = ""
+) -> bool:
+    """Whether a page offers an action to the person of this request; without a job, one of any job. `labels`: of the job, where they are known."""
+    person = g.get("person")
+    if person is None:
+        return False
+    target = Target(job=job, labels=labels or {}, scope=scope or "system", scope_id=scope_id) if job else None
+    return may_offer(person.role, person.rules, Action(action), target, labelled=labels is not None)
+
+
+def _may_edit(schedule: Schedule) -> bool:
+    spec = as_object(schedule.spec)
+    scope, scope_id = str(spec.get("scope", "")), str(spec.get("scope_id", ""))
+    return may(Action.EDIT, schedule.job, scope=scope, scope_id=scope_id)
+
+
 def see_other(path: str) -> Response:
     """A redirect that is read with GET."""
     return make_response(redirect(path, SEE_OTHER))
@@ -129,11 +149,7 @@ def _template_values() -> dict[str, Any]:
     def csrf(endpoint: str) -> str:
         return new_form_token(session_secret() if g.get("person") else form_secret(), endpoint)
 
-    def may(action: str) -> bool:
-        person = g.get("person")
-        return person is not None and may_try(person.role, Action(action))
-
-    return {"person": g.get("person"), "csrf": csrf, "may": may}
+    return {"person": g.get("person"), "csrf": csrf, "may": may, "may_edit": _may_edit}
 
 
 def _send_to(path: str) -> Response:

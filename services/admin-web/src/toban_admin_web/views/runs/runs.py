@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flask import Blueprint, Response, g, request, url_for
+from flask import Blueprint, Response, request, url_for
 
 from toban_admin_web.decide.api_models import Run, RunExplanation, RunPage, RunUsage
-from toban_admin_web.decide.api_rules import may_try
 from toban_admin_web.decide.filter_line import KEYS, WrongPart, line_of, parse_line, suggested_parts
 from toban_admin_web.decide.filters import LIMITS, parse_filter, wants_part
 from toban_admin_web.decide.json_fields import indent, parse_progress
@@ -17,7 +16,7 @@ from toban_admin_web.decide.run_actions import ENDPOINTS, is_killed, run_actions
 from toban_admin_web.decide.run_life import run_life, tone
 from toban_admin_web.decide.status_styles import STATE_GROUPS, is_terminal
 from toban_admin_web.decide.usage_chart import UsageChart, usage_chart
-from toban_admin_web.views.people.session_gate import see_other
+from toban_admin_web.views.people.session_gate import may, see_other
 from toban_admin_web.views.runs.log_tail import LogTail
 from toban_admin_web.views.view_context import context, page, read
 from toban_domain.errors import ErrorCode, TobanError
@@ -68,7 +67,9 @@ def show(run_id: int) -> Response:
         progress=parse_progress(run.progress, run.started_at),
         payload=indent(run.payload or {}),
         result="" if run.result is None else indent(run.result),
-        actions=[name for name in run_actions(run) if may_try(g.person.role, ENDPOINTS[name])],
+        actions=[
+            name for name in run_actions(run) if may(ENDPOINTS[name], run.job, scope=run.scope, scope_id=run.scope_id)
+        ],
         killed=is_killed(run),
         dispatch=dispatch,
         stays={span.event: span for span in spans},

@@ -72,6 +72,8 @@ class _Work:
     heads: dict[str, Head] = field(default_factory=dict)
     specs: dict[str, JobSpec] = field(default_factory=dict)
     edits: list[ScheduleEdit] = field(default_factory=list)
+    # By the id of a job that is enabled or disabled.
+    switched_schedules: Mapping[int, int] = field(default_factory=dict)
     noted: WriteBatches[AdminAction] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -168,6 +170,7 @@ class Apply:
             work.expect("Job", name, work.definitions[name].version if name in work.definitions else 0)
         await _check_payloads(work, read.manifests, job_specs)
         writer = await _begin_schedules(work, read.schedules, job_specs)
+        work.switched_schedules = writer.switched() if writer is not None else {}
         done: dict[tuple[str, str], Applied] = {}
         await _check_pools_and_secrets(work, read.manifests)
         if any(not spec.concurrency.is_plain for spec in job_specs.values()) or _have_limits(work):
@@ -313,12 +316,14 @@ def _job_action(work: _Work, spec: JobSpec, version: int) -> AdminAction:
     # What one of both hides is in neither: a name that is added hides a value that was there before.
     hidden = _hidden(work, spec.name, {spec.name: spec})
     old = work.definitions.get(spec.name)
+    schedules = work.switched_schedules.get(old.id, 0) if old else 0
+    followed = {"schedules": schedules} if schedules else {}
     return AdminAction(
         actor=work.actor,
         action="job.update" if old else "job.create",
         target=f"job {spec.name}",
         before=_before(old, hidden) if old else None,
-        after={"version": version, "spec": masked_definition(spec.to_json(), hidden)},
+        after={"version": version, "spec": masked_definition(spec.to_json(), hidden), **followed},
         reason=work.reason,
     )
 

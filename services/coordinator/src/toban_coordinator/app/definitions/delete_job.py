@@ -137,7 +137,7 @@ async def _delete_schedules(t: Tx, old: Definition, edit: ScheduleEdit, reason: 
         until = settled[one.id].after
         if not await schedules_edit.delete(t, one, settled_until=until, reason=reason or _WHY, actor=edit.actor):
             raise changed("schedule", one.name)
-        before = {**state_of(one), "until": edit.now.isoformat()}
+        before = state_of(one, edit.now)
         actions.append(_action(edit.actor, "schedule.delete", f"schedule {one.name}", before, reason))
     return actions
 

@@ -51,7 +51,7 @@ class DisableJob:
                 raise changed("job", name)
             # The leader, which wakes itself at the end.
             await t.notify("pauses")
-            after = {"enabled": False, "disabled_by": actor, **_ending(until)}
+            after = _state(False, actor, reason, until) | {"schedules": writer.switched()[old.id]}
             await _note(t, "job.disable", name, old, after, reason, actor)
             return writer
 
@@ -130,11 +130,13 @@ async def _enable(writer: ScheduleWriter, old: Definition, name: str, reason: st
     await writer.begin((), {}, {old.id: "enabled"} if enabled else {}, _expect_nothing)
     if not await jobs.enable(writer.t, old, enabled=enabled):
         raise changed("job", name)
-    await _note(writer.t, "job.enable", name, old, {"enabled": enabled}, reason, writer.actor)
+    after = _state(enabled) | {"schedules": writer.switched()[old.id]}
+    await _note(writer.t, "job.enable", name, old, after, reason, writer.actor)
 
 
-def _ending(until: datetime | None) -> dict[str, object]:
-    return {"disabled_until": until.isoformat()} if until else {}
+def _state(enabled: bool, by: str = "", reason: str = "", until: datetime | None = None) -> dict[str, object]:
+    end = until.isoformat() if until else None
+    return {"enabled": enabled, "disabled_by": by, "disabled_reason": reason, "disabled_until": end}
 
 
 def _not_disabled(name: str, old: Definition) -> TobanError:
@@ -145,9 +147,9 @@ def _not_disabled(name: str, old: Definition) -> TobanError:
 async def _note(
     t: Tx, action: str, name: str, old: Definition, after: dict[str, object], reason: str, actor: str
 ) -> None:
-    before: dict[str, object] = {"version": old.version, "enabled": old.enabled}
-    if old.disabled is not None:
-        before |= {"disabled_by": old.disabled.by, "disabled_reason": old.disabled.reason}
-        before |= _ending(old.disabled.until)
+    was = old.disabled
+    state = _state(old.enabled, was.by, was.reason, was.until) if was is not None else _state(old.enabled)
+    # How many schedules follow the job.
+    before = {"version": old.version, **state, "schedules": after["schedules"]}
     after = {"version": old.version, **after}
     await audit.note(t, actor, action, f"job {name}", reason, before=before, after=after)

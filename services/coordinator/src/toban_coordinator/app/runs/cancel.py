@@ -62,7 +62,7 @@ class CancelRun:
             await t.notify("dispatch")
             return RunState.CANCEL_REQUESTED
         if run.state is RunState.WAITING_WORKER and not run.claimed:
-            await withdraw_offers(t, [run.id], "canceled before a worker claimed it")
+            await withdraw_offers(t, [run.id], "cancelled before a worker claimed it")
             await _end(t, replace(run, state=RunState.PENDING, token=None), reason, actor)
             return RunState.CANCELED
         if run.sent and run.state is not RunState.ORPHANED:
@@ -99,7 +99,7 @@ async def _end(t: Tx, run: CancelView, reason: str, actor: str) -> None:
         token=run.token,
         target=RunState.CANCELED,
         reason="canceled",
-        message=reason or "canceled before it was sent",
+        message=reason or "cancelled before it was sent",
         actor=actor,
     )
     count_finished(await runs_finish.finish(t, [finish]))
@@ -111,6 +111,6 @@ async def _not_live(t: Tx, run_id: int, mode: str) -> TobanError:
         return run_not_found(run_id)
     return TobanError(
         ErrorCode.RESOURCE_INVALID_STATE,
-        f"run {run_id} is {state.value} already and cannot be {'killed' if mode == 'kill' else 'canceled'}: it has ended",
+        f"run {run_id} is {state.value} already and cannot be {'killed' if mode == 'kill' else 'cancelled'}: it has ended",
         detail={"state": state.value},
     )

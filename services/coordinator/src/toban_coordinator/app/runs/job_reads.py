@@ -12,6 +12,7 @@ from toban_coordinator.app.paging import FIRST_PAGE, MAX_LIMIT, Page, PageReques
 from toban_coordinator.app.runs.explain_run import Explanation, explain, why_at_worker, why_waiting
 from toban_coordinator.app.runs.job_lists import EVERY_JOB, JobQuery, names_of_page
 from toban_coordinator.app.runs.run_queries import RunQuery, run_filter, run_not_found
+from toban_coordinator.app.schedules.next_slots import with_next_after_pause
 from toban_coordinator.decide.runs.step_states import StepState, attempt_steps, failed_step, step_states
 from toban_coordinator.decide.runs.wait_reason import waits_for_executor
 from toban_coordinator.store.cluster import read_models
@@ -147,7 +148,7 @@ class JobReads:
             found = await read_models.schedules_page(
                 t, after=page.cursor, jobs=[job] if job else [], names=names, part=part, limit=limit + 1
             )
-        return page_of(found, limit, "name")
+        return page_of(with_next_after_pause(found), limit, "name")
 
     async def list_runs(self, query: RunQuery, page: PageRequest = FIRST_PAGE) -> Page:
         """Runs, newest first, live and finished ones together. Raises INVALID_ARGUMENT; NOT_FOUND for an unknown executor.
@@ -245,7 +246,7 @@ def _version_below(cursor: str) -> int:
 async def _details(t: Tx, found: Sequence[Row]) -> list[JobDetails]:
     details = {row["name"]: JobDetails(row, []) for row in found}
     if details:
-        for row in await read_models.schedules_page(t, jobs=list(details), limit=MAX_LIMIT):
+        for row in with_next_after_pause(await read_models.schedules_page(t, jobs=list(details), limit=MAX_LIMIT)):
             details[row["job"]].schedules.append(row)
         for name, run in (await read_models.last_runs(t, list(details))).items():
             details[name].last_run = run
@@ -256,8 +257,10 @@ async def _add_history(t: Tx, found: Sequence[JobDetails], history: int) -> None
     details = {one.row["name"]: one for one in found}
     for row in await job_lists.recent_runs(t, list(details), history=history):
         details[row["job"]].recent_runs.append(row)
-    for name, at in (await job_lists.next_runs(t, list(details))).items():
-        details[name].next_run_at = at
+    active = await job_lists.next_runs(t, list(details))
+    for name, one in details.items():
+        after_pause = [row["next_run_at"] for row in one.schedules if row["resumes_at"] and row["next_run_at"]]
+        one.next_run_at = min([*after_pause, *([active[name]] if name in active else [])], default=None)
 
 
 def _with_steps(run: RunDetails, found: Row) -> RunDetails:

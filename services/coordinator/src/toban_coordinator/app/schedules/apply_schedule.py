@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import Any
 from toban_coordinator.app.manifests import Applied
 from toban_coordinator.app.named_objects import changed
 from toban_coordinator.app.schedules.edit_due_slots import rule_or_none
-from toban_coordinator.app.schedules.edit_schedule import ScheduleEdit, Settled, state_of
+from toban_coordinator.app.schedules.edit_schedule import ScheduleEdit, Settled, slots_after, state_of
 from toban_coordinator.app.schedules.next_slots import NEXT_SHOWN, note_of
 from toban_coordinator.app.schedules.slot_counting import Counts
 from toban_coordinator.app.write_batches import WriteBatches
@@ -23,6 +24,8 @@ from toban_domain.redacted import masked_payload_of
 from toban_domain.schedule import ScheduleSpec
 from toban_schedule import Rule, annotated_slots, next_dst_change
 from toban_store.tx import Tx
+
+_ACTIVE: Mapping[str, Any] = {"status": "active", "status_reason": "", "paused_until": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,10 @@ class ScheduleWriter:
         await new.close()
         return self._done
 
+    def switched(self) -> Counter[int]:
+        """How many schedules follow each job that is enabled or disabled, for the row of the job in the audit: they have none of their own."""
+        return Counter(old.due.definition_id for old in self._switched)
+
     def edits(self) -> list[ScheduleEdit]:
         """The edit of schedules that were there already, to be counted after the commit."""
         return [] if self._edit is None else [self._edit]
@@ -151,7 +158,6 @@ class ScheduleWriter:
             if old.name not in versions:
                 raise changed("schedule", old.name)
             self._unchanged(old, versions[old.name])
-        await audit.note_all(self.t, [self._renewed(old, versions[old.name]) for old, _ in batch])
 
     def _unchanged(self, old: StoredSchedule, version: int = 0) -> None:
         if old.name not in self._done:
@@ -175,33 +181,23 @@ class ScheduleWriter:
     def _action(self, ready: _Ready, version: int) -> AdminAction:
         old, spec = ready.written.old, ready.wanted.spec
         hidden = self.hidden[spec.job]
+        assert self._edit is not None
+        before = state_of(old, self._edit.now, hidden) if old else None
+        # An edit ends a failure, and no pause.
+        stays = before if before is not None and before["status"] == "paused" else _ACTIVE
         after = {
             "version": version,
+            **{key: stays[key] for key in _ACTIVE},
             "spec": masked_payload_of(spec.to_json(), hidden),
-            "after": ready.after.isoformat(),
+            **slots_after(ready.after),
         }
-        return self._noted("schedule.update" if old else "schedule.create", spec.name, old, after, hidden=hidden)
-
-    def _renewed(self, old: StoredSchedule, version: int) -> AdminAction:
-        assert self._edit is not None
-        word = self._edit.why_of[old.id]
-        after = {"version": version, "job": word.split()[0], "after": self._settled[old.id].after.isoformat()}
-        return self._noted("schedule.renew", old.name, old, after)
-
-    def _noted(
-        self,
-        action: str,
-        name: str,
-        old: StoredSchedule | None,
-        after: Mapping[str, Any],
-        *,
-        hidden: Collection[str] = (),
-    ) -> AdminAction:
-        assert self._edit is not None
-        before = {**state_of(old, hidden), "until": self._edit.now.isoformat()} if old else None
-        target = f"schedule {name}"
         return AdminAction(
-            actor=self.actor, action=action, target=target, before=before, after=after, reason=self.reason
+            actor=self.actor,
+            action="schedule.update" if old else "schedule.create",
+            target=f"schedule {spec.name}",
+            before=before,
+            after=after,
+            reason=self.reason,
         )
 
 

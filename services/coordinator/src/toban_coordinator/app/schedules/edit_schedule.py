@@ -140,13 +140,22 @@ class ScheduleEdit:
         )
 
 
-def state_of(old: StoredSchedule, hidden: Collection[str] = ()) -> dict[str, Any]:
-    """A schedule as the log of operators' actions tells it: without values that its job, or one of the names in `hidden`, hides."""
+def state_of(old: StoredSchedule, slots: datetime, hidden: Collection[str] = ()) -> dict[str, Any]:
+    """A schedule before an edit, as the audit has it: without values that its job, or one of the names in `hidden`, hides.
+
+    `slots`: those up to there are of this version.
+    """
     return {
         "version": old.due.version,
         "status": old.status,
-        **({"status_reason": old.status_reason} if old.status_reason else {}),
-        **({"paused_until": old.paused_until.isoformat()} if old.paused_until else {}),
+        "status_reason": old.status_reason,
+        "paused_until": old.paused_until.isoformat() if old.paused_until else None,
         **({"broken": old.due.broken} if old.due.broken else {}),
         "spec": masked_payload_of(old.due.spec.to_json(), {*old.redact, *hidden}),
+        "slots": f"until {slots.isoformat()}",
     }
+
+
+def slots_after(settled_until: datetime) -> dict[str, str]:
+    """What the audit has of a schedule after an edit, instead of the `slots` before: those later than this are of the new version."""
+    return {"slots": f"after {settled_until.isoformat()}"}

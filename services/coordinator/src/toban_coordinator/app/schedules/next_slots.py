@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from datetime import datetime
 
 from toban_coordinator.decide.schedules.pauses import shown
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.schedule import ScheduleSpec
-from toban_schedule.rule import YEARS
+from toban_schedule import Rule
+from toban_schedule.rule import TICK, YEARS
+from toban_store.tx import Row
 
 DEFAULT_COUNT = 5
 MAX_COUNT = 1000
@@ -63,3 +67,15 @@ def note_of(
     if not job_enabled:
         return f"job {spec.job} is disabled{job_disabled_why}: its slots pass without runs"
     return ""
+
+
+def with_next_after_pause(schedules: Sequence[Row]) -> Sequence[Row]:
+    """Rows of `read_models.schedules_page`: of a pause with an end the next run is the first slot from then on. None when the rule cannot be read."""
+    for row in schedules:
+        if row["resumes_at"] is not None:
+            try:
+                rule = Rule.of(ScheduleSpec.from_json(json.loads(row["spec"])).rule)
+            except (LookupError, TypeError, ValueError, AttributeError):
+                continue
+            row["next_run_at"] = rule.next_slot(row["resumes_at"] - TICK)
+    return schedules

@@ -14,8 +14,8 @@ from toban_coordinator.app.manifests import ManifestText, parse_json
 from toban_coordinator.app.named_objects import changed, not_found
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest
 from toban_coordinator.app.schedules.edit_due_slots import rule_or_none
-from toban_coordinator.app.schedules.edit_schedule import ScheduleEdit, Settled, state_of
-from toban_coordinator.app.schedules.next_slots import check_after, checked_count, note_of
+from toban_coordinator.app.schedules.edit_schedule import ScheduleEdit, Settled, slots_after, state_of
+from toban_coordinator.app.schedules.next_slots import check_after, checked_count, note_of, with_next_after_pause
 from toban_coordinator.app.schedules.slot_counting import Counts, with_counts
 from toban_coordinator.decide.schedules.pauses import LEADER, EndedPause, check_until
 from toban_coordinator.store.cluster import audit, read_models
@@ -78,7 +78,7 @@ class Schedules:
             actor=row["status_actor"] if row else "",
             until=row["paused_until"] if row else None,
             spec=spec,
-            job_enabled=row["job_enabled"] if row else True,
+            job_enabled=not row["job_disabled"] if row else True,
             job_disabled_why=row["job_disabled_why"] if row else "",
             ended=not slots,
             after=after,
@@ -168,7 +168,7 @@ class Schedules:
             withdrawn = settled.withdrawn
             if not await schedules_edit.delete(t, old, settled_until=settled.after, reason=reason, actor=actor):
                 raise changed("schedule", old.name)
-            return {"after": settled.after.isoformat()}
+            return slots_after(settled.after)
 
         await self._edit(name, "schedule.delete", "deleted", write, actor=actor, reason=reason)
         return withdrawn
@@ -194,9 +194,17 @@ class Schedules:
                 old = locked[0]
                 now = ended.last_slot if ended else await schedules_edit.moment(t)
                 edit = ScheduleEdit(t=t, now=now, actor=actor, why=why, counts=counts)
-                after = await write(t, old, edit)
-                before = {**state_of(old), "until": edit.now.isoformat()}
-                await audit.note(t, actor, action, f"schedule {name}", reason, before=before, after=after)
+                done = await write(t, old, edit)
+                before = state_of(old, edit.now)
+                await audit.note(
+                    t,
+                    actor,
+                    action,
+                    f"schedule {name}",
+                    reason,
+                    before=before,
+                    after=done if action == "schedule.delete" else {**before, **done},
+                )
                 await t.notify("fire")
                 await t.notify("assign")
             return edit
@@ -209,7 +217,7 @@ class Schedules:
             found = await read_models.schedules_page(t, names=[name], limit=1)
             if not found:
                 raise await not_found(t, "schedule", name)
-        return found[0]
+        return with_next_after_pause(found)[0]
 
 
 async def _set_status(
@@ -230,8 +238,9 @@ async def _set_status(
     )
     if version is None:
         raise changed("schedule", old.name)
-    end = {"paused_until": until.isoformat()} if until else {}
-    return {"version": version, "status": status, **end, "after": settled.after.isoformat()}
+    end = until.isoformat() if until else None
+    state = {"version": version, "status": status, "status_reason": reason, "paused_until": end}
+    return {**state, **slots_after(settled.after)}
 
 
 def _stored(row: Row) -> ScheduleSpec:

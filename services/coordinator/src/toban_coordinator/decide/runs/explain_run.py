@@ -29,7 +29,7 @@ _VERBS = {
     RunState.SUCCEEDED: "succeeded",
     RunState.FAILED: "failed",
     RunState.TIMED_OUT: "timed out",
-    RunState.CANCELED: "was canceled",
+    RunState.CANCELED: "was cancelled",
     RunState.SKIPPED: "was skipped",
     RunState.EXPIRED: "expired",
     RunState.RUNNING: "runs",

@@ -99,15 +99,15 @@ SELECT to_char(d.first AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, good.runs AS su
 
 -- name: schedules_page
 -- Schedules after a name, of some jobs or of all, with some names or with `part` in them. Last and next run are by slots that have come or not: rows are made
--- ahead. One that makes no runs has no next one.
+-- ahead. One that makes no runs has no next one, and `resumes_at` when its pauses end.
 SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timezone,
        CASE WHEN s.enabled AND d.enabled AND s.status = 'active'
             THEN COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at)
        END AS next_run_at,
        COALESCE((SELECT max(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot <= now()),
                 CASE WHEN s.last_run_at <= now() THEN s.last_run_at END) AS last_run_at, s.last_error, s.version, s.status_reason, s.status_actor, s.paused_until,
-       s.spec ->> 'description' AS description, s.updated_at, s.updated_by, d.enabled AS job_enabled,
-       {{disabled_why}} AS job_disabled_why, {{definition_redact}} AS redact
+       s.spec ->> 'description' AS description, s.updated_at, s.updated_by, NOT d.enabled AS job_disabled, d.disabled_until AS job_disabled_until,
+       CASE WHEN {{will_fire}} THEN {{resumes_at}} END AS resumes_at, {{disabled_why}} AS job_disabled_why, {{definition_redact}} AS redact
   FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id
  WHERE s.name > %(after)s::text AND (cardinality(%(jobs)s::text[]) = 0 OR d.name = ANY(%(jobs)s::text[]))
    AND (cardinality(%(names)s::text[]) = 0 OR s.name = ANY(%(names)s::text[])) AND position(lower(%(part)s::text) IN lower(s.name)) > 0

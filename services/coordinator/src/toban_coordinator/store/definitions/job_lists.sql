@@ -16,14 +16,14 @@ SELECT d.name FROM scheduler.job_definitions d
  ORDER BY d.name LIMIT %(limit)s::integer
 
 -- name: by_next_run
--- Jobs after a time and a name, those that fire next first, those without a next run last.
+-- Jobs after a time and a name, those that fire next first, those without a next run last. A pause counts with its end: no rule is known here.
 WITH {{ahead}}, next AS (
-    SELECT s.definition_id, min(COALESCE(a.slot, s.next_run_at)) AS at
-      FROM scheduler.schedules s LEFT JOIN ahead a ON a.schedule_id = s.id
-     WHERE s.enabled AND s.status = 'active'
+    SELECT s.definition_id, min(GREATEST(COALESCE(a.slot, s.next_run_at), {{resumes_at}})) AS at
+      FROM scheduler.schedules s JOIN scheduler.job_definitions d ON d.id = s.definition_id LEFT JOIN ahead a ON a.schedule_id = s.id
+     WHERE {{will_fire}} AND COALESCE(a.slot, s.next_run_at) IS NOT NULL
      GROUP BY s.definition_id
 ), found AS (
-    SELECT d.name, COALESCE(CASE WHEN d.enabled THEN n.at END, 'infinity') AS at
+    SELECT d.name, COALESCE(n.at, 'infinity') AS at
       FROM scheduler.job_definitions d LEFT JOIN next n ON n.definition_id = d.id
      WHERE {{chosen}}
 )
@@ -33,7 +33,7 @@ SELECT f.name, NULLIF(f.at, 'infinity') AS next_run_at
  ORDER BY f.at, f.name LIMIT %(limit)s::integer
 
 -- name: next_runs
--- When each of some jobs fires next; no row for one that does not.
+-- When each of some jobs fires next; no row for one that does not, or not before the end of a pause.
 SELECT d.name, min(COALESCE((SELECT min(p.slot) FROM scheduler.run_slots p WHERE p.schedule_id = s.id AND p.slot > now()), s.next_run_at)) AS at
   FROM scheduler.job_definitions d JOIN scheduler.schedules s ON s.definition_id = d.id
  WHERE d.name = ANY(%(jobs)s::text[]) AND d.deleted_at IS NULL AND d.enabled AND s.enabled AND s.status = 'active'
