@@ -106,6 +106,7 @@ PAGES = {
 NO_PAGES = {
     "static": "a file",
     "audit.export": "lines of JSON",
+    "find.show": "data for a script",
     "incoming.short": "leads to another page",
     "live.stream": "events",
     "log.download": "a text",

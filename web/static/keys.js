@@ -1,15 +1,14 @@
-// Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, jobs and schedules.
+// Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, and the rest by name.
 import { element, load } from "./common.js";
 
 const WAIT_MS = 1500;
-const MOST = 12;
 const SEARCH_MS = 150;
 const palette = document.getElementById("palette");
 const help = document.getElementById("keys");
 const input = palette.querySelector("input");
 const list = palette.querySelector("ul");
 const pages = [...document.querySelectorAll("nav.side a")];
-let known = [];
+let known = { text: "", found: [] };
 let timer = 0;
 let asked = -Infinity;
 
@@ -28,7 +27,7 @@ function focusSearch() {
   else openPalette();
 }
 
-// The jobs and schedules with the text in their names, a moment after the last key.
+// What has the text in its name, a moment after the last key.
 function search() {
   clearTimeout(timer);
   const text = input.value.trim();
@@ -36,28 +35,24 @@ function search() {
 }
 
 async function loadNames(text) {
-  const query = new URLSearchParams({ name: text, limit: MOST });
-  const named = async (kind) => (await (await load(`/api/v1/${kind}?${query}`)).json())[kind].map(({ name }) => ({ kind, name }));
   // Without an answer the palette has pages and runs.
-  const found = await Promise.all(["jobs", "schedules"].map((kind) => named(kind).catch(() => [])));
+  const { found } = await load(`/find?${new URLSearchParams({ q: text })}`).then((response) => response.json()).catch(() => ({ found: [] }));
   if (text !== input.value.trim()) return;
-  known = found.flat();
+  known = { text, found };
   suggest();
 }
 
 const nameOf = (link) => link.textContent.trim();
 const entry = (text, path) => ({ text, path });
-const named = ({ kind, name }) => entry(`${palette.dataset[kind]} ${name}`, `/${kind}/${encodeURIComponent(name)}`);
 
 function candidates(text) {
   const wanted = text.toLowerCase();
   const found = pages.map((link) => entry(nameOf(link), link.getAttribute("href"))).filter((one) => one.text.toLowerCase().includes(wanted));
   if (!text) return found;
-  const at = (one) => one.name.toLowerCase().indexOf(wanted);
-  const names = known.filter((one) => at(one) >= 0).sort((one, other) => at(one) - at(other));
+  const names = known.found.filter(({ name }) => name.toLowerCase().includes(wanted));
   const [, id] = /^#?([0-9]{1,18})$/.exec(text) ?? [];
   const run = id ? [entry(`${palette.dataset.run} ${id}`, `/runs/${id}`)] : [];
-  return [...run, ...found, ...names.slice(0, MOST).map(named)];
+  return [...run, ...found, ...names.map(({ kind, name, path }) => entry(`${palette.dataset[kind]} ${name}`, path))];
 }
 
 function item({ text, path }, index) {
@@ -67,7 +62,7 @@ function item({ text, path }, index) {
 
 function withLanguage(path) {
   const chosen = new URLSearchParams(location.search).get("lang");
-  return chosen && !path.includes("?") ? `${path}?lang=${encodeURIComponent(chosen)}` : path;
+  return chosen && !/[?#]/.test(path) ? `${path}?lang=${encodeURIComponent(chosen)}` : path;
 }
 
 function select(index) {
@@ -81,7 +76,11 @@ function select(index) {
 const selected = () => [...list.querySelectorAll("a")].findIndex((link) => link.ariaSelected === "true");
 
 function suggest() {
-  list.replaceChildren(...candidates(input.value.trim()).map(item));
+  const text = input.value.trim();
+  const found = candidates(text);
+  list.replaceChildren(...found.map(item));
+  const none = text && !found.length && known.text === text;
+  palette.querySelector("[role=status]").textContent = none ? palette.dataset.none.replace("%", () => text) : "";
   select(0);
 }
 
