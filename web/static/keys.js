@@ -1,5 +1,5 @@
 // Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, and the rest by name.
-import { element, load } from "./common.js";
+import { element, load, withFields } from "./common.js";
 
 const WAIT_MS = 1500;
 const SEARCH_MS = 150;
@@ -36,7 +36,7 @@ function search() {
 
 async function loadNames(text) {
   // Without an answer the palette has pages and runs.
-  const { found } = await load(`/find?${new URLSearchParams({ q: text })}`).then((response) => response.json()).catch(() => ({ found: [] }));
+  const { found } = await load(withFields("/find", [["q", text]])).then((response) => response.json()).catch(() => ({ found: [] }));
   if (text !== input.value.trim()) return;
   known = { text, found };
   suggest();
@@ -56,13 +56,8 @@ function candidates(text) {
 }
 
 function item({ text, path }, index) {
-  const link = element("a", { id: `found-${index}`, role: "option", tabIndex: -1, href: withLanguage(path) }, text);
+  const link = element("a", { id: `found-${index}`, role: "option", tabIndex: -1, href: path }, text);
   return element("li", { role: "presentation" }, link);
-}
-
-function withLanguage(path) {
-  const chosen = new URLSearchParams(location.search).get("lang");
-  return chosen && !/[?#]/.test(path) ? `${path}?lang=${encodeURIComponent(chosen)}` : path;
 }
 
 function select(index) {

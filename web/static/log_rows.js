@@ -1,9 +1,9 @@
 // The rows of a log: one paragraph a line, its text in the colours that the job set.
-import { element } from "./common.js";
+import { element, withFields } from "./common.js";
 import { localTime } from "./times.js";
 import { AnsiUp } from "./vendor/ansi_up.js";
 
-const log = document.getElementById("log");
+export const log = document.getElementById("log");
 const LINE = /^#?(?:A(\d{1,6})-)?L?(\d{1,15})$/i;
 
 // Positions are {token, seq}; tokens are texts of digits, which exceed 2^53.
@@ -138,10 +138,6 @@ export class RowMaker {
       whole = element("a", { className: "whole" }, log.dataset.whole);
       shown.append(whole);
     }
-    const url = new URL(log.dataset.line, location.href);
-    url.searchParams.set("stream", stream);
-    url.searchParams.set("from", written(firstOf(row)));
-    url.searchParams.set("to", written(lastOf(row)));
-    whole.href = url;
+    whole.href = withFields(log.dataset.line, Object.entries({ stream, from: written(firstOf(row)), to: written(lastOf(row)) }));
   }
 }

@@ -1,6 +1,6 @@
 // The window of rows of a log that the page holds: it moves over the log by blocks from the server and never grows beyond MAX_ROWS.
-import { load } from "./common.js";
-import { Attempts, RowMaker, compare, firstOf, lastOf, position, written } from "./log_rows.js";
+import { load, withFields } from "./common.js";
+import { Attempts, RowMaker, compare, firstOf, lastOf, log, position, written } from "./log_rows.js";
 import { Headings } from "./log_steps.js";
 
 const MAX_ROWS = 2500;
@@ -10,7 +10,6 @@ const MARKED_MS = 300;
 const MAX_FILL = 6;
 const START = { token: "0", seq: 0 };
 
-const log = document.getElementById("log");
 const followButton = document.getElementById("log-follow");
 const latest = document.getElementById("log-latest");
 
@@ -57,9 +56,7 @@ export class LogView {
   }
 
   async load(query) {
-    const url = new URL(log.dataset.lines, location.href);
-    for (const [name, value] of [...Object.entries(query), ...this.filter.query()]) url.searchParams.append(name, value);
-    return (await load(url)).json();
+    return (await load(withFields(log.dataset.lines, [...Object.entries(query), ...this.filter.query()]))).json();
   }
 
   // One load at a time; a jump makes what is under way worthless. Returns whether the block was used.
