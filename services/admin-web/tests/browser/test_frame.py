@@ -97,6 +97,17 @@ def test_marks_of_folds_and_words_of_buttons_stay_on_a_line(page: Page, address:
         assert page.run("document.querySelector('td .button').getBoundingClientRect().height < 40")
 
 
+def test_the_address_of_a_hook_is_copied_whole(page: Page, address: str) -> None:
+    button = "document.querySelector('[data-copy]')"
+    page.open(address + "/incoming/repo?lang=en")
+    page.run("navigator.clipboard.writeText = async (text) => { window.copied = String(text); }")
+    page.run(f"{button}.click()")
+    page.until(f"{button}.textContent === 'Copied'")
+    assert page.run("window.copied") == f"{address}/hooks/repo"
+    assert page.run("getSelection().toString()") == "/hooks/repo", "where the clipboard is closed it is copied by hand"
+    assert page.complaints == []
+
+
 def test_on_a_phone_the_list_of_runs_has_why_one_failed(page: Page, address: str, web: Any) -> None:
     runs = [
         web.run(7, "FAILED", error_summary="no space left on " + "device " * 20),
