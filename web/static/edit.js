@@ -6,10 +6,7 @@ const TIMEOUT_MS = 30000;
 
 class Checker {
   constructor(form) {
-    this.form = form;
-    this.result = document.getElementById("checked");
-    this.timer = 0;
-    this.request = null;
+    Object.assign(this, { form, result: document.getElementById("checked"), timer: 0, request: null });
     form.querySelector("[data-typed]").addEventListener("input", () => this.schedule());
     this.schedule();
   }

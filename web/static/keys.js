@@ -42,12 +42,11 @@ async function loadNames(text) {
   suggest();
 }
 
-const nameOf = (link) => link.textContent.trim();
 const entry = (text, path) => ({ text, path });
 
 function candidates(text) {
   const wanted = text.toLowerCase();
-  const found = pages.map((link) => entry(nameOf(link), link.getAttribute("href"))).filter((one) => one.text.toLowerCase().includes(wanted));
+  const found = pages.map((link) => entry(link.textContent.trim(), link.getAttribute("href"))).filter((one) => one.text.toLowerCase().includes(wanted));
   if (!text) return found;
   const names = known.found.filter(({ name }) => name.toLowerCase().includes(wanted));
   const [, id] = /^#?([0-9]{1,18})$/.exec(text) ?? [];

@@ -61,8 +61,11 @@ for (const one of document.querySelectorAll("[data-static]")) one.remove();
 const filter = new Filter();
 const view = new LogView(filter, tell);
 addSwitches(view, filter);
-new Search(view, filter);
-view.changed = (rows) => filter.offer(rows);
+const search = new Search(view, filter);
+view.changed = (rows) => {
+  filter.offer(rows);
+  search.mark();
+};
 filter.changed = () => view.toEnd();
 view.changed(view.rows);
 if (log.dataset.stream) new LiveLog(view);

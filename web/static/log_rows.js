@@ -141,3 +141,25 @@ export class RowMaker {
     whole.href = withFields(log.dataset.line, Object.entries({ stream, from: written(firstOf(row)), to: written(lastOf(row)) }));
   }
 }
+
+// The piece of a text at an offset, and the offset in it: a line of several colours is in pieces.
+function pieceAt(text, offset) {
+  const pieces = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+  let left = offset;
+  while (pieces.nextNode() && left > pieces.currentNode.length) left -= pieces.currentNode.length;
+  return [pieces.currentNode, left];
+}
+
+// Marks what an expression finds in the rows, which stay as they are. Where a browser knows no highlights, only the line of a hit is marked.
+export function markWords(rows, expression) {
+  if (!CSS.highlights) return;
+  const words = new Highlight();
+  for (const row of expression ? rows : []) {
+    const text = row.querySelector(".text");
+    for (const { 0: word, index } of text.textContent.slice(0, log.dataset.most).matchAll(expression)) {
+      const [[startContainer, startOffset], [endContainer, endOffset]] = [index, index + word.length].map((one) => pieceAt(text, one));
+      words.add(new StaticRange({ startContainer, startOffset, endContainer, endOffset }));
+    }
+  }
+  CSS.highlights.set("found", words);
+}

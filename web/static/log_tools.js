@@ -1,6 +1,6 @@
 // The tools of a log: switches, which this browser keeps, the search, the way to a line, the full screen.
 import { keep, kept, load, withFields } from "./common.js";
-import { log, position } from "./log_rows.js";
+import { log, markWords, position } from "./log_rows.js";
 
 const KEY = "toban-log";
 const SEARCH_MS = 30000;
@@ -76,10 +76,13 @@ export class Search {
   }
 
   clear() {
-    this.hits = [];
-    this.at = -1;
-    this.asked = "";
+    Object.assign(this, { hits: [], at: -1, asked: "", words: null });
     this.show("");
+    this.mark();
+  }
+
+  mark() {
+    markWords(this.view.rows, this.words);
   }
 
   show(text) {
@@ -111,6 +114,8 @@ export class Search {
     Object.assign(this, { hits: found.hits, count: found.count, at: -1 });
     this.show(found.error ? `${this.shown.dataset.failed} ${found.error}` : found.hits.length ? "" : this.shown.dataset.none);
     if (found.error) this.asked = "";
+    else this.words = found.words && new RegExp(found.words, found.exact ? "gu" : "giu");
+    this.mark();
     return !found.error;
   }
 }

@@ -16,24 +16,17 @@ const latest = document.getElementById("log-latest");
 export class LogView {
   // `filter` has `query()`, the fields of the lines that are wanted, and `wants(stream, level)`. `tell` shows a name of a note.
   constructor(filter, tell) {
-    this.filter = filter;
-    this.tell = tell;
-    this.attempts = new Attempts();
+    Object.assign(this, { filter, tell, attempts: new Attempts(), turn: 0, busy: false, marked: -Infinity, changed: () => {} });
     this.maker = new RowMaker(this.attempts);
     this.headings = new Headings(this.attempts, (step, closed) => this.toggled(step, closed));
     this.cursor = this.last = position(log.dataset.cursor);
     this.rows = [...log.querySelectorAll(".row")];
     this.first = this.rows.length ? firstOf(this.rows[0]) : this.last;
     this.atStart = "wholeStart" in log.dataset;
-    this.atEnd = true;
-    this.turn = 0;
-    this.busy = false;
-    this.marked = -Infinity;
-    this.changed = () => {};
+    this.atEnd = this.following = true;
     for (const row of this.rows) this.maker.adopt(row);
     if (log.dataset.partial) this.rows.at(-1).open = true;
     for (const heading of log.querySelectorAll(".attempt, .step")) heading.remove();
-    this.following = true;
     followButton.addEventListener("click", () => this.follow(!this.following));
     latest.addEventListener("click", () => this.toEnd());
     log.addEventListener("scroll", () => this.scrolled());

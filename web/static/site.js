@@ -68,11 +68,7 @@ class Refresher {
     this.notice = document.getElementById("stale");
     this.label = document.getElementById("live");
     this.updatedAt = new Date();
-    this.failures = 0;
-    this.timer = 0;
-    this.live = false;
-    this.least = LEAST_MS;
-    this.ended = () => {};
+    Object.assign(this, { failures: 0, timer: 0, live: false, least: LEAST_MS, ended: () => {} });
     document.addEventListener("visibilitychange", () => this.schedule(document.hidden ? null : 0));
     setInterval(() => document.hidden || this.show(), 1000);
     this.schedule(this.interval);
