@@ -26,6 +26,8 @@ WEB = ROOT / "web"
 PAGES = {
     "account.show": "/account",
     "api_docs.show": "/api/docs",
+    "archive.ask_run": "/archive/run",
+    "archive.ask_verify": "/archive/verify",
     "archive.show": "/archive",
     "audit.listed": "/audit",
     "audit.verify": "/audit/verify?check=1",

@@ -31,6 +31,7 @@ PAGES = [
     "/runs/timeline",
     "/load",
     "/archive",
+    "/archive/verify?day=2026-11-20",
     "/load/spread?minute=2026-11-29T18:00",
     "/api/docs",
     "/audit",
