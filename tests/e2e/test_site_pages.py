@@ -70,6 +70,8 @@ PAGES = {
     "limits.ask": "/limits/set?name={limit} /limits/open?name={limit} /limits/signal?name={limit}",
     "limits.listed": "/limits",
     "limits.show": "/limits/one?name={limit}",
+    "load.day": "/load/days/2027-03-28",
+    "load.month": "/load/month",
     "load.show": "/load",
     "log_view.show": "/runs/{failed}/log /runs/{failed}/log?find=line",
     "rules.ask_add": "/new/rule",

@@ -30,6 +30,8 @@ PAGES = [
     "/cluster",
     "/runs/timeline",
     "/load",
+    "/load/month?month=2027-03",
+    "/load/days/2027-03-28?name=hello",
     "/archive",
     "/archive/verify?day=2026-11-20",
     "/load/spread?minute=2026-11-29T18:00",
