@@ -26,6 +26,8 @@ WEB = ROOT / "web"
 PAGES = {
     "account.show": "/account",
     "api_docs.show": "/api/docs",
+    "archive.ask_run": "/archive/run",
+    "archive.ask_verify": "/archive/verify",
     "archive.show": "/archive",
     "audit.listed": "/audit",
     "audit.verify": "/audit/verify?check=1",
@@ -68,6 +70,8 @@ PAGES = {
     "limits.ask": "/limits/set?name={limit} /limits/open?name={limit} /limits/signal?name={limit}",
     "limits.listed": "/limits",
     "limits.show": "/limits/one?name={limit}",
+    "load.day": "/load/days/2027-03-28",
+    "load.month": "/load/month",
     "load.show": "/load",
     "log_view.show": "/runs/{failed}/log /runs/{failed}/log?find=line",
     "rules.ask_add": "/new/rule",
@@ -106,6 +110,7 @@ PAGES = {
 NO_PAGES = {
     "static": "a file",
     "audit.export": "lines of JSON",
+    "find.show": "data for a script",
     "incoming.short": "leads to another page",
     "live.stream": "events",
     "log.download": "a text",

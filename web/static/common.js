@@ -24,15 +24,23 @@ export function element(tag, properties = {}, ...content) {
   return made;
 }
 
-// Raises an error without a response, and for one that is none of success.
-export async function load(url, milliseconds = TIMEOUT_MS) {
-  const response = await fetch(url, { cache: "no-store", signal: AbortSignal.timeout(milliseconds) });
-  // The session has ended: the page itself leads to the sign-in.
-  if (response.status === 401) location.reload();
+// The address that a page has for a request, with further fields: pairs of names and values.
+export function withFields(address, fields) {
+  const url = new URL(address, location.href);
+  for (const [name, value] of fields) url.searchParams.append(name, value);
+  return url;
+}
+
+// Raises an error without a response, and for one that is none of success. `options` are those of fetch.
+export async function load(url, { milliseconds = TIMEOUT_MS, signal, ...options } = {}) {
+  const signals = [AbortSignal.timeout(milliseconds), signal].filter(Boolean);
+  const response = await fetch(url, { cache: "no-store", ...options, signal: AbortSignal.any(signals) });
+  // The session has ended: the page itself leads to the sign-in. What was typed into a form stays.
+  if (response.status === 401 && !options.body) location.reload();
   if (!response.ok) throw new Error(String(response.status));
   return response;
 }
 
-export async function loadPage(url) {
-  return new DOMParser().parseFromString(await (await load(url)).text(), "text/html");
+export async function loadPage(url, options) {
+  return new DOMParser().parseFromString(await (await load(url, options)).text(), "text/html");
 }

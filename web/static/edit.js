@@ -1,13 +1,12 @@
 // Checks a definition while a person types: a dry run at the coordinators, half a second after the last key.
+import { element, loadPage, withFields } from "./common.js";
+
 const DELAY_MS = 500;
 const TIMEOUT_MS = 30000;
 
 class Checker {
   constructor(form) {
-    this.form = form;
-    this.result = document.getElementById("checked");
-    this.timer = 0;
-    this.request = null;
+    Object.assign(this, { form, result: document.getElementById("checked"), timer: 0, request: null });
     form.querySelector("[data-typed]").addEventListener("input", () => this.schedule());
     this.schedule();
   }
@@ -22,30 +21,17 @@ class Checker {
   }
 
   async check() {
-    const request = new AbortController();
-    this.request = request;
-    const limit = setTimeout(() => request.abort("late"), TIMEOUT_MS);
+    const request = (this.request = new AbortController());
+    const body = new URLSearchParams(new FormData(this.form));
     try {
-      const body = new URLSearchParams(new FormData(this.form));
-      // The address of the form has a query of its own when the page was opened with one, such as `?lang=ja`.
-      const url = new URL(this.form.action);
-      url.searchParams.set("part", "1");
-      const response = await fetch(url, { method: "POST", body, signal: request.signal });
-      const text = await response.text();
-      if (this.request !== request || request.signal.aborted) return;
-      if (!response.ok) throw new Error(String(response.status));
-      const fresh = new DOMParser().parseFromString(text, "text/html");
+      const fresh = await loadPage(withFields(this.form.action, [["part", 1]]), { method: "POST", body, milliseconds: TIMEOUT_MS, signal: request.signal });
+      if (request.signal.aborted) return;
       this.result.replaceChildren(...fresh.body.childNodes);
     } catch {
-      if (this.request !== request || (request.signal.aborted && request.signal.reason !== "late")) return;
-      const note = document.createElement("p");
-      note.className = "advice";
-      note.textContent = this.form.dataset.check;
-      this.result.replaceChildren(note);
-    } finally {
-      clearTimeout(limit);
-      if (this.request === request) this.result.removeAttribute("aria-busy");
+      if (request.signal.aborted) return;
+      this.result.replaceChildren(element("p", { className: "advice" }, this.form.dataset.check));
     }
+    this.result.removeAttribute("aria-busy");
   }
 }
 

@@ -1,25 +1,22 @@
-// Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, jobs and schedules, and what to do with these.
-import { element, load } from "./common.js";
+// Keys: ? shows them, / searches, g and a letter opens a page, Ctrl-K finds pages, runs, the rest by name, and what to do with it.
+import { element, load, withFields } from "./common.js";
 
 const WAIT_MS = 1500;
-const MOST = 12;
 const SEARCH_MS = 150;
 const palette = document.getElementById("palette");
 const help = document.getElementById("keys");
 const input = palette.querySelector("input");
 const list = palette.querySelector("ul");
 const pages = [...document.querySelectorAll("nav.side a")];
-let known = [];
-let timer = 0;
-let asked = -Infinity;
+let known = { text: "", found: [] };
+let timer = 0, asked = -Infinity;
 
 function typing(target) {
   return target.isContentEditable || target.matches?.("input, textarea, select");
 }
 
 function show(dialog) {
-  if (document.querySelector("dialog[open]")) return;
-  dialog.showModal();
+  if (!document.querySelector("dialog[open]")) dialog.showModal();
 }
 
 function focusSearch() {
@@ -31,7 +28,7 @@ function focusSearch() {
 // A name is the last word: "disable nightly".
 const words = () => input.value.trim().split(/\s+/);
 
-// The jobs and schedules with the text in their names, a moment after the last key.
+// What has the text in its name, a moment after the last key.
 function search() {
   clearTimeout(timer);
   const text = words().at(-1);
@@ -39,38 +36,29 @@ function search() {
 }
 
 async function loadNames(text) {
-  const query = new URLSearchParams({ name: text, limit: MOST });
-  const named = async (kind) => (await (await load(`/api/v1/${kind}?${query}`)).json())[kind].map((one) => ({ ...one, kind }));
   // Without an answer the palette has pages and runs.
-  const found = await Promise.all(["jobs", "schedules"].map((kind) => named(kind).catch(() => [])));
+  const { found } = await load(withFields("/find", [["q", text]])).then((response) => response.json()).catch(() => ({ found: [] }));
   if (text !== words().at(-1)) return;
-  known = found.flat();
+  known = { text, found };
   suggest();
 }
 
 const entry = (text, path) => ({ text, path });
-const named = ({ kind, name }) => entry(`${palette.dataset[kind]} ${name}`, `/${kind}/${encodeURIComponent(name)}`);
-
-// What can be done with a job or a schedule; an action that the role of the person does not allow has no text.
-function acts(one) {
-  const offered = one.kind === "jobs" ? ["run", one.disabled_at ? "enable" : "disable"] : one.enabled ? [one.status === "active" ? "pause" : "resume"] : [];
-  return offered.filter((act) => act in palette.dataset).map((act) => entry(`${palette.dataset[act]}: ${one.name}…`, `${named(one).path}/${act}`));
-}
 
 function candidates(text) {
   const fits = (one) => words().every((word) => one.text.toLowerCase().includes(word.toLowerCase()));
   const found = pages.map((link) => entry(link.textContent.trim(), link.getAttribute("href"))).filter(fits);
   if (!text) return found;
-  const at = (one) => one.name.toLowerCase().indexOf(words().at(-1).toLowerCase());
-  const names = known.filter((one) => at(one) >= 0).sort((one, other) => at(one) - at(other));
+  const named = known.found.map(({ kind, name, path }) => entry(`${palette.dataset[kind]} ${name}`, path));
+  // An action that the person has no right to has no text.
+  const acts = known.found.flatMap(({ name, path, acts }) => acts.filter((act) => act in palette.dataset).map((act) => entry(`${palette.dataset[act]}: ${name}…`, `${path}/${act}`)));
   const [, id] = /^#?([0-9]{1,18})$/.exec(text) ?? [];
   const run = id ? [entry(`${palette.dataset.runs} ${id}`, `/runs/${id}`)] : [];
-  return [...run, ...found, ...[...names.map(named), ...names.flatMap(acts)].filter(fits).slice(0, MOST)];
+  return [...run, ...found, ...[...named, ...acts].filter(fits)];
 }
 
 function item({ text, path }, index) {
-  const link = element("a", { id: `found-${index}`, role: "option", tabIndex: -1, href: path }, text);
-  return element("li", { role: "presentation" }, link);
+  return element("li", { role: "presentation" }, element("a", { id: `found-${index}`, role: "option", tabIndex: -1, href: path }, text));
 }
 
 function select(index) {
@@ -84,7 +72,11 @@ function select(index) {
 const selected = () => [...list.querySelectorAll("a")].findIndex((link) => link.ariaSelected === "true");
 
 function suggest() {
-  list.replaceChildren(...candidates(input.value.trim()).map(item));
+  const text = input.value.trim();
+  const found = candidates(text);
+  list.replaceChildren(...found.map(item));
+  const none = text && !found.length && known.text === words().at(-1);
+  palette.querySelector("[role=status]").textContent = none ? palette.dataset.none.replace("%", () => text) : "";
   select(0);
 }
 

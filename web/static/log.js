@@ -1,9 +1,10 @@
 // The log of a run: appends new lines until the output is complete, and reconnects after a lost connection.
+import { withFields } from "./common.js";
+import { log } from "./log_rows.js";
 import { Filter, Search, addLinks, addSwitches, tell } from "./log_tools.js";
 import { LogView } from "./log_view.js";
 import { Stream } from "./stream.js";
 
-const log = document.getElementById("log");
 const status = document.getElementById("log-state");
 const droppedNote = document.getElementById("log-dropped");
 const endTemplate = document.getElementById("log-end");
@@ -29,9 +30,7 @@ class LiveLog {
 
   address() {
     this.show("connecting");
-    const url = new URL(log.dataset.stream, location.href);
-    url.searchParams.set("after", this.cursor);
-    return url;
+    return withFields(log.dataset.stream, [["after", this.cursor]]);
   }
 
   lines(event) {
@@ -62,8 +61,11 @@ for (const one of document.querySelectorAll("[data-static]")) one.remove();
 const filter = new Filter();
 const view = new LogView(filter, tell);
 addSwitches(view, filter);
-new Search(view, filter);
-view.changed = (rows) => filter.offer(rows);
+const search = new Search(view, filter);
+view.changed = (rows) => {
+  filter.offer(rows);
+  search.mark();
+};
 filter.changed = () => view.toEnd();
 view.changed(view.rows);
 if (log.dataset.stream) new LiveLog(view);

@@ -1,9 +1,9 @@
 // The rows of a log: one paragraph a line, its text in the colours that the job set.
-import { element } from "./common.js";
+import { element, withFields } from "./common.js";
 import { localTime } from "./times.js";
 import { AnsiUp } from "./vendor/ansi_up.js";
 
-const log = document.getElementById("log");
+export const log = document.getElementById("log");
 const LINE = /^#?(?:A(\d{1,6})-)?L?(\d{1,15})$/i;
 
 // Positions are {token, seq}; tokens are texts of digits, which exceed 2^53.
@@ -138,10 +138,28 @@ export class RowMaker {
       whole = element("a", { className: "whole" }, log.dataset.whole);
       shown.append(whole);
     }
-    const url = new URL(log.dataset.line, location.href);
-    url.searchParams.set("stream", stream);
-    url.searchParams.set("from", written(firstOf(row)));
-    url.searchParams.set("to", written(lastOf(row)));
-    whole.href = url;
+    whole.href = withFields(log.dataset.line, Object.entries({ stream, from: written(firstOf(row)), to: written(lastOf(row)) }));
   }
+}
+
+// The piece of a text at an offset, and the offset in it: a line of several colours is in pieces.
+function pieceAt(text, offset) {
+  const pieces = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+  let left = offset;
+  while (pieces.nextNode() && left > pieces.currentNode.length) left -= pieces.currentNode.length;
+  return [pieces.currentNode, left];
+}
+
+// Marks what an expression finds in the rows, which stay as they are. Where a browser knows no highlights, only the line of a hit is marked.
+export function markWords(rows, expression) {
+  if (!CSS.highlights) return;
+  const words = new Highlight();
+  for (const row of expression ? rows : []) {
+    const text = row.querySelector(".text");
+    for (const { 0: word, index } of text.textContent.slice(0, log.dataset.most).matchAll(expression)) {
+      const [[startContainer, startOffset], [endContainer, endOffset]] = [index, index + word.length].map((one) => pieceAt(text, one));
+      words.add(new StaticRange({ startContainer, startOffset, endContainer, endOffset }));
+    }
+  }
+  CSS.highlights.set("found", words);
 }

@@ -1,8 +1,6 @@
 // Headings between the rows of a log: attempts, and steps, which a person can close. The rows of closed steps are hidden.
 import { element } from "./common.js";
-import { compare, firstOf } from "./log_rows.js";
-
-const log = document.getElementById("log");
+import { compare, firstOf, log } from "./log_rows.js";
 
 export class Headings {
   // `toggled` is called with a step that was closed or opened.

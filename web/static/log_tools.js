@@ -1,12 +1,11 @@
 // The tools of a log: switches, which this browser keeps, the search, the way to a line, the full screen.
-import { keep, kept, load } from "./common.js";
-import { position } from "./log_rows.js";
+import { keep, kept, load, withFields } from "./common.js";
+import { log, markWords, position } from "./log_rows.js";
 
 const KEY = "toban-log";
 const SEARCH_MS = 30000;
 const LEVELS = ["trace", "debug", "info", "warning", "error", "fatal"];
 
-const log = document.getElementById("log");
 const section = document.getElementById("output");
 const byId = (id) => document.getElementById(id);
 
@@ -77,10 +76,13 @@ export class Search {
   }
 
   clear() {
-    this.hits = [];
-    this.at = -1;
-    this.asked = "";
+    Object.assign(this, { hits: [], at: -1, asked: "", words: null });
     this.show("");
+    this.mark();
+  }
+
+  mark() {
+    markWords(this.view.rows, this.words);
   }
 
   show(text) {
@@ -106,13 +108,14 @@ export class Search {
     this.clear();
     this.asked = asked;
     this.show(this.shown.dataset.searching);
-    const url = new URL(log.dataset.search, location.href);
-    url.search = asked;
-    const found = await load(url, SEARCH_MS).then((response) => response.json()).catch(() => ({ hits: [], error: " " }));
+    const url = withFields(log.dataset.search, new URLSearchParams(asked));
+    const found = await load(url, { milliseconds: SEARCH_MS }).then((response) => response.json()).catch(() => ({ hits: [], error: " " }));
     if (asked !== this.asked) return false;
     Object.assign(this, { hits: found.hits, count: found.count, at: -1 });
     this.show(found.error ? `${this.shown.dataset.failed} ${found.error}` : found.hits.length ? "" : this.shown.dataset.none);
     if (found.error) this.asked = "";
+    else this.words = found.words && new RegExp(found.words, found.exact ? "gu" : "giu");
+    this.mark();
     return !found.error;
   }
 }

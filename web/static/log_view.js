@@ -1,6 +1,6 @@
 // The window of rows of a log that the page holds: it moves over the log by blocks from the server and never grows beyond MAX_ROWS.
-import { load } from "./common.js";
-import { Attempts, RowMaker, compare, firstOf, lastOf, position, written } from "./log_rows.js";
+import { load, withFields } from "./common.js";
+import { Attempts, RowMaker, compare, firstOf, lastOf, log, position, written } from "./log_rows.js";
 import { Headings } from "./log_steps.js";
 
 const MAX_ROWS = 2500;
@@ -10,31 +10,23 @@ const MARKED_MS = 300;
 const MAX_FILL = 6;
 const START = { token: "0", seq: 0 };
 
-const log = document.getElementById("log");
 const followButton = document.getElementById("log-follow");
 const latest = document.getElementById("log-latest");
 
 export class LogView {
   // `filter` has `query()`, the fields of the lines that are wanted, and `wants(stream, level)`. `tell` shows a name of a note.
   constructor(filter, tell) {
-    this.filter = filter;
-    this.tell = tell;
-    this.attempts = new Attempts();
+    Object.assign(this, { filter, tell, attempts: new Attempts(), turn: 0, busy: false, marked: -Infinity, changed: () => {} });
     this.maker = new RowMaker(this.attempts);
     this.headings = new Headings(this.attempts, (step, closed) => this.toggled(step, closed));
     this.cursor = this.last = position(log.dataset.cursor);
     this.rows = [...log.querySelectorAll(".row")];
     this.first = this.rows.length ? firstOf(this.rows[0]) : this.last;
     this.atStart = "wholeStart" in log.dataset;
-    this.atEnd = true;
-    this.turn = 0;
-    this.busy = false;
-    this.marked = -Infinity;
-    this.changed = () => {};
+    this.atEnd = this.following = true;
     for (const row of this.rows) this.maker.adopt(row);
     if (log.dataset.partial) this.rows.at(-1).open = true;
     for (const heading of log.querySelectorAll(".attempt, .step")) heading.remove();
-    this.following = true;
     followButton.addEventListener("click", () => this.follow(!this.following));
     latest.addEventListener("click", () => this.toEnd());
     log.addEventListener("scroll", () => this.scrolled());
@@ -57,9 +49,7 @@ export class LogView {
   }
 
   async load(query) {
-    const url = new URL(log.dataset.lines, location.href);
-    for (const [name, value] of [...Object.entries(query), ...this.filter.query()]) url.searchParams.append(name, value);
-    return (await load(url)).json();
+    return (await load(withFields(log.dataset.lines, [...Object.entries(query), ...this.filter.query()]))).json();
   }
 
   // One load at a time; a jump makes what is under way worthless. Returns whether the block was used.

@@ -43,6 +43,14 @@ async function signOut(event) {
   }
 }
 
+// Copies an address of this site. Where the clipboard is closed to pages, what stands before the button is selected, to be copied by hand.
+function copy({ target }) {
+  const button = target.closest("[data-copy]");
+  if (!button) return;
+  getSelection().selectAllChildren(button.previousElementSibling);
+  navigator.clipboard?.writeText(new URL(button.dataset.copy, location.href)).then(() => (button.textContent = button.dataset.copied), () => {});
+}
+
 function replaceParts(fresh) {
   for (const part of fresh.querySelectorAll("[data-part]")) {
     const current = document.getElementById(part.id);
@@ -60,11 +68,7 @@ class Refresher {
     this.notice = document.getElementById("stale");
     this.label = document.getElementById("live");
     this.updatedAt = new Date();
-    this.failures = 0;
-    this.timer = 0;
-    this.live = false;
-    this.least = LEAST_MS;
-    this.ended = () => {};
+    Object.assign(this, { failures: 0, timer: 0, live: false, least: LEAST_MS, ended: () => {} });
     document.addEventListener("visibilitychange", () => this.schedule(document.hidden ? null : 0));
     setInterval(() => document.hidden || this.show(), 1000);
     this.schedule(this.interval);
@@ -158,6 +162,7 @@ showTimes(document);
 showZone();
 for (const event of ["click", "keydown"]) document.addEventListener(event, closeMenu);
 for (const one of document.querySelectorAll("[data-scripts]")) one.hidden = false;
+document.addEventListener("click", copy);
 document.querySelector("[data-sign-out]")?.addEventListener("click", signOut);
 const main = document.querySelector("main[data-refresh]");
 if (main) {

@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
+from toban_admin_web.ports.people import SignedIn
 from toban_domain.errors import ErrorCode, TobanError
+from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.site_messages import archive_message
 
 
 def rows(text: str) -> dict[str, list[str]]:
     """The texts of the cells of each day, in the order of the page."""
     found = re.findall(r'<tr id="([\d-]+)">(.*?)</tr>', text, re.DOTALL)
-    return {day: [re.sub("<[^>]+>", "", cell) for cell in re.findall("<td.*?</td>", row)] for day, row in found}
+    cells = {day: re.findall("<td.*?</td>", row) for day, row in found}
+    return {
+        day: [re.sub("<[^>]+>", "", cell) for cell in row if "/verify" not in cell][:7] for day, row in cells.items()
+    }
 
 
 def test_the_newest_day_is_first_and_one_that_is_overdue_is_marked(web: Any) -> None:
@@ -48,3 +53,37 @@ def test_no_log_archiver_or_an_older_coordinator(web: Any, code: ErrorCode) -> N
     web.cluster.reader.responses["GetArchive"] = TobanError(code, "nobody <there>")
     text = web.page("/archive")
     assert "The state of the archive is unavailable" in text and "nobody &lt;there&gt;" in text
+
+
+def test_a_pass_is_asked_for_with_a_reason(web: Any) -> None:
+    assert 'href="/archive/run"' in web.page("/archive")
+    response = web.post("/archive/run", reason="disk is full")
+    assert response.location == "/archive?done=archive_asked"
+    assert [one.reason for one in web.asked(pb.RunArchiveNowRequest)] == ["disk is full"]
+    assert "makes a pass now" in web.page(response.location)
+    web.cluster.reader.responses["RunArchive"] = TobanError(ErrorCode.UNAVAILABLE, "no <log-archiver>")
+    assert "no &lt;log-archiver&gt;" in web.post("/archive/run", reason="x").get_data(as_text=True)
+    assert web.post("/archive/run", reason="").status_code == 400
+
+
+def test_a_day_is_verified_part_after_part(web: Any) -> None:
+    text = web.page("/archive")
+    assert re.findall(r'href="/archive/verify\?day=([\d-]+)"', text) == ["2026-11-19", "2026-11-18"]
+    first = pb.VerifyArchiveDayResponse(objects=2, chunks=5, bytes=2048, next_cursor="41")
+    web.cluster.reader.responses["VerifyArchive"] = first
+    text = web.post("/archive/verify", day="2026-11-19", reason="drill").get_data(as_text=True)
+    assert "2 objects, 5 chunks, 2.0 KiB" in text and "there is more to check" in text
+    assert 'name="cursor" value="41"' in text and ">drill</textarea>" in text
+    broken = pb.BrokenObject(key="a/<b>", problem="the object is not there")
+    web.cluster.reader.responses["VerifyArchive"] = pb.VerifyArchiveDayResponse(objects=1, broken=[broken])
+    text = web.post("/archive/verify", day="2026-11-19", reason="drill", cursor="41").get_data(as_text=True)
+    assert "Broken objects: 1" in text and "a/&lt;b&gt;" in text and 'name="cursor"' not in text
+    [asked] = web.asked(pb.VerifyArchiveDayRequest)
+    assert (asked.log_day, asked.cursor, asked.reason) == ("2026-11-19", "41", "drill")
+
+
+def test_only_administrators_act_on_the_archive(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    people = web.worker.context.gate.people
+    monkeypatch.setattr(people, "person", lambda *_args, **_named: SignedIn(user="ed", role="editor"))
+    assert "/archive/run" not in web.page("/archive") and "/archive/verify" not in web.page("/archive")
+    assert web.get("/archive/run").status_code == web.get("/archive/verify").status_code == 403

@@ -97,6 +97,30 @@ def test_without_a_leader_none_is_demoted(web: Any) -> None:
     assert "/cluster/demote" not in web.page("/cluster")
 
 
+def test_a_demotion_names_who_can_take_over(web: Any) -> None:
+    def shown(*others: pb.Member) -> list[str]:
+        leader = pb.Member(worker_id=1, address="127.0.0.1:5000", role="leader", status="ok")
+        web.cluster.reader.responses["GetCluster"] = web.whole(coordinators=[leader, *others])
+        text = web.page(f"/cluster/demote?epoch={EPOCH}")
+        assert ("this one will lead again" in text) is not any(one.status == "ok" for one in others)
+        return re.findall(r'<li><span class="code">(\S+)</span>', text)
+
+    standby = pb.Member(worker_id=2, address="127.0.0.1:5001", role="standby", status="ok")
+    sub = pb.Member(worker_id=3, address="127.0.0.1:5002", role="subleader", status="ok")
+    lost = pb.Member(worker_id=4, address="127.0.0.1:5003", role="standby", status="lost")
+    assert shown(standby, sub, lost) == ["127.0.0.1:5002", "127.0.0.1:5001"]
+    assert shown(lost) == []
+
+
+def test_the_roles_are_explained(web: Any) -> None:
+    text = web.page("/cluster")
+    assert [role for role in ("leader", "sub-leader", "standby") if f"<dt>{role}</dt>" in text] == [
+        "leader",
+        "sub-leader",
+        "standby",
+    ]
+
+
 def test_an_executor_that_is_unknown_is_not_found(web: Any) -> None:
     assert web.get("/executors/77/drain").status_code == 404
 

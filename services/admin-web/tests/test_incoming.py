@@ -36,7 +36,7 @@ def test_one_hook_has_its_last_events(web: Any) -> None:
     web.cluster.reader.responses["ListEvents"] = coordinator_pb2.ListEventsResponse(events=events)
     text = web.page("/incoming/repo")
     assert re.findall(r'id="payload-(\d+)"', text) == ["5"]
-    for seen in ("push → git.push", "header:x-github-event", "POST /hooks/repo", "Two secrets are valid"):
+    for seen in ("push → git.push", "header:x-github-event", 'data-copy="/hooks/repo"', "Two secrets are valid"):
         assert seen in text
     assert web.asked(coordinator_pb2.ListEventsRequest)[-1].event_type == ""
     mapping = hooks_pb2.HookMapping(event_type="order.paid")

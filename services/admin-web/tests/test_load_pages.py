@@ -194,3 +194,29 @@ def test_it_is_for_editors(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     people = crowd.worker.context.gate.people
     monkeypatch.setattr(people, "person", lambda *_args, **_named: SignedIn(user="op", role="operator"))
     assert crowd.get(SPREAD).status_code == 403 and 'href="/load/spread' not in crowd.page("/load")
+
+
+def test_a_month_leads_to_the_map_of_its_days(web: Any) -> None:
+    def schedules(request: Any) -> pb.ListSchedulesResponse:
+        begin = int(request.page.cursor or 0)
+        spec = {"daily_at": "02:30", "timezone": "Europe/Zurich"}
+        found = [
+            web.schedule(name=f"s{n:04}", timezone="Europe/Zurich", spec_json=json.dumps(spec))
+            for n in range(begin, begin + request.page.limit)
+        ]
+        return pb.ListSchedulesResponse(schedules=found, next_cursor=str(begin + request.page.limit))
+
+    web.cluster.reader.responses["ListSchedules"] = schedules
+    assert 'href="/load/month"' in web.page("/load") and "/load/month?name=s" in web.page("/schedules?name=s")
+    text = web.page("/load/month?name=s&month=2027-03")
+    assert "Only the first 1000 schedules by name are counted" in text
+    assert {(one.name, one.page.limit) for one in asked(web, pb.ListSchedulesRequest)[-2:]} == {("s", 500)}
+    assert len(re.findall(r'href="/load/days/2027-03-\d\d\?name=s"', text)) == 31
+    assert text.count("1,000 slots") == 31 and text.count("clocks change") == 1
+    assert 'title="Europe/Zurich"' in text
+    text = web.page("/load/days/2027-03-01?name=s&minute=2027-03-01T01:30")
+    assert "Load on 2027-03-01" in text and text.count('<rect class="crowded"') == 1
+    assert 'href="/load/days/2027-03-01?minute=2027-03-01T01:30&amp;name=s#minute"' in text
+    assert "1000 schedules" in text and "and 800 more" in text and "/load/spread" not in text
+    for path in ("/load/days/2027-02-30", "/load/days/9999-12-31", "/load/days/x"):
+        assert web.get(path).status_code == 404

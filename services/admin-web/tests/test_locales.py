@@ -116,6 +116,7 @@ def used_keys() -> set[str]:
     names |= set(DISPATCH_NAMES)
     names |= {f"weekday.{day}" for day in ("mon", "tue", "wed", "thu", "fri", "sat", "sun")}
     names |= {f"month.{number}" for number in range(1, 13)}
+    names |= {f"archive.{verb}{part}" for verb in ("run", "verify") for part in ("", ".text", ".do")}
     names |= {f"archive.state.{where}" for where in ("both", "database", "archive", "expired")}
     names |= {f"schedule.form.{one}" for one in FORM_CHOICES} | {"schedule.form.to_yaml", "schedule.form.to_form"}
     names |= {

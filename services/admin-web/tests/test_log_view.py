@@ -104,6 +104,8 @@ def test_a_search_has_the_places_of_the_hits(web: Any) -> None:
         "count": "11",
         "whole": True,
         "error": "",
+        "words": "LINE 29",
+        "exact": False,
     }
     request = web.cluster.logs.requests[-1]
     assert (list(request.run_ids), request.grep, request.regex) == ([1], "(?i)LINE 29", True)
@@ -145,10 +147,25 @@ def test_the_page_has_hits_with_the_lines_around_them(web: Any) -> None:
     [link] = re.findall(r'href="([^"]*)" title="[^"]*">5</a>', text)
     assert link == f"/runs/1/log?at={web.token}:5#L5" or link == f"/runs/1/log?at={web.token}%3A5#L5"
     [following] = re.findall(r'rel="next" href="([^"]*)"', text)
-    assert 'id="L540"' in web.page(following.replace("&amp;", "&")) or "line 540" in web.page(
-        "/runs/1/log?find=line+5&page=3"
-    )
+    assert "<mark>line 5</mark>25" in web.page(following.replace("&amp;", "&"))
+    assert "<mark>line 5</mark>40" in web.page("/runs/1/log?find=line+5&page=3")
     assert "no hits" in web.page("/runs/1/log?find=nothing")
+
+
+def test_the_page_marks_the_words(web: Any, subtests: pytest.Subtests) -> None:
+    web.cluster.write(web.line(3, "\x1b[31mA.b\x1b[0m <a.B> axb A.b"))
+    cases = {
+        "find=a.b": "<mark>A.b</mark> &lt;<mark>a.B</mark>&gt; axb <mark>A.b</mark>",
+        "find=A.b&case=1": "<mark>A.b</mark> &lt;a.B&gt; axb <mark>A.b</mark>",
+        "find=<": "A.b <mark>&lt;</mark>a.B&gt; axb A.b",
+        # Only RE2 reads an expression in bounded time.
+        "find=a.b&regex=1": "A.b &lt;a.B&gt; axb A.b",
+    }
+    hit = logs_pb2.LogHit(run_id=1, token=web.token, line=web.line(3))
+    web.cluster.logs.found = [logs_pb2.SearchLogResponse(hits=[hit])]
+    for query, marked in cases.items():
+        with subtests.test(query):
+            assert f'<span class="text">{marked}</span>' in web.page(f"/runs/1/log?{query}")
 
 
 def test_the_page_has_any_line_and_leads_to_the_others(web: Any) -> None:

@@ -61,6 +61,12 @@ def test_a_page_offers_what_its_state_allows(web: Any, state: str, actions: list
     assert offered(web.page("/runs/1")) == actions
 
 
+def test_what_stops_a_run_is_told_beside_the_buttons(web: Any) -> None:
+    for state, told in (("RUNNING", ["Cancel", "Kill"]), ("CANCEL_REQUESTED", ["Kill"]), ("SUCCEEDED", [])):
+        web.cluster.reader.responses["GetRun"] = web.run(1, state)
+        assert re.findall(r"(Cancel|Kill) (?:asks|ends)", web.page("/runs/1")) == told
+
+
 def test_a_viewer_is_offered_nothing_and_gets_no_form(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     people = web.worker.context.gate.people
     monkeypatch.setattr(people, "person", lambda *_args, **_named: SignedIn(user="vic", role="viewer"))

@@ -80,7 +80,7 @@ def test_texts_can_be_read(theme: int) -> None:
     states = ("good", "bad", "warn", "busy", "neutral")
     pairs += [(state, f"{state}-soft") for state in states] + [(state, "surface") for state in states]
     pairs += [("text", "bad-soft"), ("text", "warn-soft"), ("muted", "warn-soft"), ("accent", "accent-soft")]
-    pairs += [("on-primary", "primary"), ("text", "neutral-soft"), ("muted", "log-ground")]
+    pairs += [("on-primary", "primary"), ("text", "neutral-soft"), ("muted", "log-ground"), ("found-text", "found")]
     low = {pair: round(contrast(*(colours[name] for name in pair)), 2) for pair in pairs}
     assert {pair: ratio for pair, ratio in low.items() if ratio < CONTRAST} == {}
     marks = {state: contrast(colours[f"{state}-mark"], colours["surface"]) for state in states}

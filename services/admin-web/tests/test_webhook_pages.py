@@ -91,6 +91,11 @@ def test_an_action_names_the_webhook_and_why(
     assert 'class="message good" role="status"' in web.page(location)
 
 
+def test_the_page_has_the_host_and_says_why_there_is_no_path(web: Any) -> None:
+    text = web.page("/webhooks/pager")
+    assert "https://alerts.example.com" in text and "shown on no page: with many targets they are the secret" in text
+
+
 def test_nothing_to_send_again_says_so(web: Any) -> None:
     web.cluster.reader.responses["Redeliver"] = pb.RedeliverResponse()
     assert web.post("/webhooks/pager/redeliver").location == "/webhooks/pager?done=redelivered_none"

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.adapters.archivers import KEPT_SECONDS, Archivers
+from toban_coordinator.adapters.archivers import KEPT_SECONDS, VERIFY_SECONDS, Archivers
+from toban_coordinator.app.cluster.audit_log import list_audit
+from toban_coordinator.app.cluster.operations_archive import ArchiveOperations
+from toban_coordinator.app.paging import PageRequest
+from toban_coordinator.server.cluster_to_proto import archive_check_to_pb
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import logs_pb2, logs_pb2_grpc
 from toban_runtime.clock import SystemClock
@@ -26,12 +30,29 @@ class Archive(logs_pb2_grpc.LogArchiveServicer):
     def __init__(self) -> None:
         self.calls = 0
         self.failure: TobanError | None = None
+        self.asked: list[Any] = []
+        self.clock = FakeClock()
 
     async def Status(self, _request: Any, _context: Any) -> Any:
         self.calls += 1
         if self.failure is not None:
             raise self.failure
         return logs_pb2.ArchiveStatusResponse(retention_days=self.calls)
+
+    async def RunArchive(self, request: Any, _context: Any) -> AsyncIterator[Any]:
+        self.asked.append(request)
+        if self.failure is not None:
+            raise self.failure
+        for one in ():
+            yield one
+
+    async def Verify(self, request: Any, _context: Any) -> AsyncIterator[Any]:
+        self.asked.append(request)
+        for number in range(request.after + 1, 4):
+            await self.clock.advance(VERIFY_SECONDS / 2)
+            yield logs_pb2.VerifyArchiveResponse(
+                number=number, key=f"k{number}", chunks=2, bytes=9, problem="gone" * (number == 2)
+            )
 
 
 @pytest.fixture
@@ -66,6 +87,41 @@ async def test_a_refusal_of_the_coordinator_is_none_of_the_person(served: Any, c
     with pytest.raises(TobanError, match="release before refuse it: service 'coordinator' may not") as refusal:
         await Archivers(channels=channels, addresses=[address], clock=FakeClock()).status()
     assert refusal.value.code is ErrorCode.UNAVAILABLE
+
+
+async def test_a_pass_is_begun_and_noted_and_a_refusal_is_not(served: Any, channels: Any, pool: Any) -> None:
+    archive, address = served
+    calls = Archivers(channels=channels, addresses=[address], clock=FakeClock())
+    work = ArchiveOperations(pool=pool, archivers=calls)
+    await work.run(reason="disk is full", actor="user ada")
+    assert [one.background for one in archive.asked] == [True]
+    archive.failure = TobanError(ErrorCode.RESOURCE_INVALID_STATE, "no object store")
+    with pytest.raises(TobanError, match="no object store"):
+        await work.run(reason="again", actor="user ada")
+    assert await noted(pool) == [("run_archive", "archive", "disk is full")]
+
+
+async def test_a_check_has_as_much_of_a_day_as_its_time_allows(served: Any, channels: Any, pool: Any) -> None:
+    archive, address = served
+    calls = Archivers(channels=channels, addresses=[address], clock=archive.clock)
+    work = ArchiveOperations(pool=pool, archivers=calls)
+    first = archive_check_to_pb(await work.verify("2026-11-20", cursor="", reason="drill", actor="user ada"))
+    assert (first.objects, first.chunks, first.bytes, first.next_cursor) == (2, 4, 18, "2")
+    assert [(one.key, one.problem) for one in first.broken] == [("k2", "gone")]
+    rest = archive_check_to_pb(await work.verify("2026-11-20", cursor="2", reason="drill", actor="user ada"))
+    assert (rest.objects, rest.next_cursor, list(rest.broken)) == (1, "", [])
+    assert [(one.log_day, one.after) for one in archive.asked] == [("2026-11-20", 0), ("2026-11-20", 2)]
+    assert await noted(pool) == [("verify_archive", "archive of 2026-11-20", "drill")] * 2
+    for log_day, cursor in (("", ""), ("2026-11-20", "x")):
+        with pytest.raises(TobanError) as refusal:
+            await work.verify(log_day, cursor=cursor, reason="drill", actor="user ada")
+        assert refusal.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+async def noted(pool: Any) -> list[tuple[str, str, str]]:
+    """Action, target and reason of each audited change."""
+    rows = (await list_audit(pool, PageRequest())).rows
+    return [(row["action"], row["target"], row["reason"]) for row in rows]
 
 
 async def test_a_coordinator_that_knows_no_log_archiver_names_the_setting(channels: Any) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import lru_cache
 
 from toban_schedule.rule import TICK, At, Every, Rule
 
@@ -45,10 +46,11 @@ def count_of_day(rule: Rule, day: date, after: datetime) -> int:
         begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
         found = count_slots(rule, max(after, begin - TICK), begin + _DAY - TICK)
         return found.slots if found else 0
-    begin, end = _midnight(at, day), _midnight(at, day + _DAY)
+    zone = at.clock.zone
+    begin, end = _midnight(zone, day), _midnight(zone, day + _DAY)
     first = max(after, begin - TICK, (rule.start or begin) - TICK)
     last = min(end, rule.end or end) - TICK
-    if (first, last) == (begin - TICK, end - TICK) and _calm(at, day):
+    if (first, last) == (begin - TICK, end - TICK) and _calm(zone, day):
         return at.cron.a_day if at.cron.day_matches(day) else 0
     cron, factor = at.cron.by_minute()
     return len(slots_between(replace(at, cron=cron), first, last)) * factor
@@ -69,9 +71,9 @@ def _count(at: At, first: datetime, until: datetime) -> int:
     """Slots in [first, until]."""
     begin, total = first - TICK, 0
     day = first.astimezone(at.clock.zone).date() + _DAY
-    while (following := _midnight(at, day + _DAY)) <= until:
-        midnight = _midnight(at, day)
-        if _calm(at, day):
+    while (following := _midnight(at.clock.zone, day + _DAY)) <= until:
+        midnight = _midnight(at.clock.zone, day)
+        if _calm(at.clock.zone, day):
             total += len(slots_between(at, begin, midnight - TICK))
             total += at.cron.a_day if at.cron.day_matches(day) else 0
             begin = following - TICK
@@ -90,11 +92,18 @@ def slots_between(at: At, after: datetime, until: datetime) -> set[datetime]:
     return found
 
 
-def _midnight(at: At, day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=at.clock.zone).astimezone(UTC)
+# A month of many schedules asks for the same few days of the same few zones.
+@lru_cache(maxsize=4096)
+def _midnight(zone: tzinfo, day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
 
 
-def _calm(at: At, day: date) -> bool:
+def clocks_change(zone: tzinfo, day: date) -> bool:
+    """Whether the day is not as long as others."""
+    return _midnight(zone, day + _DAY) - _midnight(zone, day) != _DAY
+
+
+def _calm(zone: tzinfo, day: date) -> bool:
     """True when the clocks change neither on this day nor on those beside it, so that each local time is one slot."""
-    instants = [_midnight(at, day + days * _DAY) for days in (-1, 0, 1, 2)]
+    instants = [_midnight(zone, day + days * _DAY) for days in (-1, 0, 1, 2)]
     return all(right - left == _DAY for left, right in itertools.pairwise(instants))

@@ -24,6 +24,8 @@ CALLS: list[tuple[str, str, Any, str, dict[str, Any]]] = [
     ("POST", "/executors/3/detach", None, "DetachExecutor", {"mode": "let_finish"}),
     ("GET", "/cluster", None, "GetCluster", {}),
     ("GET", "/archive", None, "GetArchive", {}),
+    ("POST", "/archive/run", {"reason": "r"}, "RunArchive", {"reason": "r"}),
+    ("POST", "/archive/verify", {"log_day": "2026-11-20"}, "VerifyArchive", {"log_day": "2026-11-20", "cursor": ""}),
     ("GET", "/overview", None, "GetOverview", {}),
     ("GET", "/cluster/diagnosis", None, "Diagnose", {}),
     ("POST", "/cluster/demote", {"epoch": EPOCH, "reason": "r"}, "DemoteLeader", {"epoch": int(EPOCH), "reason": "r"}),

@@ -9,6 +9,7 @@ import pytest
 from flask import render_template
 
 from toban_admin_web.decide.status_styles import STATE_GROUPS
+from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.browser import Page, find_browser
 
 pytestmark = [
@@ -94,6 +95,35 @@ def test_marks_of_folds_and_words_of_buttons_stay_on_a_line(page: Page, address:
         assert page.run(line), f"the mark of a fold is above its word at {width}"
         page.open(address + "/settings")
         assert page.run("document.querySelector('td .button').getBoundingClientRect().height < 40")
+
+
+def test_the_address_of_a_hook_is_copied_whole(page: Page, address: str) -> None:
+    button = "document.querySelector('[data-copy]')"
+    page.open(address + "/incoming/repo?lang=en")
+    page.run("navigator.clipboard.writeText = async (text) => { window.copied = String(text); }")
+    page.run(f"{button}.click()")
+    page.until(f"{button}.textContent === 'Copied'")
+    assert page.run("window.copied") == f"{address}/hooks/repo"
+    assert page.run("getSelection().toString()") == "/hooks/repo", "where the clipboard is closed it is copied by hand"
+    assert page.complaints == []
+
+
+def test_on_a_phone_the_list_of_runs_has_why_one_failed(page: Page, address: str, web: Any) -> None:
+    runs = [
+        web.run(7, "FAILED", error_summary="no space left on " + "device " * 20),
+        web.run(8, "SUCCEEDED", last_line="ok"),
+    ]
+    web.cluster.reader.responses["ListRuns"] = pb.ListRunsResponse(runs=runs)
+    page.look(width=390)
+    page.open(address + "/runs")
+    shown = page.run(
+        "[...document.querySelectorAll('td.line')].filter((one) => one.getClientRects().length).map((one) => one.innerText)"
+    )
+    assert [one[:8] for one in shown] == ["no space"]
+    box = "document.querySelector('{}').getBoundingClientRect()"
+    error, small = box.format("td.line"), box.format("td.small")
+    assert page.run(f"{box.format('td.job')}.bottom <= {error}.top && {error}.bottom <= {small}.top")
+    assert page.run(f"{error}.height < 30 && document.documentElement.scrollWidth <= 390")
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -47,7 +47,7 @@ def test_a_question_mark_shows_the_keys_and_letters_open_pages(page: Page, addre
     assert page.complaints == []
 
 
-def test_the_palette_finds_pages_runs_jobs_and_schedules(page: Page, address: str, web: Any) -> None:
+def test_the_palette_finds_pages_runs_and_the_rest_by_name(page: Page, address: str, web: Any) -> None:
     palette, found = "document.getElementById('palette')", "[...document.querySelectorAll('#palette a')]"
     text = "document.getElementById('palette-text')"
 
@@ -65,11 +65,13 @@ def test_the_palette_finds_pages_runs_jobs_and_schedules(page: Page, address: st
     press(page, "ArrowDown", on=text)
     assert page.run(f"{found}.findIndex((one) => one.ariaSelected === 'true')") == 1
     type_in("<b>x</b>")
+    page.until("document.querySelector('#palette [role=status]').textContent === 'Nothing found for “<b>x</b>”.'")
     assert page.run(f"{found}.length") == 0, "what no name has is not offered as a job"
     web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[web.job(name="nightly-<b>x</b>")])
     type_in("<b>X</b>")
     page.until(f"{found}.length === 3")
     assert page.run(f"{found}[0].textContent") == "Job nightly-<b>x</b>"
+    assert page.run("document.querySelector('#palette [role=status]').textContent") == ""
     assert [one.name for one in web.cluster.reader.requests if isinstance(one, pb.ListJobsRequest)][-1] == "<b>X</b>"
     type_in("#1")
     assert page.run(f"{found}[0].textContent") == "Run 1"

@@ -67,6 +67,31 @@ def test_a_search_goes_from_hit_to_hit(page: Page, address: str, long_log: Any) 
     assert page.complaints == []
 
 
+def test_a_search_marks_words_also_over_changes_of_colour(page: Page, address: str, web: Any) -> None:
+    marked = """[...CSS.highlights.get('found')].map(({ startContainer, startOffset, endContainer, endOffset }) => {
+        const range = document.createRange(); range.setStart(startContainer, startOffset);
+        range.setEnd(endContainer, endOffset); return range.toString(); })"""
+    web.cluster.logs.found = None
+    web.cluster.write(web.line(3, "\x1b[31mno \x1b[1mspa\x1b[0mce left, No Space"), web.line(4, "space"))
+    page.open(address + "/runs/1")
+    find(page, "o space")
+    page.until(f"{MARKED} === '3'")
+    assert page.run(marked) == ["o space", "o Space"]
+    page.run("document.querySelector('.log-search [name=case]').click()")
+    find(page, "o space")
+    page.until(f"{marked}.length === 1")
+    find(page, "space")
+    page.until(f"{marked}.length === 2")
+    assert page.run(marked) == ["space", "space"]
+    web.cluster.write(web.line(5, "more space"))
+    page.until(f"{marked}.length === 3")
+    page.run("document.querySelector('.log-search [name=regex]').click()")
+    find(page, "sp.ce")
+    page.until(f"{MARKED} === '4' && {marked}.length === 0")
+    assert page.run("document.querySelector('#L3 .text').textContent") == "no space left, No Space"
+    assert page.complaints == []
+
+
 def test_an_anchor_leads_to_its_line(page: Page, address: str, long_log: Any) -> None:
     page.open(address + "/runs/1#L4321")
     page.until(f"{MARKED} === '4321'")

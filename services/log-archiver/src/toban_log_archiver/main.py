@@ -128,7 +128,9 @@ class _Parts:
         codec = LogLinesCodec()
         bucket = _bucket(config, factories)
         gateway = CoordinatorClient(channels=channels, addresses=config.coordinators, clock=clock)
-        self._settings = settings = SettingsWatch(source=gateway, clock=clock, on_version=self._wake_archive_loops)
+        self._settings = settings = SettingsWatch(
+            source=gateway, clock=clock, on_version=lambda _version: self._wake_archive_loops()
+        )
         new_archiver = partial(
             Archiver,
             codec=codec,
@@ -166,7 +168,9 @@ class _Parts:
         source = CombinedSource(DatabaseSource(pool=pool), ArchiveSource(pool=pool, store=bucket))
         reading = LogReading(deps=ReaderDeps(source=source, codec=codec, clock=clock), followers=self.followers)
         self.reader = log_reader_service.LogReader(reading=reading)
-        self.archive = archive.LogArchive(pool=pool, settings=settings, store=bucket, archiver=archiver)
+        self.archive = archive.LogArchive(
+            pool=pool, settings=settings, store=bucket, archiver=archiver, wake=self._wake_archive_loops
+        )
         self._archive_loops = [Loop("archive_watch", watch.run_once, archive_watch.TICK_SECONDS, clock)]
         if archiver is not None:
             passes = ArchiveLoop(archiver=archiver, settings=settings)
@@ -182,7 +186,7 @@ class _Parts:
         """Coroutines that run until they are cancelled, in addition to the loops."""
         return [self.followers.listen(self._listen(clock=self.clock)), self._settings.run()]
 
-    def _wake_archive_loops(self, _version: int) -> None:
+    def _wake_archive_loops(self) -> None:
         for loop in self._archive_loops:
             loop.wake()
 

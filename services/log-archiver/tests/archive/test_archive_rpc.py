@@ -25,7 +25,7 @@ async def filled(world: Any) -> Any:
 
 
 def service(world: Any, **given: Any) -> LogArchive:
-    parts = {"store": world.bucket, "archiver": world.archiver(target_bytes=300), **given}
+    parts = {"store": world.bucket, "archiver": world.archiver(target_bytes=300), "wake": lambda: None, **given}
     return LogArchive(pool=world.pool, settings=world.settings, **parts)
 
 
@@ -59,6 +59,13 @@ async def test_status_before_and_after_a_pass(filled: Any) -> None:
     assert (after.last_error, after.holder) == ("", "")
 
 
+async def test_a_pass_in_the_background_is_one_of_the_loop(filled: Any) -> None:
+    woken: list[bool] = []
+    asked = service(filled, wake=lambda: woken.append(True))
+    assert await collected(asked.RunArchive(pb.RunArchiveRequest(background=True), None)) == []
+    assert woken == [True] and not (await status(filled)).HasField("last_pass_at")
+
+
 async def test_a_pass_while_another_one_is_under_way(filled: Any) -> None:
     assert await archive_lease.take(filled.pool, holder="host-b", lease_seconds=30) is not None
     assert (await status(filled)).holder == "host-b"
@@ -72,6 +79,8 @@ async def test_verify_finds_what_is_broken(filled: Any) -> None:
     verified = await collected(service(filled).Verify(pb.VerifyArchiveRequest(log_day=filled.old.isoformat()), None))
     assert [(one.key, one.ok, one.problem) for one in verified] == [(one.key, True, "") for one in did]
     assert await collected(service(filled).Verify(pb.VerifyArchiveRequest(log_day="2020-01-01"), None)) == []
+    rest = pb.VerifyArchiveRequest(log_day=filled.old.isoformat(), after=verified[0].number)
+    assert [one.key for one in await collected(service(filled).Verify(rest, None))] == [one.key for one in did[1:]]
     first, second, *_ = did
     filled.remove(first.key)
     filled.remove(second.key)

@@ -62,6 +62,7 @@ PAGES = [
     "/runs/rerun",
     "/runs/1/log",
     "/runs/1/log?find=line",
+    "/load/month",
     "/load/spread?minute=2026-11-29T18:00",
     "/users",
     "/users/bob",

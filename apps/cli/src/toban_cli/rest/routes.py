@@ -206,8 +206,9 @@ NO_ROUTE: Mapping[str, str] = {
     "LogReader.Describe": "REST has the lines of a run, and not where they are stored",
     "LogReader.Search": "over REST a search comes in parts, without its place in the stored output",
     **dict.fromkeys(
-        ("LogArchive.RunArchive", "LogArchive.Verify", "LogArchive.Diagnose"), "REST has only the status of the archive"
+        ("LogArchive.RunArchive", "LogArchive.Verify"), "REST does not wait for a pass, and checks one day at a time"
     ),
+    "LogArchive.Diagnose": "REST has the status of the archive, a pass and a check",
 }
 """Method or service → why the command needs --direct."""
 

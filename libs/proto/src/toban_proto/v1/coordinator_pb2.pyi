@@ -5837,6 +5837,129 @@ class DemoteLeaderResponse(_message.Message):
 Global___DemoteLeaderResponse: _TypeAlias = DemoteLeaderResponse  # noqa: Y015
 
 @_typing.final
+class RunArchiveNowRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunArchiveNowRequest: _TypeAlias = RunArchiveNowRequest  # noqa: Y015
+
+@_typing.final
+class RunArchiveNowResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunArchiveNowResponse: _TypeAlias = RunArchiveNowResponse  # noqa: Y015
+
+@_typing.final
+class VerifyArchiveDayRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_DAY_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    log_day: _builtins.str
+    """The day of UTC on which attempts were dispatched, as YYYY-MM-DD."""
+    cursor: _builtins.str
+    """`next_cursor` of the part before; empty = from the first object."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        log_day: _builtins.str = ...,
+        cursor: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "log_day", b"log_day", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyArchiveDayRequest: _TypeAlias = VerifyArchiveDayRequest  # noqa: Y015
+
+@_typing.final
+class VerifyArchiveDayResponse(_message.Message):
+    """What one part of the check has found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    BROKEN_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    objects: _builtins.int
+    """Objects that were read, with their chunks and bytes."""
+    chunks: _builtins.int
+    bytes: _builtins.int
+    next_cursor: _builtins.str
+    """For the next part; empty = this was the last one."""
+    @_builtins.property
+    def broken(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokenObject]:
+        """Those that are not as they were written."""
+
+    def __init__(
+        self,
+        *,
+        objects: _builtins.int = ...,
+        chunks: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        broken: _abc.Iterable[Global___BrokenObject] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broken", b"broken", "bytes", b"bytes", "chunks", b"chunks", "next_cursor", b"next_cursor", "objects", b"objects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyArchiveDayResponse: _TypeAlias = VerifyArchiveDayResponse  # noqa: Y015
+
+@_typing.final
+class BrokenObject(_message.Message):
+    """An archived object that is not what was written."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    problem: _builtins.str
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokenObject: _TypeAlias = BrokenObject  # noqa: Y015
+
+@_typing.final
 class AdoptEpochRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -2299,6 +2299,16 @@ class OperationsStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderResponse.FromString,
                 _registered_method=True)
+        self.RunArchive = channel.unary_unary(
+                '/toban_proto.v1.Operations/RunArchive',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RunArchiveNowRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RunArchiveNowResponse.FromString,
+                _registered_method=True)
+        self.VerifyArchive = channel.unary_unary(
+                '/toban_proto.v1.Operations/VerifyArchive',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.VerifyArchiveDayRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.VerifyArchiveDayResponse.FromString,
+                _registered_method=True)
         self.AdoptEpoch = channel.unary_unary(
                 '/toban_proto.v1.Operations/AdoptEpoch',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AdoptEpochRequest.SerializeToString,
@@ -2425,6 +2435,20 @@ class OperationsServicer:
 
     def DemoteLeader(self, request, context):
         """Makes another coordinator lead.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RunArchive(self, request, context):
+        """Asks a log-archiver for a pass of the archive now. The answer does not wait for it: GET /archive has the result.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyArchive(self, request, context):
+        """Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -2569,6 +2593,16 @@ def add_OperationsServicer_to_server(servicer, server):
                     servicer.DemoteLeader,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderResponse.SerializeToString,
+            ),
+            'RunArchive': grpc.unary_unary_rpc_method_handler(
+                    servicer.RunArchive,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.RunArchiveNowRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.RunArchiveNowResponse.SerializeToString,
+            ),
+            'VerifyArchive': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyArchive,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.VerifyArchiveDayRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.VerifyArchiveDayResponse.SerializeToString,
             ),
             'AdoptEpoch': grpc.unary_unary_rpc_method_handler(
                     servicer.AdoptEpoch,
@@ -2857,6 +2891,60 @@ class Operations:
             '/toban_proto.v1.Operations/DemoteLeader',
             toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.DemoteLeaderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunArchive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/RunArchive',
+            toban__proto_dot_v1_dot_coordinator__pb2.RunArchiveNowRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.RunArchiveNowResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyArchive(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.Operations/VerifyArchive',
+            toban__proto_dot_v1_dot_coordinator__pb2.VerifyArchiveDayRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.VerifyArchiveDayResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -716,6 +716,10 @@ class OperationsStub:
     """The executor gets runs again."""
     DemoteLeader: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]
     """Makes another coordinator lead."""
+    RunArchive: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RunArchiveNowRequest, _coordinator_pb2.RunArchiveNowResponse]
+    """Asks a log-archiver for a pass of the archive now. The answer does not wait for it: GET /archive has the result."""
+    VerifyArchive: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.VerifyArchiveDayRequest, _coordinator_pb2.VerifyArchiveDayResponse]
+    """Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object."""
     AdoptEpoch: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]
     SetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]
     """Sets a limit."""
@@ -763,6 +767,10 @@ class OperationsAsyncStub(OperationsStub):
     """The executor gets runs again."""
     DemoteLeader: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DemoteLeaderRequest, _coordinator_pb2.DemoteLeaderResponse]  # type: ignore[assignment]
     """Makes another coordinator lead."""
+    RunArchive: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RunArchiveNowRequest, _coordinator_pb2.RunArchiveNowResponse]  # type: ignore[assignment]
+    """Asks a log-archiver for a pass of the archive now. The answer does not wait for it: GET /archive has the result."""
+    VerifyArchive: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.VerifyArchiveDayRequest, _coordinator_pb2.VerifyArchiveDayResponse]  # type: ignore[assignment]
+    """Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object."""
     AdoptEpoch: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]  # type: ignore[assignment]
     SetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]  # type: ignore[assignment]
     """Sets a limit."""
@@ -855,6 +863,22 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.DemoteLeaderResponse, _abc.Awaitable[_coordinator_pb2.DemoteLeaderResponse]]:
         """Makes another coordinator lead."""
+
+    @_abc_1.abstractmethod
+    def RunArchive(
+        self,
+        request: _coordinator_pb2.RunArchiveNowRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.RunArchiveNowResponse, _abc.Awaitable[_coordinator_pb2.RunArchiveNowResponse]]:
+        """Asks a log-archiver for a pass of the archive now. The answer does not wait for it: GET /archive has the result."""
+
+    @_abc_1.abstractmethod
+    def VerifyArchive(
+        self,
+        request: _coordinator_pb2.VerifyArchiveDayRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.VerifyArchiveDayResponse, _abc.Awaitable[_coordinator_pb2.VerifyArchiveDayResponse]]:
+        """Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object."""
 
     @_abc_1.abstractmethod
     def AdoptEpoch(

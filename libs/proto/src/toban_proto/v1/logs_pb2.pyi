@@ -890,16 +890,20 @@ class RunArchiveRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    BACKGROUND_FIELD_NUMBER: _builtins.int
     dry_run: _builtins.bool
     """Report the actions without performing them."""
+    background: _builtins.bool
+    """The log-archiver makes the pass by itself, and the answer is empty and does not wait for it."""
     def __init__(
         self,
         *,
         dry_run: _builtins.bool = ...,
+        background: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["background", b"background", "dry_run", b"dry_run"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -951,16 +955,20 @@ class VerifyArchiveRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LOG_DAY_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
     log_day: _builtins.str
     """Empty = every day."""
+    after: _builtins.int
+    """Only objects with a higher number; 0 = all."""
     def __init__(
         self,
         *,
         log_day: _builtins.str = ...,
+        after: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_day", b"log_day"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "log_day", b"log_day"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -976,6 +984,7 @@ class VerifyArchiveResponse(_message.Message):
     BYTES_FIELD_NUMBER: _builtins.int
     OK_FIELD_NUMBER: _builtins.int
     PROBLEM_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
     log_day: _builtins.str
     key: _builtins.str
     chunks: _builtins.int
@@ -983,6 +992,8 @@ class VerifyArchiveResponse(_message.Message):
     ok: _builtins.bool
     problem: _builtins.str
     """The problem."""
+    number: _builtins.int
+    """The number of the object: they come in this order."""
     def __init__(
         self,
         *,
@@ -992,10 +1003,11 @@ class VerifyArchiveResponse(_message.Message):
         bytes: _builtins.int = ...,
         ok: _builtins.bool = ...,
         problem: _builtins.str = ...,
+        number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "chunks", b"chunks", "key", b"key", "log_day", b"log_day", "ok", b"ok", "problem", b"problem"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "chunks", b"chunks", "key", b"key", "log_day", b"log_day", "number", b"number", "ok", b"ok", "problem", b"problem"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -309,14 +309,16 @@ class LogArchiveServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RunArchive(self, request, context):
-        """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives.
+        """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives. Coordinators call it for
+        Operations.RunArchive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Verify(self, request, context):
-        """Reads objects again and compares them with their manifests, with a message per object.
+        """Reads objects again and compares them with their manifests, with a message per object. Coordinators call it for
+        Operations.VerifyArchive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -125,9 +125,13 @@ class LogArchiveStub:
     Status: _grpc.UnaryUnaryMultiCallable[_logs_pb2.ArchiveStatusRequest, _logs_pb2.ArchiveStatusResponse]
     """Coordinators call it for JobReader.GetArchive."""
     RunArchive: _grpc.UnaryStreamMultiCallable[_logs_pb2.RunArchiveRequest, _logs_pb2.RunArchiveResponse]
-    """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives."""
+    """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives. Coordinators call it for
+    Operations.RunArchive.
+    """
     Verify: _grpc.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]
-    """Reads objects again and compares them with their manifests, with a message per object."""
+    """Reads objects again and compares them with their manifests, with a message per object. Coordinators call it for
+    Operations.VerifyArchive.
+    """
     Diagnose: _grpc.UnaryUnaryMultiCallable[_logs_pb2.DiagnoseLogsRequest, _logs_pb2.DiagnoseLogsResponse]
     """Problems with the logs of the installation, each with its remedy."""
 
@@ -139,9 +143,13 @@ class LogArchiveAsyncStub(LogArchiveStub):
     Status: _aio.UnaryUnaryMultiCallable[_logs_pb2.ArchiveStatusRequest, _logs_pb2.ArchiveStatusResponse]  # type: ignore[assignment]
     """Coordinators call it for JobReader.GetArchive."""
     RunArchive: _aio.UnaryStreamMultiCallable[_logs_pb2.RunArchiveRequest, _logs_pb2.RunArchiveResponse]  # type: ignore[assignment]
-    """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives."""
+    """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives. Coordinators call it for
+    Operations.RunArchive.
+    """
     Verify: _aio.UnaryStreamMultiCallable[_logs_pb2.VerifyArchiveRequest, _logs_pb2.VerifyArchiveResponse]  # type: ignore[assignment]
-    """Reads objects again and compares them with their manifests, with a message per object."""
+    """Reads objects again and compares them with their manifests, with a message per object. Coordinators call it for
+    Operations.VerifyArchive.
+    """
     Diagnose: _aio.UnaryUnaryMultiCallable[_logs_pb2.DiagnoseLogsRequest, _logs_pb2.DiagnoseLogsResponse]  # type: ignore[assignment]
     """Problems with the logs of the installation, each with its remedy."""
 
@@ -162,7 +170,9 @@ class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
         request: _logs_pb2.RunArchiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.RunArchiveResponse], _abc.AsyncIterator[_logs_pb2.RunArchiveResponse]]:
-        """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives."""
+        """One pass of the archiver, with a message for each action. CONFLICT while another log-archiver archives. Coordinators call it for
+        Operations.RunArchive.
+        """
 
     @_abc_1.abstractmethod
     def Verify(
@@ -170,7 +180,9 @@ class LogArchiveServicer(metaclass=_abc_1.ABCMeta):
         request: _logs_pb2.VerifyArchiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.VerifyArchiveResponse], _abc.AsyncIterator[_logs_pb2.VerifyArchiveResponse]]:
-        """Reads objects again and compares them with their manifests, with a message per object."""
+        """Reads objects again and compares them with their manifests, with a message per object. Coordinators call it for
+        Operations.VerifyArchive.
+        """
 
     @_abc_1.abstractmethod
     def Diagnose(

@@ -246,6 +246,19 @@ class Demote(Reason):
     epoch: NumberText = Field(description="That of the leader that you saw, from GET /cluster.")
 
 
+class ArchivePass(Reason):
+    """ArchivePass"""
+
+
+class VerifyArchive(Reason):
+    """VerifyArchive"""
+
+    log_day: str = Field(max_length=300, description="The day of UTC on which attempts were dispatched, as YYYY-MM-DD.")
+    cursor: str = Field(
+        "", max_length=300, description="`next_cursor` of the part before; empty = from the first object."
+    )
+
+
 class NewLimit(Reason):
     """The size of a limit."""
 

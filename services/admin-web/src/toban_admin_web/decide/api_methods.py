@@ -164,6 +164,7 @@ METHODS: Mapping[str, ApiMethod] = {
     "Operations.RotateSecrets": ApiMethod(
         Reason, models.RotatedSecrets, "Encrypts every secret with the first key of the key file again."
     ),
+    "Operations.RunArchive": ApiMethod(inputs.ArchivePass, Done, "Asks a log-archiver for a pass of the archive now."),
     "Operations.SetBreaker": ApiMethod(inputs.Breaker, models.ChangedLimit, "Opens or closes a breaker by hand."),
     "Operations.SetLimit": ApiMethod(inputs.NewLimit, models.ChangedLimit, "Sets a limit."),
     "Operations.SetSecret": ApiMethod(inputs.SecretValue, models.Secret, "Makes a secret, or gives it a new value."),
@@ -174,6 +175,11 @@ METHODS: Mapping[str, ApiMethod] = {
     ),
     "Operations.UndrainExecutor": ApiMethod(inputs.SeenEpoch, models.Executor, "The executor gets runs again."),
     "Operations.UpdateSetting": ApiMethod(inputs.NewValue, models.Setting, "Changes a setting."),
+    "Operations.VerifyArchive": ApiMethod(
+        inputs.VerifyArchive,
+        models.ArchiveCheck,
+        "Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object.",
+    ),
     "Operations.VerifyAudit": ApiMethod(
         inputs.AuditCheckQuery, models.AuditCheck, "Checks the hash chain of the audit log, a part at a time."
     ),

@@ -967,6 +967,23 @@ class NewLeader(Answer):
     leader_address: str
 
 
+class BrokenObject(Answer):
+    """An archived object that is not what was written."""
+
+    key: str
+    problem: str
+
+
+class ArchiveCheck(Answer):
+    """What one part of the check has found."""
+
+    objects: int = Field(description="Objects that were read, with their chunks and bytes.")
+    chunks: int
+    bytes: int
+    broken: list[BrokenObject] = Field(description="Those that are not as they were written.")
+    next_cursor: str = Field(description="For the next part; empty = this was the last one.")
+
+
 class Limit(Answer):
     """A limit of a job, pool or start rate, or the weight of a scope."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from toban_admin_web.decide.api_models import Cluster, Executor
+from toban_admin_web.decide.api_models import Cluster, Executor, Member
 from toban_domain.epoch import Epoch
 from toban_fencing.operator import SeenLeader
 
@@ -37,6 +37,12 @@ def slot_usage(executors: Iterable[Executor]) -> SlotUsage:
 def seen_leader(cluster: Cluster) -> SeenLeader:
     """The leader that the page shows; an action on it names this epoch."""
     return SeenLeader(epoch=int(cluster.epoch), worker_id=cluster.leader_worker_id, address=cluster.leader_address)
+
+
+def successors(cluster: Cluster) -> list[Member]:
+    """Who can take over from the leader: the other coordinators that are ready, sub-leaders first."""
+    ready = [one for one in cluster.coordinators if one.status == "ok" and one.role != "leader"]
+    return sorted(ready, key=lambda one: one.role != "subleader")
 
 
 def leader_status(cluster: Cluster) -> str:

@@ -26,12 +26,22 @@ class LogQuery:
     exact: bool
     wanted: LineFilter
 
+    @property
+    def words(self) -> str:
+        """An expression for the words to mark, which Python and browsers read alike. "" for one of RE2: others may need for ever."""
+        return "" if self.regex else _SPECIAL.sub(r"\\\1", self.text)
+
+    def pieces(self, text: str) -> list[tuple[str, bool]]:
+        """A line's text in pieces, each with whether it is to be marked."""
+        parts = re.split(f"({self.words})", text, flags=0 if self.exact else re.IGNORECASE) if self.words else [text]
+        return [(part, number % 2 == 1) for number, part in enumerate(parts)]
+
     def fields(self) -> dict[str, Any]:
         """Of a SearchLogRequest."""
         text, regex = self.text, self.regex
         # A text is found faster than an expression.
         if not self.exact and text.lower() != text.upper():
-            text, regex = "(?i)" + (text if regex else _SPECIAL.sub(r"\\\1", text)), True
+            text, regex = f"(?i){self.words or text}", True
         return {**self.wanted.fields(), "grep": text, "regex": regex}
 
 

@@ -53,6 +53,14 @@ def month_of(text: str) -> date | None:
     return date(int(found[1]), int(found[2]), 1) if found and int(found[1]) in YEARS else None
 
 
+def day_of(text: str) -> date | None:
+    """The day "2026-12-03"; None for another text."""
+    try:
+        return date.fromisoformat(text) if month_of(text[:7]) and len(text) == 10 else None
+    except ValueError:
+        return None
+
+
 def rule_of(spec: Mapping[str, Any], name: str) -> Rule | None:
     """The rule of a stored schedule; None where this version cannot read it."""
     try:
@@ -96,8 +104,8 @@ def month_calendar(
         first=first,
         zone=zone if isinstance(rule.source, At) else "UTC",
         weeks=tuple(tuple(shown(day) for day in week) for week in weeks),
-        before=_named(first - _DAY),
-        after=_named(first + 31 * _DAY),
+        before=month_name(first - _DAY),
+        after=month_name(first + 31 * _DAY),
         unread_before=oldest if oldest is not None and first < oldest else None,
     )
 
@@ -124,6 +132,6 @@ def _first(rule: Rule, day: date, now: datetime, slots: int) -> tuple[str, ...]:
     return tuple(f"{one:%H:%M:%S}" if one.second else f"{one:%H:%M}" for one in local)
 
 
-def _named(day: date) -> str:
+def month_name(day: date) -> str:
     """Its month for an address; "" for one of a year that has no schedules."""
     return f"{day:%Y-%m}" if day.year in YEARS else ""

@@ -19,7 +19,7 @@ from toban_admin_web.loops.probe import Probe
 from toban_admin_web.loops.webhooks import WebhookSender
 from toban_admin_web.server.app import create_app
 from toban_admin_web.server.health import Health
-from toban_admin_web.views import api_docs, hooks, live
+from toban_admin_web.views import api_docs, find, hooks, live
 from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
@@ -73,6 +73,7 @@ _PAGES = (
     definition_edit,
     events,
     executors,
+    find,
     groups,
     incoming,
     job_actions,

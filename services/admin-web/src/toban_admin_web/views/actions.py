@@ -48,6 +48,7 @@ DONE = (
     "undrained",
     "detached",
     "demoted",
+    "archive_asked",
     "user_added",
     "role_changed",
     "password_set",

@@ -1,27 +1,41 @@
-"""Calls to log-archivers: the state of the archive, for the pages and the API."""
+"""Calls to log-archivers: the state of the archive, a pass of it and a check, for the pages and the API."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import TypeVar
 
+from toban_coordinator.ports.archivers import ArchiveCheck, CheckedObject
 from toban_domain.errors import ErrorCode, TobanError
-from toban_proto.v1.logs_pb2 import ArchiveStatusRequest, ArchiveStatusResponse
+from toban_proto.v1.logs_pb2 import (
+    ArchiveStatusRequest,
+    ArchiveStatusResponse,
+    RunArchiveRequest,
+    VerifyArchiveRequest,
+)
 from toban_proto.v1.logs_pb2_grpc import LogArchiveStub
 from toban_runtime.clock import Clock
 from toban_runtime.shared_answer import SharedAnswer
 from toban_transport.channel import ChannelPool
-from toban_transport.client_calls import unary
+from toban_transport.client_calls import stream, unary
 from toban_transport.replicas import Replicas
 
 # A log-archiver counts the stored output of whole days, so people share its answers.
 KEPT_SECONDS = 15.0
 CALL_SECONDS = 30.0
+# A pass only begins within a call, whose caller holds a transaction.
+BEGIN_SECONDS = 5.0
+# A part of a check ends with the object during which this has passed.
+VERIFY_SECONDS = 20.0
+T = TypeVar("T")
 
 
 class Archivers:
     """`addresses` are the configured log-archivers (host:port)."""
 
     def __init__(self, *, channels: ChannelPool, addresses: Sequence[str], clock: Clock) -> None:
+        self._clock = clock
         self._replicas = Replicas(
             channels=channels,
             stub=LogArchiveStub,
@@ -36,11 +50,43 @@ class Archivers:
         """At most KEPT_SECONDS old. Raises TobanError."""
         return await self._status.get()
 
+    async def begin_pass(self) -> None:
+        """See ArchiveCalls."""
+
+        async def begin(stub: LogArchiveStub) -> bool:
+            request = RunArchiveRequest(background=True)
+            async with aclosing(stream(stub.RunArchive, request, timeout=BEGIN_SECONDS)) as answers:
+                async for _ in answers:
+                    pass
+            return True
+
+        await self._call(begin)
+
+    async def verify(self, log_day: str, *, after: int) -> ArchiveCheck:
+        """See ArchiveCalls."""
+
+        async def read(stub: LogArchiveStub) -> ArchiveCheck:
+            until = self._clock.monotonic() + VERIFY_SECONDS
+            request = VerifyArchiveRequest(log_day=log_day, after=after)
+            found: list[CheckedObject] = []
+            async with aclosing(stream(stub.Verify, request, timeout=CALL_SECONDS)) as answers:
+                async for one in answers:
+                    checked = CheckedObject(
+                        number=one.number, key=one.key, chunks=one.chunks, bytes=one.bytes, problem=one.problem
+                    )
+                    found.append(checked)
+                    if self._clock.monotonic() >= until:
+                        return ArchiveCheck(objects=found, more=True)
+            return ArchiveCheck(objects=found, more=False)
+
+        return await self._call(read)
+
     async def _ask(self) -> ArchiveStatusResponse:
+        return await self._call(lambda stub: unary(stub.Status, ArchiveStatusRequest(), timeout=CALL_SECONDS))
+
+    async def _call(self, work: Callable[[LogArchiveStub], Awaitable[T]]) -> T:
         try:
-            return await self._replicas.call(
-                lambda stub: unary(stub.Status, ArchiveStatusRequest(), timeout=CALL_SECONDS)
-            )
+            return await self._replicas.call(work)
         except TobanError as error:
             if error.code is not ErrorCode.PERMISSION_DENIED:
                 raise

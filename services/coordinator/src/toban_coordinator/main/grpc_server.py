@@ -7,6 +7,7 @@ from datetime import timedelta
 from toban_coordinator.adapters.archivers import Archivers
 from toban_coordinator.adapters.ticket_renewal import TicketRenewal
 from toban_coordinator.app.cluster.diagnose import Diagnose
+from toban_coordinator.app.cluster.operations_archive import ArchiveOperations
 from toban_coordinator.app.cluster.operations_leader import LeaderOperations
 from toban_coordinator.app.cluster.operations_settings import SettingsOperations
 from toban_coordinator.app.cluster.overview import Overviews
@@ -74,6 +75,7 @@ from toban_transport.signed_epoch import EpochSigner, EpochVerifier
 def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> GrpcServer:
     """The server, not started yet."""
     accounts = _accounts(config, parts)
+    archivers = Archivers(channels=parts.connections.channels, addresses=config.log_archivers, clock=parts.clock)
     server = build_server(
         tls=parts.connections.tls,
         trust_domain=config.trust_domain,
@@ -90,8 +92,8 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
             settings=parts.settings,
         ),
         control=_job_control(parts),
-        reader=_job_reader(config, parts, health),
-        operations=_operations(parts),
+        reader=_job_reader(parts, health, archivers),
+        operations=_operations(parts, archivers),
         external=ExternalWork(deps=_external_work(parts)),
         changes=ChangeFeedService(feed=parts.changes),
         archive=ArchiveGateway(pool=parts.connections.pool, settings=parts.settings_streams),
@@ -187,9 +189,8 @@ def _external_work(parts: Coordinator) -> ExternalWorkDeps:
     )
 
 
-def _job_reader(config: CoordinatorConfig, parts: Coordinator, health: Health) -> JobReader:
+def _job_reader(parts: Coordinator, health: Health, archivers: Archivers) -> JobReader:
     pool = parts.connections.pool
-    archivers = Archivers(channels=parts.connections.channels, addresses=config.log_archivers, clock=parts.clock)
     deps = JobReaderDeps(
         reads=JobReads(pool=pool, clock=parts.clock),
         counts=CountRuns(pool=pool),
@@ -244,7 +245,7 @@ def _webhook_outbox(parts: Coordinator) -> WebhookOutbox:
     return WebhookOutbox(pool=parts.connections.pool, keys=parts.secret_keys, ids=parts.ids, now=parts.server_time.now)
 
 
-def _operations(parts: Coordinator) -> Operations:
+def _operations(parts: Coordinator, archivers: Archivers) -> Operations:
     pool, clock = parts.connections.pool, parts.clock
     deps = OperationsDeps(
         pool=pool,
@@ -255,6 +256,7 @@ def _operations(parts: Coordinator) -> Operations:
         executors=ExecutorOperations(pool=pool),
         groups=GroupOperations(pool=pool),
         leader=LeaderOperations(pool=pool, leader=parts.leadership, clock=clock),
+        archive=ArchiveOperations(pool=pool, archivers=archivers),
         diagnose=Diagnose(
             pool=pool, redis=parts.connections.redis, secret_keys=parts.secret_keys, clock=clock, release=VERSION
         ),

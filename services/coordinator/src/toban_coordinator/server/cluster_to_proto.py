@@ -11,6 +11,7 @@ from toban_coordinator.app.cluster.diagnose import Diagnosis
 from toban_coordinator.app.cluster.operations_settings import SettingState
 from toban_coordinator.app.runs.job_reads import ClusterState
 from toban_coordinator.app.secrets.operations_secrets import SecretState
+from toban_coordinator.ports.archivers import ArchiveCheck
 from toban_coordinator.store.executors.executor_groups import StoredGroup
 from toban_domain.settings import Settings
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -104,6 +105,18 @@ def verified_to_pb(done: Verified) -> pb.VerifyAuditResponse:
     cursor = None if done.after is None else str(done.after)
     ends = {"anchor": str(done.anchor), "head": str(done.head)}
     return fill(pb.VerifyAuditResponse, done, problems=problems, next_cursor=cursor, **ends)
+
+
+def archive_check_to_pb(check: ArchiveCheck) -> pb.VerifyArchiveDayResponse:
+    """A part of a check of archived objects."""
+    broken = [pb.BrokenObject(key=one.key, problem=one.problem) for one in check.objects if one.problem]
+    return pb.VerifyArchiveDayResponse(
+        objects=len(check.objects),
+        chunks=sum(one.chunks for one in check.objects),
+        bytes=sum(one.bytes for one in check.objects),
+        broken=broken[:MOST_PROBLEMS],
+        next_cursor=str(check.objects[-1].number) if check.more else "",
+    )
 
 
 def diagnosis_to_pb(diagnosis: Diagnosis) -> pb.Diagnosis:

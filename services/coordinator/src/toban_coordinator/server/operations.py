@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from toban_coordinator.app.cluster.audit_log import list_audit
 from toban_coordinator.app.cluster.audit_verify import verify_part
 from toban_coordinator.app.cluster.diagnose import Diagnose
+from toban_coordinator.app.cluster.operations_archive import ArchiveOperations
 from toban_coordinator.app.cluster.operations_leader import LeaderOperations
 from toban_coordinator.app.cluster.operations_settings import SettingChange, SettingsOperations
 from toban_coordinator.app.executors.operations_executors import ExecutorOperations
@@ -17,6 +18,7 @@ from toban_coordinator.app.limits.breakers import BreakerOperations
 from toban_coordinator.app.limits.operations_limits import LimitOperations
 from toban_coordinator.app.secrets.operations_secrets import SecretChange, SecretOperations
 from toban_coordinator.server.cluster_to_proto import (
+    archive_check_to_pb,
     audit_entry_to_pb,
     diagnosis_to_pb,
     executor_to_pb,
@@ -62,6 +64,7 @@ class OperationsDeps:
     executors: ExecutorOperations
     groups: GroupOperations
     leader: LeaderOperations
+    archive: ArchiveOperations
     diagnose: Diagnose
 
 
@@ -114,6 +117,16 @@ class Operations(OperationsServicer):
         return pb.DemoteLeaderResponse(
             new_epoch=view.epoch, leader_worker_id=view.worker_id, leader_address=view.address
         )
+
+    async def RunArchive(self, request: pb.RunArchiveNowRequest, context: Context) -> pb.RunArchiveNowResponse:
+        """A pass of the archive begins."""
+        await _counted("run_archive", self._deps.archive.run(**arguments_of(request, context)))
+        return pb.RunArchiveNowResponse()
+
+    async def VerifyArchive(self, request: pb.VerifyArchiveDayRequest, context: Context) -> pb.VerifyArchiveDayResponse:
+        """A part of a day."""
+        work = self._deps.archive.verify(**arguments_of(request, context))
+        return archive_check_to_pb(await _counted("verify_archive", work))
 
     async def AdoptEpoch(self, request: pb.AdoptEpochRequest, context: Context) -> pb.AdoptEpochResponse:
         """A generation of epochs above one that an executor cannot prove."""

@@ -29,10 +29,9 @@ class VerifiedObject:
 
 
 async def verify_objects(
-    pool: Pool, store: ObjectStore, *, log_day: date | None
+    pool: Pool, store: ObjectStore, *, log_day: date | None, after: int = 0
 ) -> AsyncGenerator[VerifiedObject, None]:
-    """Every object of a day, or of all days. An object that cannot be read is one with a problem. Raises StoreError."""
-    after = 0
+    """Every object above the number `after`, of a day or of all days. One that cannot be read has a problem. Raises StoreError."""
     while True:
         async with autocommit(pool) as t:
             page = await archive_reads.verified(t, log_day=log_day, after=after, size=OBJECTS_PAGE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import asdict
 from datetime import date
@@ -27,15 +27,25 @@ add_to_server = add_LogArchiveServicer_to_server
 
 
 class LogArchive(LogArchiveServicer):
-    """Called by admin-cli, and Status by coordinators. Without an object store (`store` and `archiver` are None) only Status and Diagnose answer."""
+    """Called by admin-cli and coordinators. Without an object store (`store` and `archiver` are None) only Status and Diagnose answer.
+
+    `wake` begins a pass of the loop.
+    """
 
     def __init__(
-        self, *, pool: Pool, settings: SettingsWatch, store: ObjectStore | None, archiver: Archiver | None
+        self,
+        *,
+        pool: Pool,
+        settings: SettingsWatch,
+        store: ObjectStore | None,
+        archiver: Archiver | None,
+        wake: Callable[[], None],
     ) -> None:
         self._pool = pool
         self._settings = settings
         self._store = store
         self._archiver = archiver
+        self._wake = wake
 
     async def Status(self, _request: pb.ArchiveStatusRequest, _context: Any) -> pb.ArchiveStatusResponse:
         """See archive_status."""
@@ -61,6 +71,9 @@ class LogArchive(LogArchiveServicer):
         """A pass now, or with dry_run what it would do. A caller that leaves ends the pass; the next one finishes what it had begun."""
         if self._archiver is None:
             raise _no_archive()
+        if request.background:
+            self._wake()
+            return
         events = self._archiver.plan() if request.dry_run else self._archiver.events()
         async with aclosing(events):
             async for event in events:
@@ -71,7 +84,7 @@ class LogArchive(LogArchiveServicer):
         if self._store is None:
             raise _no_archive()
         day = _date(request.log_day) if request.log_day else None
-        async with aclosing(verify_objects(self._pool, self._store, log_day=day)) as objects:
+        async with aclosing(verify_objects(self._pool, self._store, log_day=day, after=request.after)) as objects:
             async for one in objects:
                 yield _verified(one)
 
@@ -114,6 +127,7 @@ def _verified(one: VerifiedObject) -> pb.VerifyArchiveResponse:
         bytes=one.row.bytes,
         ok=not one.problem,
         problem=one.problem,
+        number=one.row.id,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint, Response, request, url_for
 
 from toban_admin_web.decide.api_models import Cluster, Executor, Executors, NewLeader
-from toban_admin_web.decide.dashboard import seen_leader
+from toban_admin_web.decide.dashboard import seen_leader, successors
 from toban_admin_web.views.actions import Refused, confirmed, form, given_reason, require
 from toban_admin_web.views.view_context import read, write
 from toban_domain.access import Action
@@ -102,11 +102,13 @@ def _demote_form(status: int = 200, **why: Any) -> Response:
 def _form(template: str, status: int, **values: Any) -> Response:
     """The page of an action. One that was opened in the time of another leader has no form: the operator looks at the cluster again."""
     require(Action.OPERATE)
-    leader = seen_leader(read("JobReader.GetCluster", Cluster))
+    cluster = read("JobReader.GetCluster", Cluster)
+    leader = seen_leader(cluster)
     seen = _seen_epoch() or leader.epoch
     find = values.pop("executor", None)
     found = {} if find is None else {"executor": find()}
-    return form(template, status, leader=leader, seen=seen, stale=seen != leader.epoch, **found, **values)
+    shown = {"leader": leader, "seen": seen, "stale": seen != leader.epoch, "successors": successors(cluster)}
+    return form(template, status, **shown, **found, **values)
 
 
 def _executor(worker_id: int) -> Executor:

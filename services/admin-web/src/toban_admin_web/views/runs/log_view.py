@@ -56,7 +56,7 @@ def lines(run_id: int) -> Response:
 
 @views.get("/runs/<id:run_id>/log/search")
 def search(run_id: int) -> Response:
-    """The lines with ?find= as JSON: [token, number] of each, as far as they are counted."""
+    """The lines with ?find= as JSON: [token, number] of each, as far as they are counted; `words` is an expression for what to mark in them."""
     query = parse_log_query(request.args, _wanted())
     if query is None:
         abort(404)
@@ -68,7 +68,8 @@ def search(run_id: int) -> Response:
             raise
         return jsonify(hits=[], count="", whole=False, error=error.message)
     hits = [[str(line.token), line.seq] for line in found.lines]
-    return jsonify(hits=hits, count=found.count, whole=found.whole, error="")
+    marks = {"words": query.words, "exact": query.exact}
+    return jsonify(hits=hits, count=found.count, whole=found.whole, error="", **marks)
 
 
 @views.get("/runs/<id:run_id>/log")

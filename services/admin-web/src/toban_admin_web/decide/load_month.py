@@ -1,0 +1,159 @@
+"""A month of many schedules: how many slots come on each day, and the map of the minutes of one."""
+
+from __future__ import annotations
+
+import calendar
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from toban_admin_web.decide.api_models import ComingLoad, CrowdedMinute, LoadMinute, LoadSchedule, Schedule
+from toban_admin_web.decide.json_fields import as_object
+from toban_admin_web.decide.load_map import HOURS, MINUTES
+from toban_admin_web.decide.month_calendar import month_name, rule_of, zone_of
+from toban_domain.schedule import RULE_KEYS
+from toban_schedule import Rule, minute_counts
+from toban_schedule.slot_count import clocks_change, count_of_day
+
+# Slots that are visited for one page, about a second of CPU time: those of a map, and of a month those of the days that are not counted as whole
+# ones, today and where the clocks change.
+MOST_VISITED = 150_000
+_DAY = timedelta(days=1)
+_MINUTE = timedelta(minutes=1)
+_RULE = (*RULE_KEYS, "timezone", "dst", "start", "end")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadDay:
+    """`zones`: where the clocks change on this day, of the schedules."""
+
+    day: date
+    is_today: bool
+    slots: int
+    zones: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadMonth:
+    """`weeks` have seven days, Monday first; None for one of another month. `schedules` are counted, the others are not."""
+
+    first: date
+    weeks: tuple[tuple[LoadDay | None, ...], ...]
+    before: str
+    after: str
+    schedules: int
+    left_out: int
+    unreadable: int
+
+
+def firing(schedules: Iterable[Schedule]) -> list[Schedule]:
+    """Those that have slots to come, as far as one can tell without their jobs."""
+    return [one for one in schedules if one.enabled and one.status == "active"]
+
+
+def load_month(schedules: Sequence[Schedule], first: date, now: datetime) -> LoadMonth:
+    """The month that begins with `first`. Each schedule counts on the days of its own zone, as its own calendar does."""
+    groups, unreadable = _by_rule(schedules)
+    days = [day for day in calendar.Calendar().itermonthdates(first.year, first.month) if day.month == first.month]
+    slots: Counter[date] = Counter()
+    zones: dict[date, set[str]] = {}
+    left_out, left = 0, MOST_VISITED
+    for rule, named in groups:
+        if left <= 0:
+            left_out += len(named)
+            continue
+        zone = zone_of(rule)
+        today = now.astimezone(zone).date()
+        for day in days:
+            count = count_of_day(rule, day, now) if day >= today else 0
+            slots[day] += count * len(named)
+            near = [clocks_change(zone, day + beside * _DAY) for beside in (-1, 0, 1)]
+            if near[1]:
+                zones.setdefault(day, set()).add(named[0].timezone)
+            if day == today or any(near):
+                left -= count
+    today = now.astimezone(UTC).date()
+
+    def shown(day: date) -> LoadDay | None:
+        if day.month != first.month:
+            return None
+        changing = tuple(sorted(zones.get(day, ())))
+        return LoadDay(day=day, is_today=day == today, slots=slots[day], zones=changing)
+
+    return LoadMonth(
+        first=first,
+        weeks=tuple(
+            tuple(shown(day) for day in week)
+            for week in calendar.Calendar().monthdatescalendar(first.year, first.month)
+        ),
+        before=month_name(first - _DAY) if first > today else "",
+        after=month_name(first + 31 * _DAY),
+        schedules=len(schedules) - left_out - unreadable,
+        left_out=left_out,
+        unreadable=unreadable,
+    )
+
+
+def load_of_day(
+    schedules: Sequence[Schedule], day: date, now: datetime, *, minute: datetime | None, crowded: int, names: int
+) -> ComingLoad:
+    """The minutes of a day of UTC as coordinators count those of the next 24 hours; the most crowded ones, or `minute` alone."""
+    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    groups, unreadable = _by_rule(schedules)
+    slots: Counter[int] = Counter()
+    counted: list[tuple[Mapping[int, int], Sequence[Schedule]]] = []
+    left_out, left = 0, MOST_VISITED
+    for rule, named in groups:
+        if left <= 0:
+            left_out += len(named)
+            continue
+        minutes = minute_counts(rule, begin, HOURS * MINUTES)
+        left -= len(minutes)
+        if minutes:
+            counted.append((minutes, named))
+            slots.update({at: many * len(named) for at, many in minutes.items()})
+    coming = {at: many for at, many in sorted(slots.items()) if begin + at * _MINUTE > now}
+    wanted = [(minute - begin) // _MINUTE] if minute else sorted(coming, key=lambda at: (-coming[at], at))[:crowded]
+    return ComingLoad(
+        read_at=now,
+        begin=begin,
+        minutes=[LoadMinute(at=begin + at * _MINUTE, slots=many) for at, many in coming.items()],
+        crowded=[_crowded(begin, at, counted, names) for at in wanted if at in coming],
+        schedules=sum(len(named) for _, named in counted),
+        left_out=left_out,
+        unreadable=unreadable,
+    )
+
+
+def _crowded(
+    begin: datetime, at: int, counted: Iterable[tuple[Mapping[int, int], Sequence[Schedule]]], names: int
+) -> CrowdedMinute:
+    here = sorted(
+        ((one.name, one, minutes[at]) for minutes, named in counted if at in minutes for one in named),
+        key=lambda found: found[0],
+    )
+    return CrowdedMinute(
+        at=begin + at * _MINUTE,
+        slots=sum(slots for _, _, slots in here),
+        schedules=len(here),
+        named=[
+            LoadSchedule(schedule=name, job=one.job, slots=slots, version=one.version)
+            for name, one, slots in here[:names]
+        ],
+    )
+
+
+def _by_rule(schedules: Iterable[Schedule]) -> tuple[list[tuple[Rule, list[Schedule]]], int]:
+    """Schedules with one rule are counted together; and how many have a rule that this release cannot read. H in a cron draws from the name."""
+    groups: dict[str, tuple[Rule | None, list[Schedule]]] = {}
+    for one in schedules:
+        spec = {key: value for key, value in as_object(one.spec).items() if key in _RULE}
+        drawn = one.name if "H" in str(spec.get("cron", "")).upper() else ""
+        key = json.dumps([spec, drawn], sort_keys=True)
+        if key not in groups:
+            groups[key] = (rule_of(spec, one.name), [])
+        groups[key][1].append(one)
+    unreadable = sum(len(named) for rule, named in groups.values() if rule is None)
+    return [(rule, named) for rule, named in groups.values() if rule is not None], unreadable

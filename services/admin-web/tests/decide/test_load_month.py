@@ -1,0 +1,73 @@
+"""Slots by day over many schedules, and the minutes of a day."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+from toban_admin_web.decide import load_month as months
+from toban_admin_web.decide.api_models import Schedule
+from toban_admin_web.decide.load_month import LoadDay, LoadMonth, firing, load_month, load_of_day
+
+NOW = datetime(2027, 3, 26, 12, 0, tzinfo=UTC)
+MARCH = date(2027, 3, 1)
+
+
+def schedule(name: str, timezone: str = "UTC", **rule: Any) -> Schedule:
+    given = {"name": name, "job": "sync", "enabled": True, "status": "active", "version": 3, "timezone": timezone}
+    spec = {"name": name, "job": "sync", "payload": {"of": name}, "timezone": timezone, **rule}
+    return Schedule.model_construct(**{**dict.fromkeys(Schedule.model_fields), **given, "spec": spec})
+
+
+def days(month: LoadMonth) -> dict[int, LoadDay]:
+    return {one.day.day: one for week in month.weeks for one in week if one}
+
+
+SCHEDULES = [
+    schedule("a", daily_at="03:00"),
+    schedule("b", daily_at="03:00"),
+    schedule("c", "Europe/Zurich", cron="30 * * * *"),
+    schedule("d", cron="H 5 28 * *"),
+    schedule("e", interval_seconds=3600),
+    schedule("broken", cron="no cron"),
+]
+
+
+def test_each_day_has_the_slots_to_come_and_where_the_clocks_change() -> None:
+    month = load_month(SCHEDULES, MARCH, NOW)
+    found = days(month)
+    assert len(month.weeks[0]) == 7 and sorted(found) == list(range(1, 32))
+    assert (found[25].slots, found[27].slots, found[28].slots) == (0, 2 + 24 + 24, 2 + 23 + 1 + 24)
+    assert found[26].slots == 11 + 11, "the rest of today"
+    assert {number: one.zones for number, one in found.items() if one.zones} == {28: ("Europe/Zurich",)}
+    assert [number for number, one in found.items() if one.is_today] == [26]
+    assert (month.schedules, month.left_out, month.unreadable) == (5, 0, 1)
+    assert (month.before, month.after, load_month([], date(2027, 4, 1), NOW).before) == ("", "2027-04", "2027-03")
+
+
+def test_a_month_and_a_map_visit_a_bounded_number_of_slots(monkeypatch: Any) -> None:
+    monkeypatch.setattr(months, "MOST_VISITED", 20)
+    often = [schedule(f"s{number}", cron=f"{number} * * * *") for number in range(4)]
+    month = load_month(often, MARCH, NOW)
+    assert (month.schedules, month.left_out) == (2, 2)
+    load = load_of_day(often, date(2027, 3, 28), NOW, minute=None, crowded=3, names=3)
+    assert (load.schedules, load.left_out) == (1, 3)
+
+
+def test_the_minutes_of_a_day_are_those_of_a_map() -> None:
+    load = load_of_day(SCHEDULES, date(2027, 3, 28), NOW, minute=None, crowded=2, names=1)
+    counts = {f"{one.at:%H:%M}": one.slots for one in load.minutes if one.at}
+    assert counts["03:00"] == 3 and sum(counts.values()) == 2 + 24 + 1 + 24
+    [first, *_] = load.crowded
+    assert (first.slots, first.schedules, [one.schedule for one in first.named]) == (3, 3, ["a"])
+    assert (load.schedules, load.unreadable) == (5, 1)
+    at = datetime(2027, 3, 28, 3, 0, tzinfo=UTC)
+    [one] = load_of_day(SCHEDULES, at.date(), NOW, minute=at, crowded=1, names=9).crowded
+    assert [named.schedule for named in one.named] == ["a", "b", "e"]
+    assert load_of_day(SCHEDULES, date(2027, 3, 25), NOW, minute=None, crowded=2, names=1).minutes == []
+
+
+def test_what_is_paused_or_disabled_does_not_fire() -> None:
+    one = schedule("p")
+    off = [one.model_copy(update={"status": "paused"}), one.model_copy(update={"enabled": False})]
+    assert [one.name for one in firing([*off, *SCHEDULES[:1]])] == ["a"]

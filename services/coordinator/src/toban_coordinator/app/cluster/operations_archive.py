@@ -1,0 +1,44 @@
+"""What an operator does about the archive of logs: a pass now, and a check of a day. A log-archiver does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from toban_coordinator.ports.archivers import ArchiveCalls, ArchiveCheck
+from toban_coordinator.store.cluster import audit
+from toban_domain.errors import ErrorCode, TobanError
+from toban_store.pool import Pool
+from toban_store.tx import tx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOperations:
+    """Works from any coordinator."""
+
+    pool: Pool
+    archivers: ArchiveCalls
+
+    async def run(self, *, reason: str, actor: str) -> None:
+        """A pass begins. Raises RESOURCE_INVALID_STATE without an object store, UNAVAILABLE without a log-archiver."""
+        async with tx(self.pool) as t:
+            await audit.note(t, actor, "run_archive", "archive", reason)
+            await self.archivers.begin_pass()
+
+    async def verify(self, log_day: str, *, cursor: str, reason: str, actor: str) -> ArchiveCheck:
+        """The next objects of a day. Raises INVALID_ARGUMENT, and as `run`."""
+        if not log_day:
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, "log_day is empty: name the day to check, as YYYY-MM-DD")
+        after = _number(cursor)
+        async with tx(self.pool) as t:
+            await audit.note(t, actor, "verify_archive", f"archive of {log_day}", reason)
+        return await self.archivers.verify(log_day, after=after)
+
+
+def _number(cursor: str) -> int:
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, "cursor is none of an earlier part of this check: begin without one"
+        )
+    return int(cursor)
