@@ -210,7 +210,7 @@ def test_a_limit_is_lowered_from_the_queue(page: Page, address: str, web: Any) -
         page.run("document.getElementById('value').value = '3'")
         page.run("document.querySelector('form.action button:not(.chip)').click()")
         page.until(f"Boolean(document.querySelector('.message.good')) && !location.search.includes('done=') && {READY}")
-        assert page.run("document.querySelector('main .message').textContent") == "The limit is set."
+        assert page.run("document.querySelector('main .message').textContent") == "The limit is set. Undo…"
     requests = [one for one in web.cluster.reader.requests if isinstance(one, pb.SetLimitRequest)]
     assert {(one.name, one.limit, one.reason) for one in requests} == {("pool:licences", 3, "month end")}
     assert page.complaints == []
