@@ -128,9 +128,7 @@ class _Parts:
         codec = LogLinesCodec()
         bucket = _bucket(config, factories)
         gateway = CoordinatorClient(channels=channels, addresses=config.coordinators, clock=clock)
-        self._settings = settings = SettingsWatch(
-            source=gateway, clock=clock, on_version=lambda _version: self._wake_archive_loops()
-        )
+        self._settings = settings = SettingsWatch(source=gateway, clock=clock, on_version=lambda _version: self._wake())
         new_archiver = partial(
             Archiver,
             codec=codec,
@@ -169,7 +167,7 @@ class _Parts:
         reading = LogReading(deps=ReaderDeps(source=source, codec=codec, clock=clock), followers=self.followers)
         self.reader = log_reader_service.LogReader(reading=reading)
         self.archive = archive.LogArchive(
-            pool=pool, settings=settings, store=bucket, archiver=archiver, wake=self._wake_archive_loops
+            pool=pool, settings=settings, store=bucket, archiver=archiver, wake=self._wake
         )
         self._archive_loops = [Loop("archive_watch", watch.run_once, archive_watch.TICK_SECONDS, clock)]
         if archiver is not None:
@@ -186,7 +184,8 @@ class _Parts:
         """Coroutines that run until they are cancelled, in addition to the loops."""
         return [self.followers.listen(self._listen(clock=self.clock)), self._settings.run()]
 
-    def _wake_archive_loops(self) -> None:
+    def _wake(self) -> None:
+        """The loops of the archive take their next turn now."""
         for loop in self._archive_loops:
             loop.wake()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from toban_coordinator.ports.archivers import ArchiveCheck, CheckedObject
 from toban_domain.errors import ErrorCode, TobanError
@@ -20,6 +19,9 @@ from toban_runtime.shared_answer import SharedAnswer
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream, unary
 from toban_transport.replicas import Replicas
+
+if TYPE_CHECKING:
+    from toban_proto.v1.logs_pb2_grpc import LogArchiveAsyncStub
 
 # A log-archiver counts the stored output of whole days, so people share its answers.
 KEPT_SECONDS = 15.0
@@ -53,11 +55,9 @@ class Archivers:
     async def begin_pass(self) -> None:
         """See ArchiveCalls."""
 
-        async def begin(stub: LogArchiveStub) -> bool:
-            request = RunArchiveRequest(background=True)
-            async with aclosing(stream(stub.RunArchive, request, timeout=BEGIN_SECONDS)) as answers:
-                async for _ in answers:
-                    pass
+        async def begin(stub: LogArchiveAsyncStub) -> bool:
+            async for _ in stream(stub.RunArchive, RunArchiveRequest(background=True), timeout=BEGIN_SECONDS):
+                pass
             return True
 
         await self._call(begin)
@@ -65,18 +65,17 @@ class Archivers:
     async def verify(self, log_day: str, *, after: int) -> ArchiveCheck:
         """See ArchiveCalls."""
 
-        async def read(stub: LogArchiveStub) -> ArchiveCheck:
+        async def read(stub: LogArchiveAsyncStub) -> ArchiveCheck:
             until = self._clock.monotonic() + VERIFY_SECONDS
             request = VerifyArchiveRequest(log_day=log_day, after=after)
             found: list[CheckedObject] = []
-            async with aclosing(stream(stub.Verify, request, timeout=CALL_SECONDS)) as answers:
-                async for one in answers:
-                    checked = CheckedObject(
-                        number=one.number, key=one.key, chunks=one.chunks, bytes=one.bytes, problem=one.problem
-                    )
-                    found.append(checked)
-                    if self._clock.monotonic() >= until:
-                        return ArchiveCheck(objects=found, more=True)
+            async for one in stream(stub.Verify, request, timeout=CALL_SECONDS):
+                checked = CheckedObject(
+                    number=one.number, key=one.key, chunks=one.chunks, bytes=one.bytes, problem=one.problem
+                )
+                found.append(checked)
+                if self._clock.monotonic() >= until:
+                    return ArchiveCheck(objects=found, more=True)
             return ArchiveCheck(objects=found, more=False)
 
         return await self._call(read)
@@ -84,7 +83,7 @@ class Archivers:
     async def _ask(self) -> ArchiveStatusResponse:
         return await self._call(lambda stub: unary(stub.Status, ArchiveStatusRequest(), timeout=CALL_SECONDS))
 
-    async def _call(self, work: Callable[[LogArchiveStub], Awaitable[T]]) -> T:
+    async def _call(self, work: Callable[[LogArchiveAsyncStub], Awaitable[T]]) -> T:
         try:
             return await self._replicas.call(work)
         except TobanError as error:
