@@ -70,4 +70,5 @@ def test_the_minutes_of_a_day_are_those_of_a_map() -> None:
 def test_what_is_paused_or_disabled_does_not_fire() -> None:
     one = schedule("p")
     off = [one.model_copy(update={"status": "paused"}), one.model_copy(update={"enabled": False})]
+    off.append(one.model_copy(update={"job_disabled": True}))
     assert [one.name for one in firing([*off, *SCHEDULES[:1]])] == ["a"]

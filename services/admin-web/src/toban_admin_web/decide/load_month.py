@@ -49,8 +49,8 @@ class LoadMonth:
 
 
 def firing(schedules: Iterable[Schedule]) -> list[Schedule]:
-    """Those that have slots to come, as far as one can tell without their jobs."""
-    return [one for one in schedules if one.enabled and one.status == "active"]
+    """Those that have slots to come now: neither they nor their jobs are off, with an end or without."""
+    return [one for one in schedules if one.enabled and one.status == "active" and not one.job_disabled]
 
 
 def load_month(schedules: Sequence[Schedule], first: date, now: datetime) -> LoadMonth:
