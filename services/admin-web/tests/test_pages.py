@@ -443,6 +443,13 @@ def test_required_fields_say_so(web: Any, subtests: Any) -> None:
             assert "reason" in required or "Reason (kept" not in labels.get("reason", "")
 
 
+def test_the_check_of_the_epoch_shows_the_term_as_the_leader_does(web: Any) -> None:
+    found = web.cluster.reader.responses["GetCluster"]
+    found.health_json = json.dumps({"checks": {"epoch": {"status": "ok", "value": str(found.epoch)}}})
+    shown = re.findall(r'<span title="[^"]*' + str(found.epoch) + '">([^<]*)</span>', web.page("/cluster"))
+    assert len(shown) >= 2 and len(set(shown)) == 1
+
+
 def test_pictures_let_their_links_be_reached_and_landmarks_have_names_of_their_own(web: Any, subtests: Any) -> None:
     web.cluster.reader.responses["GetJobDays"] = pb.JobDays(
         days=[pb.JobDay(day=(SystemClock().wall() - timedelta(days=60)).date().isoformat(), succeeded=1)]
