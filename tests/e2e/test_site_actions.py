@@ -1,4 +1,7 @@
-"""An operator's day through the pages of the site, over a whole stack: start, kill, rerun, pause, drain, and the leader handed over."""
+"""An operator's day through the pages of the site, over a whole stack: start, kill, rerun, pause, drain, and the leader handed over.
+
+These are the pages and actions that the gate pays for, by HTTP alone. `test_site_all_actions.py` does every action in a browser, in the long gate.
+"""
 
 import json
 import re

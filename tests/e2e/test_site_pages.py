@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from toban_admin_web.main.worker import VIEWS
-from toban_admin_web.server.app import create_app
-from toban_runtime.clock import SystemClock
-from toban_runtime.ids import IdSource
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
-from toban_testing.browser import Page, axe_source, browsing, find_browser
+from toban_testing.browser import axe_source, browsing, find_browser
+from toban_testing.sample_company import manifest
+from toban_testing.site_checks import LANGUAGES, addresses, texts, untranslated
 from toban_testing.site_client import SiteClient, signed_in
 from toban_testing.stack_fixtures import running_stack
 
 ROOT = Path(__file__).resolve().parents[2]
-WEB = ROOT / "web"
 # By the name of the view. An address of its own for each form that one view has.
 PAGES = {
     "account.show": "/account",
@@ -122,18 +118,7 @@ NO_PAGES = {
     "oidc.finish": "leads to another page",
 }
 SIGNED_OUT = ("/sign-in", "/first")
-LANGUAGES = ("en", "ja", "zh-Hant")
 WIDTHS = (390, 1280)
-# Texts that nothing else is in, and attributes that are read or shown.
-TEXTS = """[...document.querySelectorAll('body *, title')].filter((one) => !one.closest('[lang]:not(html), script, template, .code'))
-    .flatMap((one) => [one.childElementCount ? '' : one.textContent, one.title ?? '', one.ariaLabel ?? ''])
-    .map((one) => one.trim()).filter(Boolean)"""
-WORDS = """[...document.querySelectorAll('h1, h2, h3, th, label, summary, button, a.button, nav a')].filter((one) =>
-    !one.closest('[lang]:not(html)')).map((one) => one.textContent.trim()).filter(Boolean)"""
-
-
-def manifest(kind: str, name: str, **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": "toban/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture(scope="module")
@@ -183,24 +168,9 @@ def filled(stack: Stack, admin: AdminClient, site: SiteClient) -> dict[str, Any]
     return {"failed": failed, "running": running, "rule": rule, "limit": limit, "executor": executor}
 
 
-def routes() -> set[str]:
-    """The views of the site that answer to GET."""
-    app = create_app(web_dir=WEB, clock=SystemClock(), ids=IdSource(), http_names=())
-    for one in VIEWS:
-        app.register_blueprint(one)
-    return {rule.endpoint for rule in app.url_map.iter_rules() if "GET" in (rule.methods or ())}
-
-
-def untranslated(page: Page, texts: Mapping[str, Mapping[str, str]], language: str) -> list[str]:
-    """Keys in place of texts, and words that are those of English where the language has its own."""
-    wrong = [f"the key {one} in place of its text" for one in page.run(TEXTS) if "." in one and one in texts["en"]]
-    own = {text for key, text in texts["en"].items() if texts[language][key] != text}
-    own -= {text for key, text in texts["en"].items() if texts[language][key] == text}
-    return wrong + [f"English: {one}" for one in set(page.run(WORDS)) if one in own]
-
-
 def test_every_view_is_opened_or_no_page() -> None:
-    assert routes() == {*PAGES, *NO_PAGES}
+    views = {rule.endpoint for rule in addresses().iter_rules() if "GET" in (rule.methods or ())}
+    assert views == {*PAGES, *NO_PAGES}
 
 
 def test_every_page_is_in_the_guide_for_operators() -> None:
@@ -219,9 +189,8 @@ def test_every_page_is_in_the_guide_for_operators() -> None:
 @pytest.mark.long
 @pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium")
 def test_every_page_in_each_theme_language_and_width(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
-    axe, site = axe_source(), signed_in(stack)
+    axe, known, site = axe_source(), texts(), signed_in(stack)
     given = filled(stack, admin, site)
-    texts = {one: json.loads((WEB / "locales" / f"{one}.json").read_text(encoding="utf-8")) for one in LANGUAGES}
     paths = [path.format_map(given) for one in PAGES.values() for path in one.split()]
     # Before the browser has the cookie.
     paths.sort(key=lambda path: path not in SIGNED_OUT)
@@ -237,7 +206,7 @@ def test_every_page_in_each_theme_language_and_width(stack: Stack, admin: AdminC
                 earlier = len(page.complaints)
                 page.look(width=width, dark=dark, language=language)
                 page.open(site.base + path)
-                found = [*page.axe(axe), *untranslated(page, texts, language)]
+                found = [*page.axe(axe), *untranslated(page, known, language)]
                 if page.run("document.documentElement.scrollWidth") > width:
                     found.append("wider than the window")
                 look = f"{path} ({language}, {width}, {'dark' if dark else 'light'})"

@@ -57,7 +57,8 @@ async function open(link) {
     document.body.append(dialog);
     showInputs(dialog);
     dialog.showModal();
-    const field = dialog.querySelector("form.action :is(input:not([type=hidden]), textarea, select)");
+    // Of several to choose from it is the chosen one, where the Tab key would lead.
+    const field = dialog.querySelector("form.action :is(input:not([type=hidden], [type=radio]:not(:checked)), textarea, select)");
     field?.focus();
     field?.select?.();
   } catch {

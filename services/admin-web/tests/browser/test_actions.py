@@ -10,7 +10,7 @@ import pytest
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.browser import Page, find_browser
-from toban_testing.site_messages import limit_message, setting_message
+from toban_testing.site_messages import limit_message, rule_message, setting_message
 
 pytestmark = [
     pytest.mark.skipif(not find_browser(), reason="no Chromium here: apt install chromium"),
@@ -31,6 +31,7 @@ def test_a_run_is_killed_with_a_reason(page: Page, address: str, web: Any) -> No
     page.run("document.querySelector('dialog form.action button:not(.chip)').click()")
     page.until(f"document.querySelector('main .message') && {READY}")
     assert page.run("document.querySelector('main .message').textContent") == "The kill was requested."
+    page.until("document.activeElement.matches('.message')")
     [request] = [one for one in web.cluster.reader.requests if isinstance(one, pb.CancelRunRequest)]
     assert (request.mode, request.reason) == ("kill", "stuck")
     assert page.run("localStorage.getItem('reasons run_actions.kill')") == '["stuck"]'
@@ -52,6 +53,24 @@ def test_a_form_over_the_page_is_left_and_offers_the_last_reasons(page: Page, ad
     page.run("document.querySelector('dialog .actions a').click()")
     page.until("!document.querySelector('dialog.action')")
     assert page.run("location.pathname") == "/runs/1" and page.complaints == []
+
+
+def test_a_form_over_the_page_begins_at_what_is_chosen(page: Page, address: str, web: Any) -> None:
+    web.cluster.accounts.own["ListRules"] = pb.ListRulesResponse(rules=[rule_message(role="operator")])
+    page.open(address + "/users/bob")
+    page.run("document.querySelector('a[href$=\"/role\"]').click()")
+    page.until(ASKED)
+    assert page.run("document.activeElement.id") == "role-operator" and page.complaints == []
+
+
+def test_the_notice_is_in_view_above_what_has_changed_and_has_the_focus(page: Page, address: str, web: Any) -> None:
+    settings = [setting_message(name=f"of_this_test_{n}") for n in range(40)]
+    web.cluster.reader.responses["ListSettings"] = pb.ListSettingsResponse(settings=settings)
+    page.look(height=500)
+    page.open(address + "/settings?done=setting_changed#of_this_test_39")
+    page.until("document.activeElement.matches('.message.good')")
+    notice, row = (f"document.querySelector('{one}').getBoundingClientRect()" for one in (".message.good", ":target"))
+    assert page.run(f"{notice}.top > 0 && {notice}.bottom < {row}.top && {row}.bottom < innerHeight")
 
 
 def test_a_form_that_needs_more_has_a_page_of_its_own(page: Page, address: str) -> None:
