@@ -1,12 +1,13 @@
 // The forms of the page about the API: each sends one request, as the session or with the token that is typed in, and shows the answer.
+import { load } from "./common.js";
+
 const MAX_SHOWN = 100_000;
 // A stream is shown as far as it came in this time.
 const MAX_MS = 15_000;
-
 const session = document.getElementById("api-token");
 const token = document.getElementById("token");
 
-function request(form) {
+async function request(form) {
   let { path } = form.dataset;
   const [query, headers] = [new URLSearchParams(), {}];
   for (const { name, value, dataset } of form.querySelectorAll("input")) {
@@ -17,7 +18,8 @@ function request(form) {
   const body = form.querySelector("textarea")?.value.trim() || undefined;
   if (body) headers["Content-Type"] = "application/json";
   if (token.value) headers.Authorization = `Bearer ${token.value.trim()}`;
-  else if (form.dataset.verb !== "GET") headers["X-CSRF-Token"] = session.dataset.csrf;
+  // Not in the page, which is long: what has a token of the session is not compressed.
+  else if (form.dataset.verb !== "GET") headers["X-CSRF-Token"] = (await (await load("/api/v1/session")).json()).csrf_token;
   return fetch(`${path}?${query}`, { method: form.dataset.verb, headers, body, signal: AbortSignal.timeout(MAX_MS) });
 }
 
@@ -40,16 +42,15 @@ async function show(response, content) {
 async function send(form) {
   const [answer, title, content, button] = [".api-answer", "strong", "pre", "button"].map((one) => form.querySelector(one));
   button.disabled = true;
-  content.textContent = "";
+  content.textContent = title.textContent = "";
+  answer.hidden = false;
   try {
     const response = await request(form);
     const tag = response.headers.get("ETag");
     title.textContent = `${response.status} ${response.statusText}${tag ? ` · ETag ${tag}` : ""}`;
-    answer.hidden = false;
     await show(response, content);
   } catch (error) {
     title.textContent = session.dataset.failed;
-    answer.hidden = false;
     content.textContent = String(error);
   }
   button.disabled = false;

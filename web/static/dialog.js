@@ -16,25 +16,21 @@ function offerReasons(root) {
       if (text) keep(key, [text, ...found.filter((one) => one !== text)].slice(0, KEPT_REASONS));
     });
     if (!found.length) continue;
-    const chips = found.map((text) => element("button", { type: "button", className: "chip" }, text));
-    for (const chip of chips) {
-      chip.addEventListener("click", () => {
-        field.value = chip.textContent;
-        field.focus();
-      });
-    }
+    const take = ({ target }) => {
+      field.value = target.textContent;
+      field.focus();
+    };
+    const chips = found.map((text) => element("button", { type: "button", className: "chip", onclick: take }, text));
     field.after(element("p", { className: "chips", role: "group", ariaLabel: field.dataset.reasons }, ...chips));
   }
 }
 
 function dialogOf(main) {
-  const dialog = element("dialog", { className: "action" }, ...[...main.children].filter((one) => !one.matches(".crumbs, #stale")));
-  const title = dialog.querySelector("h1");
-  title.id = "action-title";
-  dialog.setAttribute("aria-labelledby", title.id);
-  dialog.addEventListener("close", () => dialog.remove());
+  const shown = [...main.children].filter((one) => !one.matches(".crumbs, #stale"));
   // By a click beside it; where a browser does not know this, Escape and the link back do the same.
-  dialog.setAttribute("closedby", "any");
+  const dialog = element("dialog", { className: "action", closedBy: "any", onclose: ({ target }) => target.remove() }, ...shown);
+  dialog.querySelector("h1").id = "action-title";
+  dialog.setAttribute("aria-labelledby", "action-title");
   dialog.addEventListener("click", (event) => {
     // What leads back is here already.
     if (!event.target.closest(".actions a")) return;

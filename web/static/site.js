@@ -167,10 +167,7 @@ document.querySelector("[data-sign-out]")?.addEventListener("click", signOut);
 // What an action has led to is where a person goes on: the focus was at a form that is gone, and a screen reader reads it out.
 const result = document.querySelector("main :is(.message, .big)[role=status]");
 // The browser takes the focus away when it scrolls to what is behind the # of the address.
-if (result) addEventListener("load", () => {
-  result.tabIndex = -1;
-  result.focus({ preventScroll: Boolean(location.hash) });
-});
+if (result) addEventListener("load", () => result.focus({ preventScroll: Boolean(location.hash) }));
 const main = document.querySelector("main[data-refresh]");
 if (main) {
   const refresher = new Refresher(main);

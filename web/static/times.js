@@ -31,9 +31,8 @@ export function showInputs(root) {
   root.querySelectorAll(".chip:is([data-hours], [data-days])").forEach(offerTime);
   const zone = inUtc ? "" : Intl.DateTimeFormat().resolvedOptions().timeZone;
   for (const input of zone ? root.querySelectorAll("input[type=datetime-local]") : []) {
-    const length = input.defaultValue.length;
     const given = new Date(`${input.defaultValue}Z`);
-    if (!Number.isNaN(given.getTime())) input.value = localTime(given).replace(" ", "T").slice(0, length);
+    if (!Number.isNaN(given.getTime())) input.value = localTime(given).replace(" ", "T").slice(0, input.defaultValue.length);
     input.form.addEventListener("formdata", ({ formData }) => {
       const typed = new Date(input.value);
       if (!Number.isNaN(typed.getTime())) formData.set(input.name, typed.toISOString().slice(0, input.value.length));

@@ -25,9 +25,8 @@ function entry(view, views) {
   const link = element("a", { href: `${location.pathname}?${new URLSearchParams(view.query)}` }, view.name);
   if (view.query === here()) link.ariaCurrent = "true";
   const title = `${box.dataset.remove}: ${view.name}`;
-  const remove = element("button", { type: "button", title, ariaLabel: title }, "×");
-  remove.addEventListener("click", () => save(views.filter((one) => one !== view)));
-  return element("li", {}, link, remove);
+  const onclick = () => save(views.filter((one) => one !== view));
+  return element("li", {}, link, element("button", { type: "button", title, ariaLabel: title, onclick }, "×"));
 }
 
 function show() {

@@ -90,11 +90,13 @@ def test_a_compressed_file_that_a_client_has_is_not_sent_again(web: Any) -> None
         assert response.status_code == 304
 
 
-@pytest.mark.parametrize(
-    "path", ["/account", "/jobs/hello/run", "/new/job", "/api/docs", "/api/v1/session", "/runs/1/cancel"]
-)
+@pytest.mark.parametrize("path", ["/account", "/jobs/hello/run", "/new/job", "/api/v1/session", "/runs/1/cancel"])
 def test_what_has_a_token_of_the_session_is_not_compressed(web: Any, path: str) -> None:
     assert opened(web, path)[0] is None
+
+
+def test_the_long_page_about_the_api_has_no_token_and_is_compressed(web: Any) -> None:
+    assert opened(web, "/api/docs")[0] == "gzip" and "csrf" not in web.page("/api/docs").partition("<main")[2][:3000]
 
 
 def test_neither_is_the_answer_to_a_form_nor_a_stream(web: Any) -> None:

@@ -87,11 +87,11 @@ def picture(*groups: RunGroup, since: float = 0) -> CellPicture:
 
 def test_cells_have_the_tones_of_the_states_and_the_width_of_the_interval() -> None:
     [lane] = picture(group("b", {60: {"SUCCEEDED": 2, "SKIPPED": 1}, 3540: {"FAILED": 1, "TIMED_OUT": 2}})).lanes
-    assert [(cell.since, cell.until, cell.counts) for cell in lane.cells] == [
+    assert [(cell.column.since, cell.column.until, cell.counts) for cell in lane.cells] == [
         (at(60), at(120), {"good": 2, "neutral": 1}),
         (at(3540), at(3600), {"bad": 3}),
     ]
-    assert [cell.width for cell in lane.cells] == [pytest.approx(WIDTH / 60, abs=0.2)] * 2
+    assert [cell.column.width for cell in lane.cells] == [pytest.approx(WIDTH / 60, abs=0.2)] * 2
     assert list(lane.paths) == ["good", "neutral", "bad"] and lane.most == 3
 
 
@@ -100,8 +100,8 @@ def test_cells_are_cut_by_the_span() -> None:
     [lane] = cell_picture(
         RunCounts(since=at(90), until=at(3630), groups=[group("b", {60: {"FAILED": 1}, 3600: {"FAILED": 1}})]), span
     ).lanes
-    assert [(cell.since, cell.until) for cell in lane.cells] == [(at(90), at(120)), (at(3600), at(3630))]
-    assert lane.cells[0].x == 0
+    assert [(cell.column.since, cell.column.until) for cell in lane.cells] == [(at(90), at(120)), (at(3600), at(3630))]
+    assert lane.cells[0].column.x == 0
 
 
 def test_lanes_are_by_name_and_the_others_have_a_scale_of_their_own() -> None:

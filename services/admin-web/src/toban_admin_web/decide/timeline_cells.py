@@ -14,18 +14,29 @@ from toban_admin_web.decide.timeline_span import Span
 HEIGHT = 32
 SMALLEST = 2.0
 """Of a part of a bar: one failure among many is still seen."""
+SECONDS = "%Y-%m-%dT%H:%M:%S"
+"""Times in addresses."""
 TONES = ("good", "neutral", "busy", "warn", "bad")
 """From the bottom up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """Where the cells of one interval are, in all lanes; `text` and `query` name it to people and in addresses."""
+
+    since: datetime
+    until: datetime
+    x: float
+    width: float
+    text: str
+    query: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """How many runs ran in it at some time, by tone."""
 
-    since: datetime
-    until: datetime
-    x: float
-    width: float
+    column: Column
     counts: Mapping[str, int]
 
 
@@ -67,7 +78,8 @@ class CellPicture:
 def cell_picture(found: RunCounts, span: Span) -> CellPicture:
     """Of what the coordinators have counted by the cells of the span. Lanes by name, then the others as one."""
     groups = sorted(found.groups, key=lambda group: (not group.name, group.name))
-    counted = [(group, list(_cells(group, span))) for group in groups]
+    columns: dict[datetime, Column] = {}
+    counted = [(group, list(_cells(group, span, columns))) for group in groups]
     peak = max((_most(cells) for group, cells in counted if group.name), default=0)
     lanes = [
         CellLane(
@@ -92,22 +104,35 @@ def _most(cells: Iterable[Cell]) -> int:
     return max((sum(cell.counts.values()) for cell in cells), default=0)
 
 
-def _cells(group: RunGroup, span: Span) -> Iterable[Cell]:
+def _cells(group: RunGroup, span: Span, columns: dict[datetime, Column]) -> Iterable[Cell]:
     for one in group.intervals:
         if one.at is not None:
-            since, until = max(one.at, span.since), min(one.at + span.cell, span.until)
-            x = span.x(since)
-            yield Cell(since=since, until=until, x=x, width=round(span.x(until) - x, 1), counts=_tones(one.runs))
+            if one.at not in columns:
+                columns[one.at] = _column(one.at, span)
+            yield Cell(column=columns[one.at], counts=_tones(one.runs))
+
+
+def _column(at: datetime, span: Span) -> Column:
+    since, until = max(at, span.since), min(at + span.cell, span.until)
+    x = span.x(since)
+    return Column(
+        since=since,
+        until=until,
+        x=x,
+        width=round(span.x(until) - x, 1),
+        text=span.text(since, until),
+        query=f"since={since:{SECONDS}}&until={until:{SECONDS}}",
+    )
 
 
 def _paths(cells: Iterable[Cell], peak: int) -> dict[str, str]:
     paths: dict[str, list[str]] = defaultdict(list)
     for cell in cells:
-        y, width = float(HEIGHT), round(max(1.0, cell.width - 1), 1)
+        y, width = float(HEIGHT), round(max(1.0, cell.column.width - 1), 1)
         for tone, runs in cell.counts.items():
             height = round(max(SMALLEST, runs / peak * (HEIGHT - len(TONES) * SMALLEST)), 1)
             y = round(y - height, 1)
-            paths[tone].append(f"M{cell.x:g} {y:g}h{width:g}v{height:g}h-{width:g}z")
+            paths[tone].append(f"M{cell.column.x:g} {y:g}h{width:g}v{height:g}h-{width:g}z")
     return {tone: "".join(paths[tone]) for tone in TONES if tone in paths}
 
 

@@ -63,6 +63,11 @@ class Span:
         """Where a time is in the drawing, at an edge when it is outside."""
         return round(min(WIDTH, max(0.0, (at - self.since) / self.length * WIDTH)), 1)
 
+    def text(self, since: datetime, until: datetime) -> str:
+        """A part of it, as people read it: in UTC, with days or seconds where these matter."""
+        form = ("%m-%d " if self.days else "") + ("%H:%M:%S" if since.second or until.second else "%H:%M")
+        return f"{since:{form}}–{until:{form}} UTC"
+
     def edges(self) -> Sequence[datetime]:
         """Of the cells: the first and the last one may be cut by the span."""
         return _edges(self, self.cell)

@@ -8,7 +8,6 @@ from flask import Blueprint, Response
 
 from toban_admin_web.decide.api_docs import Operation, operations_by_tag
 from toban_admin_web.decide.api_rules import DOCS, PREFIX
-from toban_admin_web.views.api.gate import csrf_token
 from toban_admin_web.views.api.openapi import document
 from toban_admin_web.views.view_context import page
 
@@ -18,7 +17,7 @@ views = Blueprint("api_docs", __name__)
 @views.get(DOCS)
 def show() -> Response:
     """Requests of the form are those of the session, or of a token that is typed in."""
-    return page("api_docs", tags=_operations(), prefix=PREFIX, csrf_token=csrf_token())
+    return page("api_docs", tags=_operations(), prefix=PREFIX)
 
 
 @cache
