@@ -75,6 +75,11 @@ class CellPicture:
         return sum(self.counts.values())
 
 
+def count_text(counts: Mapping[str, int], words: Mapping[str, str]) -> str:
+    """Counts by tone with the words of the tones, in which | stands for a number."""
+    return ", ".join(words[tone].replace("|", f"{number:,}") for tone, number in counts.items())
+
+
 def cell_picture(found: RunCounts, span: Span) -> CellPicture:
     """Of what the coordinators have counted by the cells of the span. Lanes by name, then the others as one."""
     groups = sorted(found.groups, key=lambda group: (not group.name, group.name))

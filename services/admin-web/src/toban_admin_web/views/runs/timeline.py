@@ -12,7 +12,7 @@ from toban_admin_web.decide.api_models import Run, RunCounts, RunPage
 from toban_admin_web.decide.filters import parse_filter
 from toban_admin_web.decide.status_styles import STATE_GROUPS
 from toban_admin_web.decide.timeline import BY, lanes
-from toban_admin_web.decide.timeline_cells import TONES, cell_picture
+from toban_admin_web.decide.timeline_cells import TONES, cell_picture, count_text
 from toban_admin_web.decide.timeline_span import Span, links
 from toban_admin_web.views.view_context import context, if_implemented, page, read
 
@@ -46,6 +46,7 @@ def show() -> Response:
         unsupported=more and counts is None,
         most_bars=MOST_BARS,
         tones=TONES,
+        count_text=count_text,
         filters=filters,
         groups=list(STATE_GROUPS),
         by=by,
