@@ -47,8 +47,9 @@ class CountRuns:
             now = await jobs.server_now(t)
             span = Span.of(query.active_from, query.active_until, seconds=interval_seconds, now=now)
             wanted = await run_filter(t, query, FIRST_PAGE)
-            if wanted is not None and query.active_until is not None:
-                below = await run_lists.first_id_since(t, span.until + run_lists.COMMIT_WITHIN)
+            made_before = span.until + run_lists.COMMIT_WITHIN
+            if wanted is not None and made_before < now:
+                below = await run_lists.first_id_since(t, made_before)
                 wanted = replace(wanted, below=min(wanted.below, below))
         if wanted is None:
             return RunCounts(span, ())
