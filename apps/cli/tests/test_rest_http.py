@@ -290,7 +290,7 @@ def test_a_ca_file_that_cannot_be_used(tmp_path: Path, content: str | None) -> N
     [
         (("cluster", "adopt-epoch", "9", "--yes"), "certificate of admin-cli alone"),
         (("user", "bootstrap"), "certificate of admin-cli alone"),
-        (("archive", "verify"), "only the status of the archive"),
+        (("archive", "verify"), "checks one day at a time"),
         (("audit", "export"), "hash of an audit row is over its exact text"),
     ],
 )

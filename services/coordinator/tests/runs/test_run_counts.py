@@ -13,16 +13,17 @@ from toban_coordinator.app.runs import run_counts
 from toban_coordinator.app.runs.run_counts import CountRuns
 from toban_coordinator.app.runs.run_queries import RunQuery
 from toban_coordinator.decide.runs.run_counts import Group, Span, groups
-from toban_coordinator.decide.schedules.coming_load import Use
+from toban_coordinator.store.runs import run_counts as store
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_transport.convert import timestamp_to_pb
 
 DAY = datetime(2026, 3, 5, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 INSERT = """
 INSERT INTO scheduler.{table} (id, definition_id, definition_version, job_name, origin, scheduled_for, state, scope,
                        scope_id, assigned_worker_id, assigned_incarnation, token, created_at, started_at, finished_at)
-SELECT %(id)s, 1, 1, %(job)s, 'demand', %(created)s, %(state)s::text::scheduler.run_state, %(scope)s, %(scope_id)s,
+SELECT %(id)s, %(definition)s, 1, %(job)s, 'demand', %(created)s, %(state)s::text::scheduler.run_state, %(scope)s, %(scope_id)s,
        e.worker_id, e.incarnation, %(id)s, %(created)s, %(started)s, %(finished)s
   FROM (SELECT 1) one LEFT JOIN scheduler.executors e ON e.worker_id = %(worker)s::bigint
 """
@@ -33,6 +34,7 @@ def run(number: int, start: float | None, end: float | None, **given: Any) -> di
     run = {
         "id": number,
         "job": "a",
+        "definition": 1,
         "scope": "system",
         "scope_id": "",
         "worker": 1 + number % 2,
@@ -46,7 +48,7 @@ def run(number: int, start: float | None, end: float | None, **given: Any) -> di
 
 RUNS = [
     run(1, 61, 179),
-    run(2, 120, 180, state="FAILED", job="b"),
+    run(2, 120, 180, state="FAILED", job="b", definition=2),
     run(3, 125, None),
     run(4, 60, 60),
     run(5, 10, 60),
@@ -91,8 +93,8 @@ def expected(by: str, since: datetime, until: datetime, seconds: int) -> dict[st
 
 
 def request(since: datetime, until: datetime, *, by: str = "", seconds: int = 0, **filters: Any) -> pb.CountRunsRequest:
-    wanted = pb.ListRunsRequest(active_from=since, active_until=until, **filters)
-    return pb.CountRunsRequest(filter=wanted, by=by, interval_seconds=seconds)
+    wanted = {"active_from": timestamp_to_pb(since), "active_until": timestamp_to_pb(until), **filters}
+    return pb.CountRunsRequest(filter=pb.ListRunsRequest(**wanted), by=by, interval_seconds=seconds)
 
 
 def intervals(group: Any) -> dict[datetime, Mapping[str, int]]:
@@ -156,24 +158,40 @@ async def test_of_too_many_runs_the_later_part_is_counted(
     assert not nothing.groups and nothing.since == nothing.until
 
 
+async def test_of_all_times_only_those_with_runs_are_halved(
+    world: Any, stored: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_counts, "MOST_RUNS", 40)
+    asked: list[datetime] = []
+    counts = store.counts
+
+    async def noted(t: Any, what: Any, seen: Any) -> Any:
+        asked.append(what.since)
+        return await counts(t, what, seen)
+
+    monkeypatch.setattr(store, "counts", noted)
+    found = await world.reader.CountRuns(request(datetime(1900, 1, 1, tzinfo=UTC), DAY + 4 * HOUR), None)
+    assert found.groups and len(asked) <= 5 and asked[1] > DAY
+
+
 async def test_what_a_person_may_not_see_is_not_counted(
     world: Any, stored: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Use] = []
+    asked: list[int] = []
 
-    async def seen(uses: Sequence[Use]) -> frozenset[Use]:
-        asked.extend(uses)
-        return frozenset(use for use in uses if use.job == "b" and use.scope == "system")
+    async def rights(runs: Sequence[int]) -> dict[int, bool]:
+        asked.extend(runs)
+        return dict.fromkeys([one for one in runs if one == 2], False)
 
     counts = CountRuns(pool=world.pool)
 
     async def names() -> dict[str, dict[str, int]]:
         query = RunQuery(active_from=DAY, active_until=DAY + 4 * HOUR)
-        found = await counts.get(query, by="job", interval_seconds=0, seen=seen)
+        found = await counts.get(query, by="job", interval_seconds=0, rights=rights)
         return {one.name: dict(one.runs) for one in found.groups}
 
     assert await names() == {"b": {"FAILED": 1}}
-    assert Use("b", "account", "17") in asked and len(asked) == len(set(asked))
+    assert {1, 2, 7} <= set(asked) and len(asked) == 3, "one run of each definition and scope"
     monkeypatch.setattr(run_counts, "MOST_RESTRICTED", 1)
     assert await names() == {}, "too many to look up each"
 
@@ -182,6 +200,7 @@ async def test_what_is_refused(world: Any) -> None:
     for wanted, text in (
         (request(DAY, DAY + HOUR, by="state"), "executor or job"),
         (request(DAY, DAY + HOUR, seconds=-1), "use 0"),
+        (request(DAY, DAY + HOUR, seconds=1 << 62), "at most 31622400"),
         (request(DAY, DAY + HOUR, seconds=1), "use 8 or more"),
         (request(DAY + HOUR, DAY), "later than"),
     ):

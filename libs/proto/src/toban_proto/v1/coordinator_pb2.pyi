@@ -2327,7 +2327,7 @@ class CountRunsRequest(_message.Message):
     by: _builtins.str
     """What they are grouped by: executor | job; "" = executor. A run without an executor is in no group of executors."""
     interval_seconds: _builtins.int
-    """How long each interval is, in seconds from midnight of UTC on; 0 = the whole span is one. At most 500 intervals."""
+    """How long each interval is, in seconds from 1970-01-01 UTC on; 0 = the whole span is one. At most 500 intervals."""
     @_builtins.property
     def filter(self) -> Global___ListRunsRequest:
         """As for ListRuns, without a page: runs that started before `active_until`, unset = now, and had not ended by `active_from`, unset = an
@@ -2361,7 +2361,7 @@ class RunCounts(_message.Message):
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """The span that was counted. It begins later than asked for when too many runs fit: more than 200,000, or 20,000 for a person whose rules
-        leave some runs out. Then only its later part is counted.
+        leave some runs out, those that the person may not see included. Then only its later part is counted.
         """
 
     @_builtins.property

@@ -471,7 +471,7 @@ class RunCounts(Answer):
     """How many runs ran. The groups with the most runs by name, and the others as one."""
 
     since: datetime | None = Field(
-        description="The span that was counted. It begins later than asked for when too many runs fit: more than 200,000, or 20,000 for a person whose rules leave some runs out. Then only its later part is counted."
+        description="The span that was counted. It begins later than asked for when too many runs fit: more than 200,000, or 20,000 for a person whose rules leave some runs out, those that the person may not see included. Then only its later part is counted."
     )
     until: datetime | None
     groups: list[RunGroup] = Field(description="Most runs first.")

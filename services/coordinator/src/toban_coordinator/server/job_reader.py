@@ -18,7 +18,7 @@ from toban_coordinator.server import cluster_to_proto, to_proto
 from toban_coordinator.server.from_proto import after_from_pb, page_from_pb, run_query_from_pb, subject_from_pb
 from toban_coordinator.server.limits_to_proto import explanation_to_pb
 from toban_coordinator.server.overview_to_proto import overview_to_pb
-from toban_coordinator.server.person_check import may_see_every_scope, own_call, run_rights, seen_uses
+from toban_coordinator.server.person_check import may_see_every_scope, own_call, run_rights, seen_uses, sees_every_run
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
@@ -126,7 +126,7 @@ class JobReader(JobReaderServicer):
             run_query_from_pb(request.filter),
             by=request.by,
             interval_seconds=request.interval_seconds,
-            seen=seen_uses,
+            rights=None if sees_every_run() else run_rights(Action.VIEW),
         )
         return to_proto.run_counts_to_pb(found)
 

@@ -158,6 +158,11 @@ class PersonAdmission:
         return [may(person, action), Verdict(False, "this concerns every job, and a rule leaves some of them out")]
 
     @property
+    def sees_every_run(self) -> bool:
+        """Whether no rule leaves some out."""
+        return not is_restricted(self._person, Action.VIEW)
+
+    @property
     def sees_every_scope(self) -> bool:
         """Whether no rule of the person names a scope."""
         return not _depends_on_scope(self._person)
@@ -221,6 +226,12 @@ def run_rights(action: Action) -> Rights:
         return await admission.rights(action, runs)
 
     return rights
+
+
+def sees_every_run() -> bool:
+    """Whether no rule leaves runs out for the person of the call that the current task serves; without a person true."""
+    admission = _admission.get()
+    return admission is None or admission.sees_every_run
 
 
 async def seen_uses(uses: Sequence[Use]) -> frozenset[Use] | None:

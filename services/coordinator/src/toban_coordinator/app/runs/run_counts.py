@@ -6,21 +6,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from toban_coordinator.app.paging import FIRST_PAGE
+from toban_coordinator.app.runs.change_runs import Rights
 from toban_coordinator.app.runs.run_queries import RunQuery, run_filter
-from toban_coordinator.app.schedules.coming_load import MOST_USES, Seen
 from toban_coordinator.decide.runs.run_counts import BY, Group, Span, groups
-from toban_coordinator.decide.schedules.coming_load import Use
 from toban_coordinator.store.definitions import jobs
 from toban_coordinator.store.runs import run_counts, run_lists
-from toban_coordinator.store.runs.run_counts import Counting
+from toban_coordinator.store.runs.run_counts import Counting, Use
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.pool import Pool
 from toban_store.tx import Row, autocommit
 
 # More are not read, which takes a third of a second: then the later half of the span is counted.
 MOST_RUNS = 200_000
-# Of these each job and scope is looked up.
-MOST_RESTRICTED = MOST_USES
+# Of these each job and scope is looked up, so many at a time.
+MOST_RESTRICTED, USES_AT_ONCE = 20_000, 500
 # With a name.
 MOST_GROUPS = 24
 
@@ -39,8 +38,11 @@ class CountRuns:
 
     pool: Pool
 
-    async def get(self, query: RunQuery, *, by: str, interval_seconds: int, seen: Seen) -> RunCounts:
-        """Of the runs that fit. Raises INVALID_ARGUMENT; NOT_FOUND for an unknown executor."""
+    async def get(self, query: RunQuery, *, by: str, interval_seconds: int, rights: Rights | None) -> RunCounts:
+        """Of the runs that fit. `rights`: which runs a person may see whose rules leave some out; None = all.
+
+        Raises INVALID_ARGUMENT; NOT_FOUND for an unknown executor.
+        """
         if by not in ("", *BY):
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"by is {by!r}; use {' or '.join(BY)}")
         async with autocommit(self.pool) as t:
@@ -53,7 +55,6 @@ class CountRuns:
                 wanted = replace(wanted, below=min(wanted.below, below))
         if wanted is None:
             return RunCounts(span, ())
-        restricted = await seen(()) is not None
         part: Span | None = span
         while part is not None:
             what = Counting(
@@ -62,21 +63,33 @@ class CountRuns:
                 since=part.since,
                 until=part.until,
                 interval=part.interval,
-                most=MOST_RESTRICTED if restricted else MOST_RUNS,
+                most=MOST_RUNS if rights is None else MOST_RESTRICTED,
                 groups=MOST_GROUPS,
             )
-            rows = await (self._seen_rows(what, seen) if restricted else self._rows(what))
+            rows = await (self._rows(what) if rights is None else self._seen_rows(what, rights))
             if rows is not None:
                 return RunCounts(part, groups(rows, part))
+            part = await self._kept(part) if part == span else part
             part = part.later_half()
         return RunCounts(replace(span, since=span.until), ())
+
+    async def _kept(self, span: Span) -> Span:
+        """Without the time before all runs: the halves of that would be many."""
+        async with autocommit(self.pool) as t:
+            oldest = await run_counts.oldest(t)
+        return span if oldest is None or oldest <= span.since else replace(span, since=min(oldest, span.until))
 
     async def _rows(self, what: Counting, allowed: Collection[Use] | None = None) -> list[Row] | None:
         """None when too many runs fit."""
         async with autocommit(self.pool) as t:
             return await run_counts.counts(t, what, allowed)
 
-    async def _seen_rows(self, what: Counting, seen: Seen) -> list[Row] | None:
+    async def _seen_rows(self, what: Counting, rights: Rights) -> list[Row] | None:
         async with autocommit(self.pool) as t:
             uses = await run_counts.uses(t, what)
-        return None if uses is None else await self._rows(what, await seen(uses))
+        if uses is None:
+            return None
+        seen: set[int] = set()
+        for first in range(0, len(uses), USES_AT_ONCE):
+            seen.update(await rights([use.run for use in uses[first : first + USES_AT_ONCE]]))
+        return await self._rows(what, [use for use in uses if use.run in seen])

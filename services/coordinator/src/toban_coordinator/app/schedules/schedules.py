@@ -196,15 +196,11 @@ class Schedules:
                 edit = ScheduleEdit(t=t, now=now, actor=actor, why=why, counts=counts)
                 done = await write(t, old, edit)
                 before = state_of(old, edit.now)
-                await audit.note(
-                    t,
-                    actor,
-                    action,
-                    f"schedule {name}",
-                    reason,
-                    before=before,
-                    after=done if action == "schedule.delete" else {**before, **done},
-                )
+                if action != "schedule.delete":
+                    # The definition stays as it is, and may be long.
+                    before.pop("spec")
+                    done = {**before, **done}
+                await audit.note(t, actor, action, f"schedule {name}", reason, before=before, after=done)
                 await t.notify("fire")
                 await t.notify("assign")
             return edit

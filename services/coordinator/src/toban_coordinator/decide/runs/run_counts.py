@@ -13,6 +13,7 @@ from toban_domain.errors import ErrorCode, TobanError
 
 BY = ("executor", "job")
 MOST_INTERVALS = 500
+LONGEST_INTERVAL = 366 * 86_400
 DEFAULT_SPAN = timedelta(hours=1)
 # Longer than any span: all of it is the first interval.
 _WHOLE = 1 << 40
@@ -41,8 +42,11 @@ class Span:
         """As a caller asks for it. Raises INVALID_ARGUMENT."""
         end = min(until or now, now)
         begin = (end - DEFAULT_SPAN) if since is None else min(since, end)
-        if seconds < 0:
-            raise TobanError(ErrorCode.INVALID_ARGUMENT, f"interval_seconds is {seconds}; use 0 for none, or a length")
+        if not 0 <= seconds <= LONGEST_INTERVAL:
+            message = (
+                f"interval_seconds is {seconds}; use 0 for the whole span, or a length of at most {LONGEST_INTERVAL}"
+            )
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
         span = cls(begin, end, seconds or _WHOLE)
         if seconds and (end - begin).total_seconds() / seconds > MOST_INTERVALS:
             least = int((end - begin).total_seconds() // MOST_INTERVALS) + 1

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from toban_coordinator.decide.runs.run_lists import Driver
-from toban_coordinator.decide.schedules.coming_load import Use
-from toban_coordinator.store.runs.run_lists import RunFilter, parameters_of
+from toban_coordinator.store.runs.run_lists import COMMIT_WITHIN, RunFilter, parameters_of
 from toban_store import queries
 from toban_store.tx import Row, Tx
 
@@ -32,6 +31,16 @@ class Counting:
     groups: int
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a person's rules decide by: the job and scope of runs, of which `run` is one."""
+
+    run: int
+    definition_id: int
+    scope: str
+    scope_id: str
+
+
 async def counts(t: Tx, what: Counting, seen: Collection[Use] | None) -> list[Row] | None:
     """Rows with equal group, state, first and last interval as one, with its `runs`; None when there are too many runs.
 
@@ -40,7 +49,7 @@ async def counts(t: Tx, what: Counting, seen: Collection[Use] | None) -> list[Ro
     allowed = list(seen or ())
     restriction = {
         "restricted": seen is not None,
-        "seen_jobs": [use.job for use in allowed],
+        "seen_definitions": [use.definition_id for use in allowed],
         "seen_scopes": [use.scope for use in allowed],
         "seen_scope_ids": [use.scope_id for use in allowed],
     }
@@ -54,7 +63,13 @@ async def uses(t: Tx, what: Counting) -> list[Use] | None:
     rows = await t.fetch_all(_sql.uses, _parameters(what), prepare=False)
     if sum(row["runs"] for row in rows) > what.most:
         return None
-    return [Use(row["job"], row["scope"], row["scope_id"]) for row in rows]
+    return [Use(row["run"], row["definition_id"], row["scope"], row["scope_id"]) for row in rows]
+
+
+async def oldest(t: Tx) -> datetime | None:
+    """A time before which no run that is kept had begun; None without runs."""
+    found = await t.fetch_one(_sql.oldest)
+    return found["at"] - COMMIT_WITHIN if found else None
 
 
 def _parameters(what: Counting) -> dict[str, Any]:

@@ -12,8 +12,8 @@ AND (%(by)s::text = 'job' OR r.assigned_incarnation IS NOT NULL)
 
 -- fragment: seen
 -- Whether the person may see run `r`: always without `restricted`.
-(NOT %(restricted)s::boolean OR (r.job_name, r.scope, r.scope_id) IN (
-    SELECT u.job, u.scope, u.scope_id FROM unnest(%(seen_jobs)s::text[], %(seen_scopes)s::text[], %(seen_scope_ids)s::text[]) AS u(job, scope, scope_id)))
+(NOT %(restricted)s::boolean OR (r.definition_id, r.scope, r.scope_id) IN (
+    SELECT u.* FROM unnest(%(seen_definitions)s::bigint[], %(seen_scopes)s::text[], %(seen_scope_ids)s::text[]) AS u))
 
 -- name: counts
 -- How many runs are alike, for each group, state, first and last interval. Groups beyond `groups` are one with name ''. A row with total alone when
@@ -51,11 +51,15 @@ WITH r AS MATERIALIZED (
 SELECT n.total, x.* FROM n LEFT JOIN x ON true
 
 -- name: uses
--- The jobs and scopes of the runs that `counts` reads for a person who sees all, and how many runs those are.
-SELECT u.job_name AS job, u.scope, u.scope_id, count(*) AS runs
-  FROM ((SELECT r.job_name, r.scope, r.scope_id FROM scheduler.runs_live r
+-- The jobs and scopes of the runs that `counts` reads for a person who sees all: one run of each, and how many there are.
+SELECT min(u.id) AS run, u.definition_id, u.scope, u.scope_id, count(*) AS runs
+  FROM ((SELECT r.id, r.definition_id, r.scope, r.scope_id FROM scheduler.runs_live r
           WHERE {{narrowed}} AND {{began}} LIMIT %(most)s::integer + 1)
         UNION ALL
-        (SELECT r.job_name, r.scope, r.scope_id FROM scheduler.runs_history r
+        (SELECT r.id, r.definition_id, r.scope, r.scope_id FROM scheduler.runs_history r
           WHERE {{narrowed}} AND {{ended_since}} AND {{began}} LIMIT %(most)s::integer + 1)) u
- GROUP BY 1, 2, 3
+ GROUP BY 2, 3, 4
+
+-- name: oldest
+-- When the oldest run that is kept was created: none ran before.
+SELECT r.created_at AS at FROM scheduler.job_runs r ORDER BY r.id LIMIT 1
