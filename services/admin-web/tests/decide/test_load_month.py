@@ -54,6 +54,19 @@ def test_a_month_and_a_map_visit_a_bounded_number_of_slots(monkeypatch: Any) -> 
     assert (load.schedules, load.left_out) == (1, 3)
 
 
+def test_only_what_is_visited_is_charged(monkeypatch: Any) -> None:
+    monkeypatch.setattr(months, "MOST_VISITED", 1500)
+    april = date(2027, 4, 1)
+    seconds = [schedule(f"s{number}", cron=f"{number}-59 * * * * *") for number in range(4)]
+    seconds += [schedule(f"i{number}", interval_seconds=number + 1) for number in range(4)]
+    assert load_month(seconds, april, NOW).left_out == 0, "no day of them is visited"
+    cut = [
+        schedule(f"c{number}", cron="* * * * *", start=f"2027-04-0{number + 1}T12:00:00Z", end="2027-04-20T12:00:00Z")
+        for number in range(4)
+    ]
+    assert load_month(cut, april, NOW).left_out == 2, "each has 720 minutes on the first and 720 on the last day"
+
+
 def test_the_minutes_of_a_day_are_those_of_a_map() -> None:
     load = load_of_day(SCHEDULES, date(2027, 3, 28), NOW, minute=None, crowded=2, names=1)
     counts = {f"{one.at:%H:%M}": one.slots for one in load.minutes if one.at}

@@ -18,7 +18,7 @@ from toban_schedule import Rule, minute_counts
 from toban_schedule.slot_count import clocks_change, count_of_day
 
 # Slots that are visited for one page, about a second of CPU time: those of a map, and of a month those of the days that are not counted as whole
-# ones, today and where the clocks change.
+# ones: today, where a rule starts or ends, and where the clocks change.
 MOST_VISITED = 150_000
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
@@ -67,13 +67,12 @@ def load_month(schedules: Sequence[Schedule], first: date, now: datetime) -> Loa
         zone = zone_of(rule)
         today = now.astimezone(zone).date()
         for day in days:
-            count = count_of_day(rule, day, now) if day >= today else 0
-            slots[day] += count * len(named)
-            near = [clocks_change(zone, day + beside * _DAY) for beside in (-1, 0, 1)]
-            if near[1]:
+            if clocks_change(zone, day):
                 zones.setdefault(day, set()).add(named[0].timezone)
-            if day == today or any(near):
-                left -= count
+            if day >= today:
+                count = count_of_day(rule, day, now)
+                slots[day] += count.slots * len(named)
+                left -= count.visited
     today = now.astimezone(UTC).date()
 
     def shown(day: date) -> LoadDay | None:
