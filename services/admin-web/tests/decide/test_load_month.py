@@ -50,7 +50,7 @@ def test_a_month_and_a_map_visit_a_bounded_number_of_slots(monkeypatch: Any) -> 
     often = [schedule(f"s{number}", cron=f"{number} * * * *") for number in range(4)]
     month = load_month(often, MARCH, NOW)
     assert (month.schedules, month.left_out) == (2, 2)
-    load = load_of_day(often, date(2027, 3, 28), NOW, minute=None, crowded=3, names=3)
+    load, _ = load_of_day(often, date(2027, 3, 28), NOW, crowded=3, names=3)
     assert (load.schedules, load.left_out) == (1, 3)
 
 
@@ -68,16 +68,17 @@ def test_only_what_is_visited_is_charged(monkeypatch: Any) -> None:
 
 
 def test_the_minutes_of_a_day_are_those_of_a_map() -> None:
-    load = load_of_day(SCHEDULES, date(2027, 3, 28), NOW, minute=None, crowded=2, names=1)
+    at = datetime(2027, 3, 28, 3, 0, tzinfo=UTC)
+    load, [one] = load_of_day(SCHEDULES, at.date(), NOW, crowded=2, names=1, minute=at, all_names=9)
     counts = {f"{one.at:%H:%M}": one.slots for one in load.minutes if one.at}
     assert counts["03:00"] == 3 and sum(counts.values()) == 2 + 24 + 1 + 24
-    [first, *_] = load.crowded
+    [first, _] = load.crowded
     assert (first.slots, first.schedules, [one.schedule for one in first.named]) == (3, 3, ["a"])
     assert (load.schedules, load.unreadable) == (5, 1)
-    at = datetime(2027, 3, 28, 3, 0, tzinfo=UTC)
-    [one] = load_of_day(SCHEDULES, at.date(), NOW, minute=at, crowded=1, names=9).crowded
     assert [named.schedule for named in one.named] == ["a", "b", "e"]
-    assert load_of_day(SCHEDULES, date(2027, 3, 25), NOW, minute=None, crowded=2, names=1).minutes == []
+    yesterday = datetime(2027, 3, 25, 3, 0, tzinfo=UTC)
+    past, nothing = load_of_day(SCHEDULES, yesterday.date(), NOW, crowded=2, names=1, minute=yesterday, all_names=9)
+    assert past.minutes == nothing == []
 
 
 def test_what_is_paused_or_disabled_does_not_fire() -> None:

@@ -96,9 +96,19 @@ def load_month(schedules: Sequence[Schedule], first: date, now: datetime) -> Loa
 
 
 def load_of_day(
-    schedules: Sequence[Schedule], day: date, now: datetime, *, minute: datetime | None, crowded: int, names: int
-) -> ComingLoad:
-    """The minutes of a day of UTC as coordinators count those of the next 24 hours; the most crowded ones, or `minute` alone."""
+    schedules: Sequence[Schedule],
+    day: date,
+    now: datetime,
+    *,
+    crowded: int,
+    names: int,
+    minute: datetime | None = None,
+    all_names: int = 0,
+) -> tuple[ComingLoad, list[CrowdedMinute]]:
+    """The minutes of a day of UTC as coordinators count those of the next 24 hours, and the most crowded ones with `names` schedules each.
+
+    Besides, `minute` with `all_names` schedules, when it has slots to come.
+    """
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
     groups, unreadable = _by_rule(schedules)
     slots: Counter[int] = Counter()
@@ -114,16 +124,18 @@ def load_of_day(
             counted.append((minutes, named))
             slots.update({at: many * len(named) for at, many in minutes.items()})
     coming = {at: many for at, many in sorted(slots.items()) if begin + at * _MINUTE > now}
-    wanted = [(minute - begin) // _MINUTE] if minute else sorted(coming, key=lambda at: (-coming[at], at))[:crowded]
-    return ComingLoad(
+    most = sorted(coming, key=lambda at: (-coming[at], at))[:crowded]
+    chosen = [(minute - begin) // _MINUTE] if minute else []
+    load = ComingLoad(
         read_at=now,
         begin=begin,
         minutes=[LoadMinute(at=begin + at * _MINUTE, slots=many) for at, many in coming.items()],
-        crowded=[_crowded(begin, at, counted, names) for at in wanted if at in coming],
+        crowded=[_crowded(begin, at, counted, names) for at in most],
         schedules=sum(len(named) for _, named in counted),
         left_out=left_out,
         unreadable=unreadable,
     )
+    return load, [_crowded(begin, at, counted, all_names) for at in chosen if at in coming]
 
 
 def _crowded(
