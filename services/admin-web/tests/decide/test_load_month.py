@@ -81,8 +81,18 @@ def test_the_minutes_of_a_day_are_those_of_a_map() -> None:
     assert past.minutes == nothing == []
 
 
-def test_what_is_paused_or_disabled_does_not_fire() -> None:
-    one = schedule("p")
-    off = [one.model_copy(update={"status": "paused"}), one.model_copy(update={"enabled": False})]
-    off.append(one.model_copy(update={"job_disabled": True}))
-    assert [one.name for one in firing([*off, *SCHEDULES[:1]])] == ["a"]
+def test_what_is_off_fires_from_the_end_of_that_on() -> None:
+    hourly, every_second = schedule("p", cron="30 * * * *"), schedule("q", cron="*/20 * * * * *")
+    end = datetime(2027, 3, 29, 21, 30, tzinfo=UTC)
+    for_good = [hourly.model_copy(update=off) for off in ({"status": "paused"}, {"job_disabled": True})]
+    for_good.append(hourly.model_copy(update={"enabled": False, "next_run_at": end}))
+    with_end = [
+        hourly.model_copy(update={"status": "paused", "paused_until": end, "next_run_at": end}),
+        every_second.model_copy(update={"job_disabled": True, "job_disabled_until": end, "next_run_at": end}),
+    ]
+    found = firing([*for_good, *SCHEDULES[:1], *with_end])
+    assert [one.name for one in found] == ["a", "p", "q"]
+    month = days(load_month(found[1:], MARCH, NOW))
+    assert [month[day].slots for day in (28, 29, 30)] == [0, 3 + 450, 24 + 4320]
+    load, _ = load_of_day([found[1]], end.date(), NOW, crowded=2, names=1)
+    assert [f"{one.at:%H:%M}" for one in load.minutes if one.at] == ["21:30", "22:30", "23:30"]

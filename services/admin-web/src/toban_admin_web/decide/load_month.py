@@ -6,7 +6,7 @@ import calendar
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 from toban_admin_web.decide.api_models import ComingLoad, CrowdedMinute, LoadMinute, LoadSchedule, Schedule
@@ -49,8 +49,12 @@ class LoadMonth:
 
 
 def firing(schedules: Iterable[Schedule]) -> list[Schedule]:
-    """Those that have slots to come now: neither they nor their jobs are off, with an end or without."""
-    return [one for one in schedules if one.enabled and one.status == "active" and not one.job_disabled]
+    """Those whose slots to come get runs: now, or from the end of a pause or a disable on."""
+    return [one for one in schedules if one.enabled and (not _is_off(one) or one.next_run_at)]
+
+
+def _is_off(one: Schedule) -> bool:
+    return one.status != "active" or one.job_disabled
 
 
 def load_month(schedules: Sequence[Schedule], first: date, now: datetime) -> LoadMonth:
@@ -157,14 +161,19 @@ def _crowded(
 
 
 def _by_rule(schedules: Iterable[Schedule]) -> tuple[list[tuple[Rule, list[Schedule]]], int]:
-    """Schedules with one rule are counted together; and how many have a rule that this release cannot read. H in a cron draws from the name."""
+    """Schedules with one rule are counted together; and how many have a rule that this release cannot read. H in a cron draws from the name.
+
+    The next run of what is off comes after that has ended: its rule starts there.
+    """
     groups: dict[str, tuple[Rule | None, list[Schedule]]] = {}
     for one in schedules:
         spec = {key: value for key, value in as_object(one.spec).items() if key in _RULE}
         drawn = one.name if "H" in str(spec.get("cron", "")).upper() else ""
-        key = json.dumps([spec, drawn], sort_keys=True)
+        since = one.next_run_at if _is_off(one) else None
+        key = json.dumps([spec, drawn, str(since)], sort_keys=True)
         if key not in groups:
-            groups[key] = (rule_of(spec, one.name), [])
+            rule = rule_of(spec, one.name)
+            groups[key] = (replace(rule, start=since) if rule and since else rule, [])
         groups[key][1].append(one)
     unreadable = sum(len(named) for rule, named in groups.values() if rule is None)
     return [(rule, named) for rule, named in groups.values() if rule is not None], unreadable
