@@ -91,7 +91,7 @@ def test_the_day_of_an_operator(stack: Stack, admin: AdminClient, as_before: Non
     assert json.loads(admin.run(again).payload_json) == {"seconds": 0} and admin.run(again).rerun_of == first
     many = "/runs/rerun?job=sleeper&state=CANCELED"
     _, text = site.submit(many, many, reason="all of them")
-    assert "Done." in text and "1 of 1 runs" in text
+    assert "Done." in text and "1 of 1 run " in text
 
     site.submit("/schedules/rarely/pause", "/schedules/rarely/pause", reason="a holiday")
     assert "a holiday" in site.get("/schedules/rarely") and "/schedules/rarely/resume" in site.get("/jobs/sleeper")

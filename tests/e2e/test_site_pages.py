@@ -176,9 +176,9 @@ def test_every_view_is_opened_or_no_page() -> None:
 def test_every_page_is_in_the_guide_for_operators() -> None:
     guide = (ROOT / "docs" / "operations-ui.md").read_text(encoding="utf-8")
     rows = "\n".join(line.split(" | ")[0] for line in guide.splitlines() if line.startswith("| `/"))
-    places = {"N": r"\{\w+\}", "ID": r"\{executor\}", "NAME": r"walk-[a-z-]+|leader_tick_seconds"}
+    places = {"N": r"\{\w+\}", "ID": r"\{executor\}", "NAME": r"walk-[a-z-]+|leader_tick_seconds", "DAY": r"[0-9-]+"}
     known = [
-        re.compile(re.sub(r"\b(NAME|ID|N)\b", lambda found: f"(?:{places[found[0]]})", one.partition("?")[0]))
+        re.compile(re.sub(r"\b(NAME|DAY|ID|N)\b", lambda found: f"(?:{places[found[0]]})", one.partition("?")[0]))
         for one in re.findall(r"`(/[^`]*)`", rows)
     ]
     paths = {path.partition("?")[0] for one in PAGES.values() for path in one.split()}

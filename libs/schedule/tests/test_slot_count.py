@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -77,8 +77,33 @@ def test_a_count_of_a_day_agrees_with_an_iteration(
     made = Rule.of(RuleSpec(**rule, timezone=name, gap=gap, fold=fold, **({cut: noon} if cut else {})))  # type: ignore[arg-type]
     after = begin.astimezone(UTC) - TICK
     expected = len(slots(made, after, end.astimezone(UTC) - TICK, 1_000_000))
-    assert count_of_day(made, local, after - timedelta(days=1)) == expected
-    assert count_of_day(made, local, end) == 0
+    assert count_of_day(made, local, after - timedelta(days=1)).slots == expected
+    assert count_of_day(made, local, end) == (0, 0)
+
+
+def test_a_count_of_a_day_names_what_was_visited() -> None:
+    zurich = RuleSpec(cron="*/2 * * * *", timezone="Europe/Zurich", start="2026-11-10T12:00:00Z")
+    every_second = RuleSpec(cron="* * * * * *", end="2026-11-20T00:30:10Z")
+    last_year = datetime(2025, 1, 1, tzinfo=UTC)
+    found = {
+        name: count_of_day(Rule.of(rule), date.fromisoformat(day), last_year)
+        for name, rule, day in (
+            ("a whole day", zurich, "2026-11-11"),
+            ("the start", zurich, "2026-11-10"),
+            ("a change of the clocks", zurich, "2027-03-28"),
+            ("beside one", zurich, "2027-03-27"),
+            ("whole minutes", every_second, "2026-11-20"),
+            ("an interval", RuleSpec(interval_seconds=1), "2026-11-20"),
+        )
+    }
+    assert found == {
+        "a whole day": (720, 0),
+        "the start": (330, 330),
+        "a change of the clocks": (690, 690),
+        "beside one": (720, 720),
+        "whole minutes": (31 * 60, 31),
+        "an interval": (86_400, 0),
+    }
 
 
 @pytest.mark.parametrize(

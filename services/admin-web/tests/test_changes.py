@@ -217,19 +217,24 @@ def test_a_button_is_offered_where_the_rules_of_the_person_allow_it(web: Any, su
         "/schedules/hello-often": "/schedules/hello-often/pause",
         "/runs/7": "/runs/7/rerun",
     }
+    new = "/new/schedule?job=hello"
     allow, deny = Effect.ALLOW, Effect.DENY
     run, edit, rerun = paths.values()
     for number, (rules, offered) in enumerate(
         [
-            ((), {run, edit, rerun}),
-            ([(allow, Selector())], {run, edit, rerun}),
+            ((), {run, edit, rerun, new}),
+            ([(allow, Selector())], {run, edit, rerun, new}),
             ([(allow, Selector(job="other"))], set()),
             ([(allow, Selector()), (deny, Selector(job="hello"))], set()),
             # The labels of a run or a schedule are not known here, those of the job are.
             ([(allow, Selector(labels={"team": "web"}))], {edit, rerun}),
             ([(allow, Selector()), (deny, Selector(labels={"team": "ops"}))], {edit, rerun}),
-            ([(allow, Selector(job="hello", scope="system"))], {run, edit, rerun}),
-            ([(allow, Selector(scope="account"))], set()),
+            ([(allow, Selector(job="hello", scope="system"))], {run, edit, rerun, new}),
+            # A schedule may get any scope.
+            ([(allow, Selector(scope="account"))], {new}),
+            ([(allow, Selector(job="hello", scope="account", scope_id="7"))], {new}),
+            ([(allow, Selector()), (deny, Selector(job="hello", scope="system"))], {new}),
+            ([(allow, Selector(scope="account", scope_id="7")), (deny, Selector(scope="account"))], set()),
         ]
     ):
         roles = {allow: Role.EDITOR, deny: Role.OPERATOR}
@@ -238,7 +243,9 @@ def test_a_button_is_offered_where_the_rules_of_the_person_allow_it(web: Any, su
         web.worker.context.gate.people.person = lambda *_given, one=person, **_more: one
         for query in ("", "?part=1"):
             with subtests.test(rules=rules, query=query):
-                assert {link for path, link in paths.items() if f'href="{link}"' in web.page(path + query)} == offered
+                found = {link for path, link in paths.items() if f'href="{link}"' in web.page(path + query)}
+                found |= {new} if f'href="{new}"' in web.page("/jobs/hello" + query) else set()
+                assert found == offered
 
 
 @pytest.mark.parametrize(

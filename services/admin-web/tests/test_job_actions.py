@@ -131,6 +131,13 @@ def test_a_pause_that_skips_nothing_says_so(job: Any, subtests: Any) -> None:
         assert ">Undo…<" in text
 
 
+def test_a_schedule_with_a_rule_that_cannot_be_read_is_paused(job: Any) -> None:
+    job.refuse("NextSlots", ErrorCode.SCHEDULE_INVALID, "schedule 'hello-often': cron: is not known")
+    answer = job.post("/schedules/hello-often/pause", reason="holiday", until="2026-12-01T07:00")
+    assert answer.location == "/schedules/hello-often?done=paused"
+    assert [one.until.ToJsonString() for one in sent(job, pb.PauseScheduleRequest)] == ["2026-12-01T07:00:00Z"]
+
+
 def test_a_schedule_of_a_disabled_job_is_not_active(job: Any, subtests: Any) -> None:
     end = {"seconds": 4_000_000_000}
     for status, until, expected in (

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
+from typing import NamedTuple
 
 from toban_schedule.rule import TICK, At, Every, Rule
 
@@ -22,6 +23,13 @@ class SlotCount:
     slots: int
 
 
+class DayCount(NamedTuple):
+    """Slots of a day, and how many slots or minutes were visited to count them: none on a day that is counted as a whole one."""
+
+    slots: int
+    visited: int
+
+
 def count_slots(rule: Rule, after: datetime, until: datetime) -> SlotCount | None:
     """The slots in (after, until]; None when there are none. Days without a change of the clocks are counted, not iterated."""
     after, until = after.astimezone(UTC), until.astimezone(UTC)
@@ -36,7 +44,7 @@ def count_slots(rule: Rule, after: datetime, until: datetime) -> SlotCount | Non
     return SlotCount(first, _last(rule.source, first, until), _count(rule.source, first, until))
 
 
-def count_of_day(rule: Rule, day: date, after: datetime) -> int:
+def count_of_day(rule: Rule, day: date, after: datetime) -> DayCount:
     """The slots of a day, those after `after`: of the local day, or of the day of UTC for an interval.
 
     Where a rule has several slots a minute, a minute that is not whole may count as a whole one.
@@ -45,15 +53,16 @@ def count_of_day(rule: Rule, day: date, after: datetime) -> int:
     if isinstance(at, Every):
         begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
         found = count_slots(rule, max(after, begin - TICK), begin + _DAY - TICK)
-        return found.slots if found else 0
+        return DayCount(found.slots if found else 0, 0)
     zone = at.clock.zone
     begin, end = _midnight(zone, day), _midnight(zone, day + _DAY)
     first = max(after, begin - TICK, (rule.start or begin) - TICK)
     last = min(end, rule.end or end) - TICK
     if (first, last) == (begin - TICK, end - TICK) and _calm(zone, day):
-        return at.cron.a_day if at.cron.day_matches(day) else 0
+        return DayCount(at.cron.a_day if at.cron.day_matches(day) else 0, 0)
     cron, factor = at.cron.by_minute()
-    return len(slots_between(replace(at, cron=cron), first, last)) * factor
+    visited = len(slots_between(replace(at, cron=cron), first, last))
+    return DayCount(visited * factor, visited)
 
 
 def _last(at: At, first: datetime, until: datetime) -> datetime:

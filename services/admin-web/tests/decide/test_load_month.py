@@ -50,25 +50,49 @@ def test_a_month_and_a_map_visit_a_bounded_number_of_slots(monkeypatch: Any) -> 
     often = [schedule(f"s{number}", cron=f"{number} * * * *") for number in range(4)]
     month = load_month(often, MARCH, NOW)
     assert (month.schedules, month.left_out) == (2, 2)
-    load = load_of_day(often, date(2027, 3, 28), NOW, minute=None, crowded=3, names=3)
+    load, _ = load_of_day(often, date(2027, 3, 28), NOW, crowded=3, names=3)
     assert (load.schedules, load.left_out) == (1, 3)
 
 
+def test_only_what_is_visited_is_charged(monkeypatch: Any) -> None:
+    monkeypatch.setattr(months, "MOST_VISITED", 1500)
+    april = date(2027, 4, 1)
+    seconds = [schedule(f"s{number}", cron=f"{number}-59 * * * * *") for number in range(4)]
+    seconds += [schedule(f"i{number}", interval_seconds=number + 1) for number in range(4)]
+    assert load_month(seconds, april, NOW).left_out == 0, "no day of them is visited"
+    cut = [
+        schedule(f"c{number}", cron="* * * * *", start=f"2027-04-0{number + 1}T12:00:00Z", end="2027-04-20T12:00:00Z")
+        for number in range(4)
+    ]
+    assert load_month(cut, april, NOW).left_out == 2, "each has 720 minutes on the first and 720 on the last day"
+
+
 def test_the_minutes_of_a_day_are_those_of_a_map() -> None:
-    load = load_of_day(SCHEDULES, date(2027, 3, 28), NOW, minute=None, crowded=2, names=1)
+    at = datetime(2027, 3, 28, 3, 0, tzinfo=UTC)
+    load, [one] = load_of_day(SCHEDULES, at.date(), NOW, crowded=2, names=1, minute=at, all_names=9)
     counts = {f"{one.at:%H:%M}": one.slots for one in load.minutes if one.at}
     assert counts["03:00"] == 3 and sum(counts.values()) == 2 + 24 + 1 + 24
-    [first, *_] = load.crowded
+    [first, _] = load.crowded
     assert (first.slots, first.schedules, [one.schedule for one in first.named]) == (3, 3, ["a"])
     assert (load.schedules, load.unreadable) == (5, 1)
-    at = datetime(2027, 3, 28, 3, 0, tzinfo=UTC)
-    [one] = load_of_day(SCHEDULES, at.date(), NOW, minute=at, crowded=1, names=9).crowded
     assert [named.schedule for named in one.named] == ["a", "b", "e"]
-    assert load_of_day(SCHEDULES, date(2027, 3, 25), NOW, minute=None, crowded=2, names=1).minutes == []
+    yesterday = datetime(2027, 3, 25, 3, 0, tzinfo=UTC)
+    past, nothing = load_of_day(SCHEDULES, yesterday.date(), NOW, crowded=2, names=1, minute=yesterday, all_names=9)
+    assert past.minutes == nothing == []
 
 
-def test_what_is_paused_or_disabled_does_not_fire() -> None:
-    one = schedule("p")
-    off = [one.model_copy(update={"status": "paused"}), one.model_copy(update={"enabled": False})]
-    off.append(one.model_copy(update={"job_disabled": True}))
-    assert [one.name for one in firing([*off, *SCHEDULES[:1]])] == ["a"]
+def test_what_is_off_fires_from_the_end_of_that_on() -> None:
+    hourly, every_second = schedule("p", cron="30 * * * *"), schedule("q", cron="*/20 * * * * *")
+    end = datetime(2027, 3, 29, 21, 30, tzinfo=UTC)
+    for_good = [hourly.model_copy(update=off) for off in ({"status": "paused"}, {"job_disabled": True})]
+    for_good.append(hourly.model_copy(update={"enabled": False, "next_run_at": end}))
+    with_end = [
+        hourly.model_copy(update={"status": "paused", "paused_until": end, "next_run_at": end}),
+        every_second.model_copy(update={"job_disabled": True, "job_disabled_until": end, "next_run_at": end}),
+    ]
+    found = firing([*for_good, *SCHEDULES[:1], *with_end])
+    assert [one.name for one in found] == ["a", "p", "q"]
+    month = days(load_month(found[1:], MARCH, NOW))
+    assert [month[day].slots for day in (28, 29, 30)] == [0, 3 + 450, 24 + 4320]
+    load, _ = load_of_day([found[1]], end.date(), NOW, crowded=2, names=1)
+    assert [f"{one.at:%H:%M}" for one in load.minutes if one.at] == ["21:30", "22:30", "23:30"]

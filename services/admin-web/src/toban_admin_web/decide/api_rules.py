@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from toban_domain.access import MINIMUM, Action, Person, Role, Rule, Target, may, may_by_some_labels
@@ -104,6 +104,15 @@ def may_offer(role: str, rules: Sequence[Rule], needs: Action, target: Target | 
         return may_try(role, needs)
     person = Person(name="", rules=tuple(rules))
     return may(person, needs, target).allowed if labelled else may_by_some_labels(person, needs, target)
+
+
+def may_offer_somewhere(role: str, rules: Sequence[Rule], needs: Action, target: Target) -> bool:
+    """`may_offer` of what is to have a scope that is not chosen yet: whether the action is allowed with some scope."""
+    scopes = {("", ""), *((rule.selector.scope, rule.selector.scope_id) for rule in rules)}
+    return any(
+        may_offer(role, rules, needs, replace(target, scope=scope, scope_id=scope_id), labelled=True)
+        for scope, scope_id in scopes
+    )
 
 
 def check_worker(rule: RouteRule, worker_type: str) -> None:

@@ -6,7 +6,7 @@ import calendar
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 from toban_admin_web.decide.api_models import ComingLoad, CrowdedMinute, LoadMinute, LoadSchedule, Schedule
@@ -18,7 +18,7 @@ from toban_schedule import Rule, minute_counts
 from toban_schedule.slot_count import clocks_change, count_of_day
 
 # Slots that are visited for one page, about a second of CPU time: those of a map, and of a month those of the days that are not counted as whole
-# ones, today and where the clocks change.
+# ones: today, where a rule starts or ends, and where the clocks change.
 MOST_VISITED = 150_000
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
@@ -49,8 +49,12 @@ class LoadMonth:
 
 
 def firing(schedules: Iterable[Schedule]) -> list[Schedule]:
-    """Those that have slots to come now: neither they nor their jobs are off, with an end or without."""
-    return [one for one in schedules if one.enabled and one.status == "active" and not one.job_disabled]
+    """Those whose slots to come get runs: now, or from the end of a pause or a disable on."""
+    return [one for one in schedules if one.enabled and (not _is_off(one) or one.next_run_at)]
+
+
+def _is_off(one: Schedule) -> bool:
+    return one.status != "active" or one.job_disabled
 
 
 def load_month(schedules: Sequence[Schedule], first: date, now: datetime) -> LoadMonth:
@@ -67,13 +71,12 @@ def load_month(schedules: Sequence[Schedule], first: date, now: datetime) -> Loa
         zone = zone_of(rule)
         today = now.astimezone(zone).date()
         for day in days:
-            count = count_of_day(rule, day, now) if day >= today else 0
-            slots[day] += count * len(named)
-            near = [clocks_change(zone, day + beside * _DAY) for beside in (-1, 0, 1)]
-            if near[1]:
+            if clocks_change(zone, day):
                 zones.setdefault(day, set()).add(named[0].timezone)
-            if day == today or any(near):
-                left -= count
+            if day >= today:
+                count = count_of_day(rule, day, now)
+                slots[day] += count.slots * len(named)
+                left -= count.visited
     today = now.astimezone(UTC).date()
 
     def shown(day: date) -> LoadDay | None:
@@ -97,9 +100,19 @@ def load_month(schedules: Sequence[Schedule], first: date, now: datetime) -> Loa
 
 
 def load_of_day(
-    schedules: Sequence[Schedule], day: date, now: datetime, *, minute: datetime | None, crowded: int, names: int
-) -> ComingLoad:
-    """The minutes of a day of UTC as coordinators count those of the next 24 hours; the most crowded ones, or `minute` alone."""
+    schedules: Sequence[Schedule],
+    day: date,
+    now: datetime,
+    *,
+    crowded: int,
+    names: int,
+    minute: datetime | None = None,
+    all_names: int = 0,
+) -> tuple[ComingLoad, list[CrowdedMinute]]:
+    """The minutes of a day of UTC as coordinators count those of the next 24 hours, and the most crowded ones with `names` schedules each.
+
+    Besides, `minute` with `all_names` schedules, when it has slots to come.
+    """
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
     groups, unreadable = _by_rule(schedules)
     slots: Counter[int] = Counter()
@@ -115,16 +128,18 @@ def load_of_day(
             counted.append((minutes, named))
             slots.update({at: many * len(named) for at, many in minutes.items()})
     coming = {at: many for at, many in sorted(slots.items()) if begin + at * _MINUTE > now}
-    wanted = [(minute - begin) // _MINUTE] if minute else sorted(coming, key=lambda at: (-coming[at], at))[:crowded]
-    return ComingLoad(
+    most = sorted(coming, key=lambda at: (-coming[at], at))[:crowded]
+    chosen = [(minute - begin) // _MINUTE] if minute else []
+    load = ComingLoad(
         read_at=now,
         begin=begin,
         minutes=[LoadMinute(at=begin + at * _MINUTE, slots=many) for at, many in coming.items()],
-        crowded=[_crowded(begin, at, counted, names) for at in wanted if at in coming],
+        crowded=[_crowded(begin, at, counted, names) for at in most],
         schedules=sum(len(named) for _, named in counted),
         left_out=left_out,
         unreadable=unreadable,
     )
+    return load, [_crowded(begin, at, counted, all_names) for at in chosen if at in coming]
 
 
 def _crowded(
@@ -146,14 +161,19 @@ def _crowded(
 
 
 def _by_rule(schedules: Iterable[Schedule]) -> tuple[list[tuple[Rule, list[Schedule]]], int]:
-    """Schedules with one rule are counted together; and how many have a rule that this release cannot read. H in a cron draws from the name."""
+    """Schedules with one rule are counted together; and how many have a rule that this release cannot read. H in a cron draws from the name.
+
+    The next run of what is off comes after that has ended: its rule starts there.
+    """
     groups: dict[str, tuple[Rule | None, list[Schedule]]] = {}
     for one in schedules:
         spec = {key: value for key, value in as_object(one.spec).items() if key in _RULE}
         drawn = one.name if "H" in str(spec.get("cron", "")).upper() else ""
-        key = json.dumps([spec, drawn], sort_keys=True)
+        since = one.next_run_at if _is_off(one) else None
+        key = json.dumps([spec, drawn, str(since)], sort_keys=True)
         if key not in groups:
-            groups[key] = (rule_of(spec, one.name), [])
+            rule = rule_of(spec, one.name)
+            groups[key] = (replace(rule, start=since) if rule and since else rule, [])
         groups[key][1].append(one)
     unreadable = sum(len(named) for rule, named in groups.values() if rule is None)
     return [(rule, named) for rule, named in groups.values() if rule is not None], unreadable

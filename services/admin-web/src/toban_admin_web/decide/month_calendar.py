@@ -90,7 +90,7 @@ def month_calendar(
     def shown(day: date) -> Day | None:
         if day.month != first.month:
             return None
-        slots = count_of_day(rule, day, now) if day >= today else 0
+        slots = count_of_day(rule, day, now).slots if day >= today else 0
         return Day(
             day=day,
             is_today=day == today,
@@ -116,8 +116,8 @@ def _by_day(rule: Rule, fire: Fire, first: datetime, where: tzinfo) -> Mapping[d
     begin, end = first.astimezone(where).date(), last.astimezone(where).date()
     if begin < end:
         days = [begin + number * _DAY for number in range((end - begin).days + 1)]
-        counts = {day: count_of_day(rule, day, first - TICK) for day in days}
-        counts[end] -= count_of_day(rule, end, last)
+        counts = {day: count_of_day(rule, day, first - TICK).slots for day in days}
+        counts[end] -= count_of_day(rule, end, last).slots
         if sum(counts.values()) == fire.slots:
             return {day: slots for day, slots in counts.items() if slots}
     return {begin: fire.slots}

@@ -68,20 +68,23 @@ class Span:
         form = ("%m-%d " if self.days else "") + ("%H:%M:%S" if since.second or until.second else "%H:%M")
         return f"{since:{form}}–{until:{form}} UTC"
 
-    def edges(self) -> Sequence[datetime]:
-        """Of the cells: the first and the last one may be cut by the span."""
-        return _edges(self, self.cell)
-
     def intervals(self) -> Sequence[Interval]:
         """Of the grid."""
-        edges = _edges(self, self._grid)
         found = []
-        for since, until in pairwise(edges):
+        for since, until in pairwise(self._lines()):
             x = self.x(since)
             width = round(self.x(until) - x, 1)
             on_line = since == _before(since, self._grid)
             found.append(Interval(since, until, x, width, on_line and width >= _ROOM))
         return found
+
+    def _lines(self) -> Sequence[datetime]:
+        at = _before(self.since, self._grid) + self._grid
+        found = [self.since]
+        while at < self.until:
+            found.append(at)
+            at += self._grid
+        return [*found, self.until]
 
     def narrowed(self) -> Span | None:
         """The half in the middle; None when that is too short to read."""
@@ -127,15 +130,6 @@ def _step(length: timedelta, steps: Sequence[int], most: int) -> timedelta:
     seconds = length.total_seconds()
     found = next((one for one in steps if seconds / one <= most), 0)
     return timedelta(seconds=found or _DAY * (int(seconds / _DAY / most) + 1))
-
-
-def _edges(span: Span, step: timedelta) -> list[datetime]:
-    at = _before(span.since, step) + step
-    found = [span.since]
-    while at < span.until:
-        found.append(at)
-        at += step
-    return [*found, span.until]
 
 
 def _before(at: datetime, step: timedelta) -> datetime:

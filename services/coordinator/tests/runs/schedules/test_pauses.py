@@ -1,5 +1,6 @@
 """A pause until a time: the leader resumes the schedule, and enables the job, as of that time, once, however late it comes."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,10 +9,12 @@ import pytest
 from toban_coordinator.app.definitions.delete_job import DeleteJob, DeleteRequest
 from toban_coordinator.app.definitions.disable_job import DisableJob
 from toban_coordinator.app.runs.cancel import CancelRun
+from toban_coordinator.app.schedules import next_slots
 from toban_coordinator.store.schedules import schedules
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_observability import metrics
 from toban_proto.v1 import coordinator_pb2 as pb
+from toban_schedule import Rule
 from toban_store.tx import autocommit
 
 
@@ -120,6 +123,26 @@ async def test_the_next_run_of_a_pause_is_the_first_slot_from_its_end_on(
     await disable(world, off)
     assert next_of(await desk.get()) is None, "the manifest keeps the job off at the end"
     assert (await desk.get()).job_disabled_until.ToDatetime(UTC) == off
+
+
+async def test_the_next_runs_of_pauses_are_found_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 of a rare rule take half a second."""
+    threads: list[int] = []
+
+    class Watched(Rule):
+        def next_slot(self, after: datetime) -> datetime | None:
+            threads.append(threading.get_ident())
+            return super().next_slot(after)
+
+    monkeypatch.setattr(next_slots, "Rule", Watched)
+    end = datetime(2027, 1, 1, 12, 0, tzinfo=UTC)
+    spec = '{"name": "often", "job": "hello", "daily_at": "03:00"}'
+    paused, active, broken = (
+        {"spec": text, "resumes_at": at, "next_run_at": None} for text, at in ((spec, end), (spec, None), ("{}", end))
+    )
+    found = await next_slots.with_next_after_pause([paused, active, broken])
+    assert [row["next_run_at"] for row in found] == [end + timedelta(hours=15), None, None]
+    assert len(threads) == 1 and threading.get_ident() not in threads
 
 
 async def test_a_job_is_enabled_at_the_end_and_the_slot_then_gets_its_run(

@@ -14,6 +14,7 @@ from toban_admin_web.decide.payload_form import changed, fill, payload_fields
 from toban_admin_web.views.actions import Refused, confirmed, form, form_key, given_key, given_reason, require
 from toban_admin_web.views.view_context import read, write
 from toban_domain.access import Action
+from toban_domain.errors import TobanError
 
 MAX_PRIORITY = (1 << 31) - 1
 # Either one: its parameter of DeleteJob has the same name.
@@ -100,9 +101,8 @@ def pause(name: str) -> Response:
 
     def work() -> str:
         reason, until = given_reason(), _given_time("until")
-        coming = read("JobReader.NextSlots", NextSlots, name=name, count=1).slots if until else ()
+        idle = until is not None and _has_no_slot_before(until, name)
         schedule = write("JobControl.PauseSchedule", Schedule, name=name, reason=reason, until=until)
-        idle = any(slot.at and slot.at >= until for slot in coming)
         return _after_change(schedule, "paused_idle" if idle else "paused")
 
     return confirmed(work, lambda status, **why: _schedule_form("pause", name, status, **why))
@@ -134,6 +134,15 @@ def _fires_only_from(until: datetime, job: Job) -> bool:
     """Whether the schedules of a job that starts runs have slots, but none before a time."""
     coming = [one.next_run_at for one in job.schedules if one.next_run_at is not None]
     return job.enabled and bool(coming) and min(coming) >= until
+
+
+def _has_no_slot_before(until: datetime, name: str) -> bool:
+    """Whether the schedule has slots, but none before a time. It is for a notice only: no answer, as of a rule that cannot be read, is no."""
+    try:
+        coming = read("JobReader.NextSlots", NextSlots, name=name, count=1).slots
+    except TobanError:
+        return False
+    return any(slot.at and slot.at >= until for slot in coming)
 
 
 def _schedule_form(verb: str, name: str, status: int = 200, **why: Any) -> Response:

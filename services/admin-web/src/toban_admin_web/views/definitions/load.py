@@ -52,8 +52,7 @@ def day(day: str) -> Response:
     name, minute = name_filter(request.args), moment(request.args.get("minute", ""))
     schedules, _more = _schedules(name)
     now = context().clock.wall()
-    load = load_of_day(schedules, at, now, minute=None, crowded=CROWDED, names=NAMES)
-    chosen = load_of_day(schedules, at, now, minute=minute, crowded=1, names=ALL_NAMES).crowded if minute else ()
+    load, chosen = load_of_day(schedules, at, now, crowded=CROWDED, names=NAMES, minute=minute, all_names=ALL_NAMES)
     of = {"day": day, "name": name or None}
     return page("load", load=load, map=load_map(load), minute=minute, chosen=chosen, day=at, of=of)
 

@@ -11,7 +11,7 @@ from typing import Any
 from flask import Flask, Response, abort, g, make_response, redirect, request, url_for
 
 from toban_admin_web.decide.api_models import Schedule
-from toban_admin_web.decide.api_rules import is_for_programs, may_offer
+from toban_admin_web.decide.api_rules import is_for_programs, may_offer, may_offer_somewhere
 from toban_admin_web.decide.browser_safety import (
     FORM,
     SESSION,
@@ -140,6 +140,12 @@ def _may_edit(schedule: Schedule) -> bool:
     return may(Action.EDIT, schedule.job, scope=scope, scope_id=scope_id)
 
 
+def _may_schedule(job: str, labels: Mapping[str, str]) -> bool:
+    """Whether a page offers a new schedule of a job. Its scope is chosen later."""
+    person = g.person
+    return may_offer_somewhere(person.role, person.rules, Action.EDIT, Target(job=job, labels=labels))
+
+
 def see_other(path: str) -> Response:
     """A redirect that is read with GET."""
     return make_response(redirect(path, SEE_OTHER))
@@ -149,7 +155,7 @@ def _template_values() -> dict[str, Any]:
     def csrf(endpoint: str) -> str:
         return new_form_token(session_secret() if g.get("person") else form_secret(), endpoint)
 
-    return {"person": g.get("person"), "csrf": csrf, "may": may, "may_edit": _may_edit}
+    return {"person": g.get("person"), "csrf": csrf, "may": may, "may_edit": _may_edit, "may_schedule": _may_schedule}
 
 
 def _send_to(path: str) -> Response:

@@ -148,7 +148,7 @@ class JobReads:
             found = await read_models.schedules_page(
                 t, after=page.cursor, jobs=[job] if job else [], names=names, part=part, limit=limit + 1
             )
-        return page_of(with_next_after_pause(found), limit, "name")
+        return page_of(await with_next_after_pause(found), limit, "name")
 
     async def list_runs(self, query: RunQuery, page: PageRequest = FIRST_PAGE) -> Page:
         """Runs, newest first, live and finished ones together. Raises INVALID_ARGUMENT; NOT_FOUND for an unknown executor.
@@ -246,7 +246,8 @@ def _version_below(cursor: str) -> int:
 async def _details(t: Tx, found: Sequence[Row]) -> list[JobDetails]:
     details = {row["name"]: JobDetails(row, []) for row in found}
     if details:
-        for row in with_next_after_pause(await read_models.schedules_page(t, jobs=list(details), limit=MAX_LIMIT)):
+        schedules = await read_models.schedules_page(t, jobs=list(details), limit=MAX_LIMIT)
+        for row in await with_next_after_pause(schedules):
             details[row["job"]].schedules.append(row)
         for name, run in (await read_models.last_runs(t, list(details))).items():
             details[name].last_run = run

@@ -213,7 +213,7 @@ class Schedules:
             found = await read_models.schedules_page(t, names=[name], limit=1)
             if not found:
                 raise await not_found(t, "schedule", name)
-        return with_next_after_pause(found)[0]
+        return (await with_next_after_pause(found))[0]
 
 
 async def _set_status(
