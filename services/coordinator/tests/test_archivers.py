@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class Archive(logs_pb2_grpc.LogArchiveServicer):
         self.calls = 0
         self.failure: TobanError | None = None
         self.asked: list[Any] = []
+        self.look: Callable[[], Awaitable[Any]]
 
     async def Status(self, _request: Any, _context: Any) -> Any:
         self.calls += 1
@@ -40,6 +41,7 @@ class Archive(logs_pb2_grpc.LogArchiveServicer):
 
     async def RunArchive(self, request: Any, _context: Any) -> AsyncIterator[Any]:
         self.asked.append(request)
+        self.seen = await self.look()
         if self.failure is not None:
             raise self.failure
         for one in ():
@@ -97,16 +99,18 @@ async def test_a_refusal_of_the_coordinator_is_none_of_the_person(served: Any, c
     assert refusal.value.code is ErrorCode.UNAVAILABLE
 
 
-async def test_a_pass_is_begun_and_noted_and_a_refusal_is_not(served: Any, channels: Any, pool: Any) -> None:
+async def test_a_pass_is_noted_before_it_begins(served: Any, channels: Any, pool: Any) -> None:
     archive, address = served
     calls = Archivers(channels=channels, addresses=[address], clock=FakeClock())
     work = ArchiveOperations(pool=pool, archivers=calls)
+    archive.look = lambda: noted(pool)
     await work.run(reason="disk is full", actor="user ada")
+    assert archive.seen == [("run_archive", "archive", "disk is full")], "PostgreSQL ends a transaction that waits"
     assert [one.background for one in archive.asked] == [True]
     archive.failure = TobanError(ErrorCode.RESOURCE_INVALID_STATE, "no object store")
     with pytest.raises(TobanError, match="no object store"):
         await work.run(reason="again", actor="user ada")
-    assert await noted(pool) == [("run_archive", "archive", "disk is full")]
+    assert await noted(pool) == [("run_archive", "archive", reason) for reason in ("again", "disk is full")]
 
 
 async def test_a_check_has_as_much_of_a_day_as_its_time_allows(served: Any, channels: Any, pool: Any) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # A log-archiver counts the stored output of whole days, so people share its answers.
 KEPT_SECONDS = 15.0
 CALL_SECONDS = 30.0
-# A pass only begins within a call, whose caller holds a transaction.
+# A pass only begins within a call.
 BEGIN_SECONDS = 5.0
 # A part of a check ends with the object during which this has passed.
 VERIFY_SECONDS = 20.0
