@@ -124,10 +124,24 @@ async def test_a_check_has_as_much_of_a_day_as_its_time_allows(served: Any, chan
     assert (rest.objects, rest.next_cursor, list(rest.broken)) == (1, "", [])
     assert [(one.log_day, one.after) for one in archive.asked] == [("2026-11-20", 0), ("2026-11-20", 2)]
     assert await noted(pool) == [("verify_archive", "archive of 2026-11-20", "drill")] * 2
-    for log_day, cursor in (("", ""), ("2026-11-20", "x")):
-        with pytest.raises(TobanError) as refusal:
+
+
+async def test_a_check_of_what_is_no_day_is_refused_before_it_is_noted(served: Any, channels: Any, pool: Any) -> None:
+    archive, address = served
+    calls = Archivers(channels=channels, addresses=[address], clock=FakeClock())
+    work = ArchiveOperations(pool=pool, archivers=calls)
+    for log_day, cursor, remedy in (
+        ("", "", "'' is no date: write the day as YYYY-MM-DD"),
+        ("not a day", "", "'not a day' is no date"),
+        ("2026-02-30" * 10_000, "", "is no date"),
+        ("2026-11-20", "x", "begin without one"),
+    ):
+        with pytest.raises(TobanError, match=remedy) as refusal:
             await work.verify(log_day, cursor=cursor, reason="drill", actor="user ada")
-        assert refusal.value.code is ErrorCode.INVALID_ARGUMENT
+        assert refusal.value.code is ErrorCode.INVALID_ARGUMENT and len(refusal.value.message) < 200
+    assert archive.asked == [] and await noted(pool) == []
+    await work.verify("20261120", cursor="", reason="drill", actor="user ada")
+    assert [one[1] for one in await noted(pool)] == ["archive of 2026-11-20"], "one day has one name in the audit"
 
 
 async def noted(pool: Any) -> list[tuple[str, str, str]]:
