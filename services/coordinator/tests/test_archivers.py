@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toban_coordinator.adapters.archivers import KEPT_SECONDS, VERIFY_SECONDS, Archivers
+from toban_coordinator.adapters.archivers import KEPT_SECONDS, MOST_BROKEN, VERIFY_SECONDS, Archivers
 from toban_coordinator.app.cluster.audit_log import list_audit
 from toban_coordinator.app.cluster.operations_archive import ArchiveOperations
 from toban_coordinator.app.paging import PageRequest
@@ -31,6 +31,7 @@ class Archive(logs_pb2_grpc.LogArchiveServicer):
         self.calls = 0
         self.failure: TobanError | None = None
         self.asked: list[Any] = []
+        self.objects, self.slow, self.broken = 3, 0, range(2, 3)
         self.look: Callable[[], Awaitable[Any]]
 
     async def Status(self, _request: Any, _context: Any) -> Any:
@@ -49,9 +50,11 @@ class Archive(logs_pb2_grpc.LogArchiveServicer):
 
     async def Verify(self, request: Any, _context: Any) -> AsyncIterator[Any]:
         self.asked.append(request)
-        for number in range(request.after + 1, 4):
+        for number in range(request.after + 1, self.objects + 1):
+            if number == self.slow:
+                raise TobanError(ErrorCode.DEADLINE_EXCEEDED, "too slow")
             yield logs_pb2.VerifyArchiveResponse(
-                number=number, key=f"k{number}", chunks=2, bytes=9, problem="gone" * (number == 2)
+                number=number, key=f"k{number}", chunks=2, bytes=9, problem="gone" * (number in self.broken)
             )
 
 
@@ -124,6 +127,26 @@ async def test_a_check_has_as_much_of_a_day_as_its_time_allows(served: Any, chan
     assert (rest.objects, rest.next_cursor, list(rest.broken)) == (1, "", [])
     assert [(one.log_day, one.after) for one in archive.asked] == [("2026-11-20", 0), ("2026-11-20", 2)]
     assert await noted(pool) == [("verify_archive", "archive of 2026-11-20", "drill")] * 2
+
+
+async def test_a_part_keeps_what_it_has_read_when_an_object_takes_too_long(served: Any, channels: Any) -> None:
+    archive, address = served
+    calls = Archivers(channels=channels, addresses=[address], clock=FakeClock())
+    archive.slow = 3
+    part = await calls.verify("2026-11-20", after=0)
+    assert [one.number for one in part.objects] == [1, 2] and part.more
+    with pytest.raises(TobanError, match="too slow"):
+        await calls.verify("2026-11-20", after=2)
+
+
+async def test_a_part_ends_when_there_is_no_room_for_more_broken_objects(served: Any, channels: Any) -> None:
+    archive, address = served
+    calls = Archivers(channels=channels, addresses=[address], clock=FakeClock())
+    archive.objects, archive.broken = 2 * MOST_BROKEN, range(11, 2 * MOST_BROKEN)
+    first = archive_check_to_pb(await calls.verify("2026-11-20", after=0))
+    assert (len(first.broken), first.objects, first.next_cursor) == (MOST_BROKEN, 110, "110")
+    rest = archive_check_to_pb(await calls.verify("2026-11-20", after=110))
+    assert (len(rest.broken), rest.objects, rest.next_cursor) == (89, 90, "")
 
 
 async def test_a_check_of_what_is_no_day_is_refused_before_it_is_noted(served: Any, channels: Any, pool: Any) -> None:
