@@ -261,6 +261,9 @@ CLUSTER = (
         fact=lambda a, _: not any(one.drained for one in a.cluster().executors),
     ),
     Act(at="/executors", path="/executors/{}/detach"),
+    Act(at="/archive", path="/archive/run"),
+    # A day without archived objects: neither good nor bad.
+    Act(at="/archive/verify?day=2026-01-01", path="/archive/verify", shows="main .message[role=status]"),
 )
 LOST = (
     Act(

@@ -13,7 +13,7 @@ from toban_store import migrate, sessions
 from toban_store.errors import DidNotHappen, FencedOut, OutcomeUnknown, Refused, TooLong, Unsuitable, sort_error
 from toban_store.pool import Pool, open_pool
 from toban_store.tx import FencedTx, Tx, autocommit, fenced_statement, fenced_tx, tx
-from toban_testing.waiting import until_lock_wait
+from toban_testing.waiting import until_async, until_lock_wait
 
 pytestmark = pytest.mark.pg_versions
 
@@ -295,6 +295,22 @@ async def test_the_bounds_end_with_the_transaction(pg_major: int, pg_url: str, t
         after = await t2.fetch_one("SELECT current_setting('statement_timeout') AS v")
     await alone.close()
     assert (inside, after) == ({"v": "180ms"}, {"v": "2s"})
+
+
+@pytest.mark.usefixtures("production_bounds")
+async def test_a_transaction_that_waits_for_something_else_is_ended(pg_major: int, pool: Pool) -> None:
+    with pytest.raises(TooLong, match="idle-in-transaction timeout"):
+        async with tx(pool) as t:
+            await t.execute(SETTING, {"name": "a"})
+            mine = await t.fetch_one("SELECT pg_backend_pid() AS pid")
+
+            async def ended() -> bool:
+                async with autocommit(pool) as other:
+                    return not await other.fetch_all("SELECT FROM pg_stat_activity WHERE pid = %(pid)s::int", mine)
+
+            await until_async(ended)
+            await t.execute(SETTING, {"name": "b"})
+    assert await settings(pool) == []
 
 
 async def test_a_connection_killed_before_commit_did_not_happen(pg_major: int, pool: Pool) -> None:

@@ -73,13 +73,64 @@ def test_a_day_is_verified_part_after_part(web: Any) -> None:
     web.cluster.reader.responses["VerifyArchive"] = first
     text = web.post("/archive/verify", day="2026-11-19", reason="drill").get_data(as_text=True)
     assert "2 objects, 5 chunks, 2.0 KiB" in text and "there is more to check" in text
+    assert ">Go on with the next objects</button>" in text
     assert 'name="cursor" value="41"' in text and ">drill</textarea>" in text
+    text = web.post("/archive/verify", day="2026-11-19", reason="", cursor="41", broken="3").get_data(as_text=True)
+    assert 'name="cursor" value="41"' in text and 'name="broken" value="3"' in text, (
+        "a form that was refused goes on, too"
+    )
     broken = pb.BrokenObject(key="a/<b>", problem="the object is not there")
     web.cluster.reader.responses["VerifyArchive"] = pb.VerifyArchiveDayResponse(objects=1, broken=[broken])
     text = web.post("/archive/verify", day="2026-11-19", reason="drill", cursor="41").get_data(as_text=True)
     assert "Broken objects: 1" in text and "a/&lt;b&gt;" in text and 'name="cursor"' not in text
+    assert "1 object, 0 chunks, " in text
     [asked] = web.asked(pb.VerifyArchiveDayRequest)
     assert (asked.log_day, asked.cursor, asked.reason) == ("2026-11-19", "41", "drill")
+
+
+def test_a_check_that_goes_on_stays_with_its_day(web: Any) -> None:
+    editable = '<input id="day" type="date" name="day" value="2026-11-19" required>'
+    assert editable in web.page("/archive/verify?day=2026-11-19")
+    web.cluster.reader.responses["VerifyArchive"] = pb.VerifyArchiveDayResponse(objects=2, next_cursor="41")
+    text = web.post("/archive/verify", day="2026-11-19", reason="drill").get_data(as_text=True)
+    assert 'type="date"' not in text and "<dd>2026-11-19</dd>" in text
+    assert '<input type="hidden" name="day" value="2026-11-19">' in text
+    web.cluster.reader.responses["VerifyArchive"] = pb.VerifyArchiveDayResponse(objects=2)
+    assert editable in web.post("/archive/verify", day="2026-11-19", reason="drill", cursor="41").get_data(as_text=True)
+
+
+def test_what_the_parts_of_a_check_found_is_added_up(web: Any) -> None:
+    broken = [pb.BrokenObject(key=key, problem="gone") for key in ("a", "b")]
+    web.cluster.reader.responses["VerifyArchive"] = pb.VerifyArchiveDayResponse(
+        objects=2, broken=broken, next_cursor="41"
+    )
+    text = web.post("/archive/verify", day="2026-11-19", reason="r", cursor="7", broken="3").get_data(as_text=True)
+    assert "Broken objects: 5." in text and "Found in the parts before: 3." in text
+    assert 'name="broken" value="5"' in text
+    web.cluster.reader.responses["VerifyArchive"] = pb.VerifyArchiveDayResponse(objects=4)
+    text = web.post("/archive/verify", day="2026-11-19", reason="r", cursor="41", broken="5").get_data(as_text=True)
+    assert "message bad" in text and "Broken objects: 5." in text and "as it was written" not in text
+    text = web.post("/archive/verify", day="2026-11-19", reason="r", cursor="41", broken="x").get_data(as_text=True)
+    assert "message good" in text and "Everything is as it was written." in text
+
+
+def test_nothing_to_check_is_not_a_good_result_except_at_the_end(web: Any) -> None:
+    web.cluster.reader.responses["VerifyArchive"] = pb.VerifyArchiveDayResponse()
+    text = web.post("/archive/verify", day="2026-11-19", reason="r").get_data(as_text=True)
+    assert "This day has no archived objects." in text and "message good" not in text and "Read again" not in text
+    text = web.post("/archive/verify", day="2026-11-19", reason="r", cursor="41").get_data(as_text=True)
+    assert "Everything is as it was written." in text and "Read again" not in text
+
+
+def test_a_check_occupies_a_place_for_long_responses(web: Any) -> None:
+    slots = web.worker.context.stream_slots
+    held = [slots.acquire(f"person {number}", stream=False) for number in range(slots.size)]
+    response = web.post("/archive/verify", day="2026-11-19", reason="r")
+    assert response.status_code == 429 and "are in use" in response.get_data(as_text=True)
+    for release in held:
+        release()
+    assert web.post("/archive/verify", day="2026-11-19", reason="r").status_code == 200
+    assert slots.in_use == 0
 
 
 def test_only_administrators_act_on_the_archive(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:

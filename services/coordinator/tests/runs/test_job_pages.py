@@ -48,6 +48,7 @@ async def test_one_job_that_waits_keeps_the_notices_of_no_other(world: Any, sile
     slow = silent[2]
     before = value("toban_part_jobs_left_out_total", part="silent_jobs", kind="slow")
     async with tx(world.administrator) as t:
+        await t.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         await t._run("INSERT INTO scheduler.job_silences (definition_id, last_at) VALUES (%(i)s, now())", {"i": slow})
         # Until the round is finished: each turn stops after its time.
         while (await world.turn("notices")).next_in is not None:
@@ -69,6 +70,7 @@ async def test_one_job_that_waits_keeps_nothing_from_being_pruned(world: Any, si
     old = "SELECT 1 FROM pg_class WHERE relname = 'runs_history_' || to_char(current_date - 95, 'YYYYMMDD')"
     assert await world.sql(old)
     async with tx(world.administrator) as t:
+        await t.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         await t._run("INSERT INTO scheduler.job_successes (definition_id, at) VALUES (%(i)s, now())", {"i": silent[2]})
         for _ in range(20):
             if (await world.turn("prune")).next_in is None:

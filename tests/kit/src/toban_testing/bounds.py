@@ -22,7 +22,12 @@ _WIDE: tuple[tuple[ModuleType, str, Any], ...] = (
     (pool, "ACQUIRE_SECONDS", float(_SECONDS)),
     (pool, "CONNECT_SECONDS", _SECONDS),
 )
-_WIDE_SESSION = {"statement_timeout": f"{_SECONDS}s", "lock_timeout": f"{_SECONDS}s"}
+_WIDE_SESSION = {
+    "statement_timeout": f"{_SECONDS}s",
+    "lock_timeout": f"{_SECONDS}s",
+    # A process that is delayed between two statements must not lose its transaction.
+    "idle_in_transaction_session_timeout": f"{2 * _SECONDS}s",
+}
 
 _PRODUCTION = tuple((module, name, getattr(module, name)) for module, name, _ in _WIDE)
 _PRODUCTION_SESSION = {name: pool.SESSION[name] for name in _WIDE_SESSION}
@@ -33,8 +38,6 @@ def widen() -> None:
     for module, name, value in _WIDE:
         setattr(module, name, value)
     pool.SESSION.update(_WIDE_SESSION)
-    # No test is about this one: a process that is delayed between two statements must not lose its transaction.
-    pool.SESSION["idle_in_transaction_session_timeout"] = "120s"
 
 
 @pytest.fixture

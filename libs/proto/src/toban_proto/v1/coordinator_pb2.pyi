@@ -5913,7 +5913,7 @@ class VerifyArchiveDayResponse(_message.Message):
     chunks: _builtins.int
     bytes: _builtins.int
     next_cursor: _builtins.str
-    """For the next part; empty = this was the last one."""
+    """For the next part; empty = this was the last one. A part ends with the object that is being read after 20 seconds, and after 100 broken ones."""
     @_builtins.property
     def broken(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokenObject]:
         """Those that are not as they were written."""

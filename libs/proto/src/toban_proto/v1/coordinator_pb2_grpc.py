@@ -2448,7 +2448,7 @@ class OperationsServicer:
         raise NotImplementedError('Method not implemented!')
 
     def VerifyArchive(self, request, context):
-        """Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object.
+        """Reads the archived objects of a day again and compares them with their records.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

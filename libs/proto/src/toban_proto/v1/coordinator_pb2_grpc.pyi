@@ -719,7 +719,7 @@ class OperationsStub:
     RunArchive: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RunArchiveNowRequest, _coordinator_pb2.RunArchiveNowResponse]
     """Asks a log-archiver for a pass of the archive now. The answer does not wait for it: GET /archive has the result."""
     VerifyArchive: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.VerifyArchiveDayRequest, _coordinator_pb2.VerifyArchiveDayResponse]
-    """Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object."""
+    """Reads the archived objects of a day again and compares them with their records."""
     AdoptEpoch: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]
     SetLimit: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]
     """Sets a limit."""
@@ -770,7 +770,7 @@ class OperationsAsyncStub(OperationsStub):
     RunArchive: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RunArchiveNowRequest, _coordinator_pb2.RunArchiveNowResponse]  # type: ignore[assignment]
     """Asks a log-archiver for a pass of the archive now. The answer does not wait for it: GET /archive has the result."""
     VerifyArchive: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.VerifyArchiveDayRequest, _coordinator_pb2.VerifyArchiveDayResponse]  # type: ignore[assignment]
-    """Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object."""
+    """Reads the archived objects of a day again and compares them with their records."""
     AdoptEpoch: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AdoptEpochRequest, _coordinator_pb2.AdoptEpochResponse]  # type: ignore[assignment]
     SetLimit: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.SetLimitRequest, _coordinator_pb2.SetLimitResponse]  # type: ignore[assignment]
     """Sets a limit."""
@@ -878,7 +878,7 @@ class OperationsServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.VerifyArchiveDayRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.VerifyArchiveDayResponse, _abc.Awaitable[_coordinator_pb2.VerifyArchiveDayResponse]]:
-        """Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object."""
+        """Reads the archived objects of a day again and compares them with their records."""
 
     @_abc_1.abstractmethod
     def AdoptEpoch(

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from toban_admin_web.adapters.convert import from_proto, to_proto
-from toban_admin_web.decide.api_rules import SLOW_READS
+from toban_admin_web.decide.api_rules import SLOW_CALLS
 from toban_admin_web.ports.people import Credential
 from toban_domain.errors import ErrorCode, TobanError
 from toban_proto.v1 import (
@@ -55,8 +55,8 @@ class ApiClient:
 
     def read(self, method: str, answer: type[A], fields: Mapping[str, Any]) -> A:
         """As Caller.read."""
-        if method in SLOW_READS:
-            return self._call(method, answer, fields, timeout=SLOW_READS[method])
+        if method in SLOW_CALLS:
+            return self._call(method, answer, fields, timeout=SLOW_CALLS[method])
         if self._left <= 0:
             fleet = self._coordinators
             raise TobanError(
@@ -72,7 +72,7 @@ class ApiClient:
 
     def write(self, method: str, answer: type[A], fields: Mapping[str, Any]) -> A:
         """As Caller.write."""
-        return self._call(method, answer, fields, timeout=self._write_seconds)
+        return self._call(method, answer, fields, timeout=SLOW_CALLS.get(method, self._write_seconds))
 
     def watch(self, method: str, answer: type[A], fields: Mapping[str, Any], *, seconds: float) -> Iterator[A]:
         """As Caller.watch."""

@@ -178,7 +178,7 @@ METHODS: Mapping[str, ApiMethod] = {
     "Operations.VerifyArchive": ApiMethod(
         inputs.VerifyArchive,
         models.ArchiveCheck,
-        "Reads the archived objects of a day again and compares them with their records, for at most 20 seconds and one object.",
+        "Reads the archived objects of a day again and compares them with their records.",
     ),
     "Operations.VerifyAudit": ApiMethod(
         inputs.AuditCheckQuery, models.AuditCheck, "Checks the hash chain of the audit log, a part at a time."

@@ -981,7 +981,9 @@ class ArchiveCheck(Answer):
     chunks: int
     bytes: int
     broken: list[BrokenObject] = Field(description="Those that are not as they were written.")
-    next_cursor: str = Field(description="For the next part; empty = this was the last one.")
+    next_cursor: str = Field(
+        description="For the next part; empty = this was the last one. A part ends with the object that is being read after 20 seconds, and after 100 broken ones."
+    )
 
 
 class Limit(Answer):

@@ -18,11 +18,11 @@ class Caller(Protocol):
     def read(self, method: str, answer: type[A], fields: Mapping[str, Any]) -> A:
         """A call that changes nothing: a coordinator that does not respond is skipped for the next one. All reads share the request's seconds.
 
-        A method of SLOW_READS has a time limit of its own, and only a coordinator that is not reached is skipped.
+        A method of SLOW_CALLS has a time limit of its own, and only a coordinator that is not reached is skipped.
         """
 
     def watch(self, method: str, answer: type[A], fields: Mapping[str, Any], *, seconds: float) -> Iterator[A]:
         """The answers of a method that streams them, until it ends. Raises DEADLINE_EXCEEDED after `seconds`."""
 
     def write(self, method: str, answer: type[A], fields: Mapping[str, Any]) -> A:
-        """A call that may change something: it is never sent twice."""
+        """A call that may change something: it is never sent twice. A method of SLOW_CALLS has a time limit of its own."""

@@ -20,7 +20,7 @@ class CheckedObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveCheck:
-    """Objects in the order of their numbers; `more`: there was no time for the others."""
+    """Objects in the order of their numbers; `more`: the part has ended before the others."""
 
     objects: Sequence[CheckedObject]
     more: bool

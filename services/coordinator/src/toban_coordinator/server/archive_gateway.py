@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import date
 from typing import Any
 
+from toban_coordinator.app.cluster.operations_archive import day_of
 from toban_coordinator.app.cluster.settings_stream import SettingsStreams
 from toban_coordinator.server.cluster_to_proto import settings_to_pb
 from toban_coordinator.store.runs import attempts
@@ -34,7 +34,7 @@ class ArchiveGateway(ArchiveGatewayServicer):
             raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{len(request.keys)} attempts: ask about {MAX_KEYS} at most")
         keys = [AttemptKey(key.run_id, key.token) for key in request.keys]
         async with autocommit(self._pool) as t:
-            found = await attempts.ended(t, _day(request.log_day), keys, off_seconds=request.off_seconds)
+            found = await attempts.ended(t, day_of(request.log_day), keys, off_seconds=request.off_seconds)
         return pb.ListSealedResponse(attempts=[_to_pb(one) for one in found])
 
     async def WatchSettings(
@@ -43,13 +43,6 @@ class ArchiveGateway(ArchiveGatewayServicer):
         """Now and on each change."""
         async for settings in self._settings.watch():
             yield settings_to_pb(settings)
-
-
-def _day(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"log_day {text!r} is no date: write YYYY-MM-DD") from None
 
 
 def _to_pb(one: attempts.EndedAttempt) -> pb.SealedAttempt:

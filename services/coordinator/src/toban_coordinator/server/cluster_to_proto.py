@@ -114,7 +114,7 @@ def archive_check_to_pb(check: ArchiveCheck) -> pb.VerifyArchiveDayResponse:
         objects=len(check.objects),
         chunks=sum(one.chunks for one in check.objects),
         bytes=sum(one.bytes for one in check.objects),
-        broken=broken[:MOST_PROBLEMS],
+        broken=broken,
         next_cursor=str(check.objects[-1].number) if check.more else "",
     )
 

@@ -147,6 +147,7 @@ async def test_a_take_over_under_way_stops_the_old_leader(world: Any, make: Any,
     await inbox.emit(key="k")
     old = world.loops["events"]
     async with tx(world.administrator) as taking:
+        await taking.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         await taking.execute("UPDATE scheduler.leader SET epoch = epoch + 1 WHERE id = 1")
         with pytest.raises(TooLong):
             await old._work()

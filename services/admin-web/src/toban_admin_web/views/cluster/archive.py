@@ -9,6 +9,7 @@ from flask import Blueprint, Response, request, url_for
 from toban_admin_web.decide.answer import Done
 from toban_admin_web.decide.api_models import Archive, ArchiveCheck
 from toban_admin_web.views.actions import confirmed, form, given_reason, require
+from toban_admin_web.views.stream_response import occupied
 from toban_admin_web.views.view_context import page, read, write
 from toban_domain.access import Action
 from toban_domain.errors import ErrorCode, TobanError
@@ -60,17 +61,29 @@ def verify() -> Response:
     found: list[ArchiveCheck] = []
 
     def work() -> str:
-        fields = {"log_day": _day(), "cursor": request.form.get("cursor", ""), "reason": given_reason()}
-        found.append(write("Operations.VerifyArchive", ArchiveCheck, **fields))
+        fields = {"log_day": _day(), "cursor": _cursor(), "reason": given_reason()}
+        with occupied():
+            found.append(write("Operations.VerifyArchive", ArchiveCheck, **fields))
         return ""
 
     response = confirmed(work, lambda status, **why: _form("verify", status, **why))
     return _form("verify", check=found[0], reason=given_reason()) if found else response
 
 
-def _form(verb: str, status: int = 200, **values: Any) -> Response:
+def _form(verb: str, status: int = 200, *, check: ArchiveCheck | None = None, **values: Any) -> Response:
     require(Action.OPERATE)
-    return form("archive_action", status, verb=verb, day=_day(), **{"check": None, **values})
+    parts = {"begun": bool(_cursor()), "cursor": check.next_cursor if check else _cursor(), "before": _broken_before()}
+    return form("archive_action", status, verb=verb, day=_day(), check=check, **parts, **values)
+
+
+def _cursor() -> str:
+    return request.form.get("cursor", "")
+
+
+def _broken_before() -> int:
+    """How many objects the parts before this one found broken; the form carries it."""
+    text = request.form.get("broken", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def _day() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import date
 
 from toban_coordinator.ports.archivers import ArchiveCalls, ArchiveCheck
 from toban_coordinator.store.cluster import audit
@@ -19,19 +20,33 @@ class ArchiveOperations:
     archivers: ArchiveCalls
 
     async def run(self, *, reason: str, actor: str) -> None:
-        """A pass begins. Raises RESOURCE_INVALID_STATE without an object store, UNAVAILABLE without a log-archiver."""
-        async with tx(self.pool) as t:
-            await audit.note(t, actor, "run_archive", "archive", reason)
-            await self.archivers.begin_pass()
+        """A pass begins; the audit has it also when it fails.
+
+        Raises RESOURCE_INVALID_STATE without an object store, UNAVAILABLE without a log-archiver.
+        """
+        await self._note(actor, "run_archive", "archive", reason)
+        await self.archivers.begin_pass()
 
     async def verify(self, log_day: str, *, cursor: str, reason: str, actor: str) -> ArchiveCheck:
         """The next objects of a day. Raises INVALID_ARGUMENT, and as `run`."""
-        if not log_day:
-            raise TobanError(ErrorCode.INVALID_ARGUMENT, "log_day is empty: name the day to check, as YYYY-MM-DD")
-        after = _number(cursor)
+        # The audit keeps its target for good.
+        day, after = day_of(log_day).isoformat(), _number(cursor)
+        await self._note(actor, "verify_archive", f"archive of {day}", reason)
+        return await self.archivers.verify(day, after=after)
+
+    async def _note(self, actor: str, action: str, target: str, reason: str) -> None:
+        # Committed before the call: PostgreSQL ends a transaction that waits for a log-archiver, and what was asked for would have no row.
         async with tx(self.pool) as t:
-            await audit.note(t, actor, "verify_archive", f"archive of {log_day}", reason)
-        return await self.archivers.verify(log_day, after=after)
+            await audit.note(t, actor, action, target, reason)
+
+
+def day_of(log_day: str) -> date:
+    """Raises INVALID_ARGUMENT."""
+    try:
+        return date.fromisoformat(log_day)
+    except ValueError:
+        message = f"log_day {log_day[:40]!r} is no date: write the day as YYYY-MM-DD"
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message) from None
 
 
 def _number(cursor: str) -> int:
