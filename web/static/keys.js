@@ -36,10 +36,10 @@ function search() {
 }
 
 async function loadNames(text) {
-  // Without an answer the palette has pages and runs.
-  const { found } = await load(withFields("/find", [["q", text]])).then((response) => response.json()).catch(() => ({ found: [] }));
-  if (text !== words().at(-1)) return;
-  known = { text, found };
+  // Without an answer the palette has pages and runs, and it is not known that there is nothing else.
+  const answer = await load(withFields("/find", [["q", text]])).then((response) => response.json()).catch(() => null);
+  if (!answer || text !== words().at(-1)) return;
+  known = { text, found: answer.found };
   suggest();
 }
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from toban_admin_web.ports.people import SignedIn
-from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
 
 
@@ -49,16 +49,29 @@ def test_a_viewer_finds_no_users_and_secrets(web: Any, monkeypatch: pytest.Monke
     assert not [one for one in web.cluster.reader.requests if isinstance(one, pb.ListSecretsRequest)]
 
 
-def test_what_is_refused_leaves_the_others(web: Any) -> None:
-    web.cluster.reader.responses["ListLimits"] = TobanError(ErrorCode.PERMISSION_DENIED, "not for you")
+@pytest.mark.parametrize("code", [ErrorCode.PERMISSION_DENIED, ErrorCode.UNIMPLEMENTED])
+def test_what_is_refused_leaves_the_others(web: Any, code: ErrorCode) -> None:
+    web.refuse("ListLimits", code, "not for you")
     assert list(found(web, "hello")) == ["jobs", "schedules"]
 
 
+def test_an_outage_is_not_an_answer(web: Any) -> None:
+    web.refuse("ListSchedules", ErrorCode.UNAVAILABLE, "no coordinator answers")
+    assert web.get("/find?q=hello").status_code == 503
+
+
 def test_the_nearest_names_come_first(web: Any) -> None:
-    names = ["a-load", "load", "b-load", *(f"far-from-load-{number}" for number in range(9))]
-    web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[web.job(name=one) for one in names])
-    assert [name for name, _ in found(web, "load")["jobs"]][:4] == ["load", "a-load", "b-load", "far-from-load-0"]
-    assert len(found(web, "load")["jobs"]) == 6
+    """As coordinators list them, by name, the best one is the last."""
+    names = sorted(["load", *(f"a-load-{number:02}" for number in range(30)), "far-from-load"])
+    web.cluster.reader.responses |= {
+        "ListJobs": lambda asked: pb.ListJobsResponse(jobs=[web.job(name=one) for one in names[: asked.page.limit]]),
+        "ListSchedules": lambda asked: pb.ListSchedulesResponse(
+            schedules=[web.schedule(name=one) for one in names[: asked.page.limit]]
+        ),
+    }
+    nearest = ["load", *(f"a-load-{number:02}" for number in range(5))]
+    for kind in ("jobs", "schedules"):
+        assert [name for name, _ in found(web, "load")[kind]] == nearest
 
 
 def test_jobs_and_schedules_have_what_can_be_done_with_them(web: Any) -> None:

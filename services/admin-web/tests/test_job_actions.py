@@ -164,6 +164,28 @@ def test_a_schedule_of_a_disabled_job_is_not_active(job: Any, subtests: Any) -> 
                 assert ("until <time" in text) == (until is not None)
 
 
+def test_slots_before_the_end_of_a_pause_are_said_to_get_no_run(job: Any, subtests: Any) -> None:
+    """Coordinators of an earlier release give no next run of what is off, whether that has an end or not."""
+    soon, late = job.stamp(-60), job.stamp(-120)
+    job.cluster.reader.responses["NextSlots"] = pb.NextSlotsResponse(
+        slots=[pb.NextSlot(at=job.stamp(-seconds), local="x") for seconds in (30, 90, 150)]
+    )
+    both = {"status": "paused", "paused_until": soon, "job_disabled": True}
+    for name, given, without in (
+        ("active", {"next_run_at": job.stamp(-30)}, 0),
+        ("the next run is known", {"status": "paused", "paused_until": soon, "next_run_at": job.stamp(-90)}, 1),
+        ("paused", {"status": "paused"}, 3),
+        ("paused with an end", {"status": "paused", "paused_until": soon}, 1),
+        ("the job disabled with an end", {"job_disabled": True, "job_disabled_until": late}, 2),
+        ("both with an end", {**both, "job_disabled_until": late}, 2),
+        ("one without an end", both, 3),
+        ("switched off", {"enabled": False, "status": "paused", "paused_until": soon}, 3),
+    ):
+        job.cluster.reader.responses["GetSchedule"] = job.schedule(**{"next_run_at": None, **given})
+        with subtests.test(name):
+            assert job.page("/schedules/hello-often").count(">no run<") == without
+
+
 def test_pages_say_when_a_pause_ends(job: Any, subtests: Any) -> None:
     end = {"seconds": 4_000_000_000}
     schedule = job.schedule(status="paused", paused_until=end)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from toban_domain.errors import ErrorCode
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_testing.browser import Page, find_browser
 
@@ -73,11 +74,20 @@ def test_the_palette_finds_pages_runs_and_the_rest_by_name(page: Page, address: 
     assert page.run(f"{found}[0].textContent") == "Job nightly-<b>x</b>"
     assert page.run("document.querySelector('#palette [role=status]').textContent") == ""
     assert [one.name for one in web.cluster.reader.requests if isinstance(one, pb.ListJobsRequest)][-1] == "<b>X</b>"
+    web.refuse("ListJobs", ErrorCode.UNAVAILABLE, "no coordinator answers")
+    # The palette has dealt with an answer before the next task.
+    page.run(
+        "{ const plain = fetch; window.fetch = (...given) => plain(...given).finally(() =>"
+        " { if (String(given[0]).endsWith('q=gone')) setTimeout(() => { window.dealt = true; }); }); }"
+    )
+    type_in("gone")
+    page.until("window.dealt")
+    assert page.run("document.querySelector('#palette [role=status]').textContent") == "", "nobody knows"
     type_in("#1")
     assert page.run(f"{found}[0].textContent") == "Run 1"
     press(page, "Enter", on=text)
     page.until(f"location.pathname === '/runs/1' && {READY}")
-    assert page.complaints == []
+    assert [one for one in page.complaints if not one.endswith("/find?q=gone")] == []
 
 
 def test_the_palette_finds_what_to_do_with_a_job_or_a_schedule(page: Page, address: str, web: Any) -> None:

@@ -70,6 +70,11 @@ def test_a_sentence_in_a_sentence_is_translated_and_a_name_is_not() -> None:
     assert TEXTS.find("ja", "limit runs is reached") == "リミット runs に達しています"
 
 
+def test_sentences_of_the_release_before_are_translated() -> None:
+    for now in [key for key in CATALOGUE if "cancelled" in key]:
+        assert CATALOGUE[now.replace("cancelled", "canceled")] == CATALOGUE[now]
+
+
 def test_the_parts_of_a_long_list_are_not_looked_for() -> None:
     short, long = (", ".join([*["2 draining"] * number, "no sentence"]) for number in (19, 20))
     assert "draining" not in (TEXTS.find("ja", f"no executor takes work ({short})") or short)

@@ -79,11 +79,12 @@ class Span:
         return found
 
     def _lines(self) -> Sequence[datetime]:
-        at = _before(self.since, self._grid) + self._grid
+        step = self._grid
+        at = _before(self.since, step) + step
         found = [self.since]
         while at < self.until:
             found.append(at)
-            at += self._grid
+            at += step
         return [*found, self.until]
 
     def narrowed(self) -> Span | None:

@@ -19,13 +19,14 @@ from toban_admin_web.decide.api_models import (
 )
 from toban_admin_web.decide.navigation import groups_for
 from toban_admin_web.views.view_context import read
-from toban_domain.errors import TobanError
+from toban_domain.errors import ErrorCode, TobanError
 
 # Of each kind, the names that begin with the text or have it soonest.
 SHOWN = 6
-# Of triggers and accounts, which coordinators do not search by a part of the name.
+# Names come in their order, without what the person may not see: the ones that fit best may be far from the first.
 READ = 500
 MAX_TEXT = 200
+_NO_LIST = frozenset({ErrorCode.PERMISSION_DENIED, ErrorCode.UNIMPLEMENTED})
 
 Found = Iterable[tuple[str, ...]]
 """Name, path, and the parts of the path of what can be done with it."""
@@ -48,21 +49,23 @@ def show() -> Response:
 
 
 def _nearest(text: str, names: Callable[[str], Found]) -> Found:
-    """None of a list that is refused to the person, or cannot be read: the others are found."""
+    """None of a list that is refused to the person, or that an earlier release does not have: the others are found."""
     try:
         having = [one for one in names(text) if text.lower() in one[0].lower()]
-    except TobanError:
+    except TobanError as error:
+        if error.code not in _NO_LIST:
+            raise
         return []
     return sorted(having, key=lambda one: (one[0].lower().find(text.lower()), one))[:SHOWN]
 
 
 def _jobs(text: str) -> Found:
-    for one in read("JobReader.ListJobs", JobPage, name=text, page={"limit": 4 * SHOWN}).jobs:
+    for one in read("JobReader.ListJobs", JobPage, name=text, page={"limit": READ}).jobs:
         yield one.name, url_for("jobs.show", name=one.name), "run", "enable" if one.disabled_at else "disable"
 
 
 def _schedules(text: str) -> Found:
-    for one in read("JobReader.ListSchedules", SchedulePage, name=text, page={"limit": 4 * SHOWN}).schedules:
+    for one in read("JobReader.ListSchedules", SchedulePage, name=text, page={"limit": READ}).schedules:
         acts = ["pause" if one.status == "active" else "resume"] if one.enabled else []
         yield one.name, url_for("schedules.show", name=one.name), *acts
 

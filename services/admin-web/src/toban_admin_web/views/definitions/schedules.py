@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from flask import Blueprint, Response, request, url_for
@@ -50,8 +51,19 @@ def show(name: str) -> Response:
             lambda: read("JobReader.ListFires", FirePage, schedule=name, page={"limit": LAST_FIRES}).fires
         ),
         definition=indent(schedule.spec),
+        runs_from=_runs_from(schedule),
         **_month(schedule),
     )
+
+
+def _runs_from(schedule: Schedule) -> datetime | None:
+    """From when on its slots get runs; None = not at all, as far as is known. Coordinators of an earlier release tell the end of a pause alone."""
+    if schedule.next_run_at or not schedule.enabled:
+        return schedule.next_run_at
+    off = (schedule.status != "active", schedule.paused_until), (schedule.job_disabled, schedule.job_disabled_until)
+    ends = [end for is_off, end in off if is_off]
+    known = [end for end in ends if end]
+    return max(known, default=None) if known == ends else None
 
 
 def _month(schedule: Schedule) -> dict[str, Any]:
