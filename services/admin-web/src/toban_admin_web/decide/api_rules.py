@@ -52,10 +52,8 @@ SLOW_CALLS: Mapping[str, float] = {
     "Operations.VerifyAudit": 60.0,
     "Operations.Diagnose": 10.0,
     "JobReader.GetArchive": 10.0,
-# Calls that can take long at a coordinator that works: a filter with few hits reads the whole audit log, and a check a part of it.
-# A log-archiver counts the chunks of whole days; a part of a check of the archive goes on until the end of an object. A coordinator counts up to
-# 200,000 runs of half a span after half a span.
-SLOW_CALLS: Mapping[str, float] = {
+    "JobReader.CountRuns": 10.0,
+    "Operations.VerifyArchive": 60.0,
 }
 """Method → time limit of one call, seconds."""
 
