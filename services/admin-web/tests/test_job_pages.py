@@ -223,3 +223,9 @@ def test_coordinators_of_an_earlier_release_show_the_last_run_and_the_next_slot(
     web.cluster.reader.responses["ListJobs"] = pb.ListJobsResponse(jobs=[web.job(schedules=schedules)])
     text = web.page("/jobs")
     assert 'href="/runs/7"' in text and soon.ToDatetime().strftime("%Y-%m-%d %H:%M:%S") in text
+
+
+@pytest.mark.parametrize("path", ["/schedules/hello-often", "/jobs/hello"])
+def test_a_schedule_whose_rule_this_release_cannot_read_has_a_page(web: Any, path: str) -> None:
+    web.refuse("NextSlots", ErrorCode.SCHEDULE_INVALID)
+    assert "hello-often" in web.page(path)

@@ -206,10 +206,10 @@ def page(template: str, **values: object) -> Response:
 
 
 def if_implemented(call: Callable[[], T]) -> T | None:
-    """None when the release of the coordinators does not have the method."""
+    """None when the release of the coordinators does not have the method, or does not know the rule of the schedule."""
     try:
         return call()
     except TobanError as error:
-        if error.code is not ErrorCode.UNIMPLEMENTED:
+        if error.code not in (ErrorCode.UNIMPLEMENTED, ErrorCode.SCHEDULE_INVALID):
             raise
         return None
