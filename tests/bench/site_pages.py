@@ -47,6 +47,7 @@ SELECT (jsonb_populate_record(s, jsonb_build_object('id', s.id + n, 'name', 'ben
 """
 PAGES = {
     "dashboard": "/",
+    "palette": "/find?q=job-{n}",
     "runs": "/runs",
     "runs failed": "/runs?state=FAILED",
     "runs of a job": "/runs?job=job-{n}",

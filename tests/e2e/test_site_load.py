@@ -9,13 +9,10 @@ from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
+from toban_testing.sample_company import manifest
 from toban_testing.site_client import signed_in
 
 pytestmark = pytest.mark.e2e
-
-
-def manifest(kind: str, name: str, **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": "toban/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def schedule(name: str, **rule: Any) -> dict[str, Any]:

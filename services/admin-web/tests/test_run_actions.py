@@ -61,10 +61,10 @@ def test_a_page_offers_what_its_state_allows(web: Any, state: str, actions: list
     assert offered(web.page("/runs/1")) == actions
 
 
-def test_what_stops_a_run_is_told_beside_the_buttons(web: Any) -> None:
-    for state, told in (("RUNNING", ["Cancel", "Kill"]), ("CANCEL_REQUESTED", ["Kill"]), ("SUCCEEDED", [])):
+def test_what_stops_a_run_is_explained_beside_the_buttons(web: Any) -> None:
+    for state, explained in (("RUNNING", ["Cancel", "Kill"]), ("CANCEL_REQUESTED", ["Kill"]), ("SUCCEEDED", [])):
         web.cluster.reader.responses["GetRun"] = web.run(1, state)
-        assert re.findall(r"(Cancel|Kill) (?:asks|ends)", web.page("/runs/1")) == told
+        assert re.findall(r"(Cancel|Kill) (?:asks|ends)", web.page("/runs/1")) == explained
 
 
 def test_a_viewer_is_offered_nothing_and_gets_no_form(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,9 @@ def test_the_palette_finds_pages_runs_and_the_rest_by_name(page: Page, address: 
     )
     type_in("gone")
     page.until("window.dealt")
-    assert page.run("document.querySelector('#palette [role=status]').textContent") == "", "nobody knows"
+    assert page.run("document.querySelector('#palette [role=status]').textContent") == "", (
+        "an outage says nothing of names"
+    )
     type_in("#1")
     assert page.run(f"{found}[0].textContent") == "Run 1"
     press(page, "Enter", on=text)

@@ -92,7 +92,9 @@ def expected(by: str, since: datetime, until: datetime, seconds: int) -> dict[st
     return found
 
 
-def request(since: datetime, until: datetime, *, by: str = "", seconds: int = 0, **filters: Any) -> pb.CountRunsRequest:
+def request(
+    since: datetime, until: datetime, *, by: str = "executor", seconds: int = 0, **filters: Any
+) -> pb.CountRunsRequest:
     wanted = {"active_from": timestamp_to_pb(since), "active_until": timestamp_to_pb(until), **filters}
     return pb.CountRunsRequest(filter=pb.ListRunsRequest(**wanted), by=by, interval_seconds=seconds)
 
@@ -116,8 +118,8 @@ async def test_groups_beyond_the_most_are_one_and_each_run_counts_once(world: An
     begin, end = DAY + HOUR, DAY + 4 * HOUR
     found = await world.reader.CountRuns(request(begin, end, by="job", seconds=300), None)
     names = [one.name for one in found.groups]
-    assert len(names) == run_counts.MOST_GROUPS + 1 and names[-1] == "" and names[0] != ""
-    assert found.groups[-1].others == 42 - run_counts.MOST_GROUPS and not any(one.others for one in found.groups[:-1])
+    assert len(names) == store.MOST_GROUPS + 1 and names[-1] == "" and names[0] != ""
+    assert found.groups[-1].others == 42 - store.MOST_GROUPS and not any(one.others for one in found.groups[:-1])
     totals = [sum(one.runs.values()) for one in found.groups[:-1]]
     assert totals == sorted(totals, reverse=True)
     ran = [one for one in RUNS if one["started"] and one["id"] != 5]
@@ -166,7 +168,7 @@ async def test_of_all_times_only_those_with_runs_are_halved(
     counts = store.counts
 
     async def noted(t: Any, what: Any, seen: Any) -> Any:
-        asked.append(what.since)
+        asked.append(what.span.since)
         return await counts(t, what, seen)
 
     monkeypatch.setattr(store, "counts", noted)
@@ -198,7 +200,7 @@ async def test_what_a_person_may_not_see_is_not_counted(
 
 async def test_what_is_refused(world: Any) -> None:
     for wanted, text in (
-        (request(DAY, DAY + HOUR, by="state"), "executor or job"),
+        (request(DAY, DAY + HOUR, by="state"), "job or executor"),
         (request(DAY, DAY + HOUR, seconds=-1), "use 0"),
         (request(DAY, DAY + HOUR, seconds=1 << 62), "at most 31622400"),
         (request(DAY, DAY + HOUR, seconds=1), "use 8 or more"),
@@ -215,7 +217,7 @@ async def test_without_times_the_last_hour_is_counted(world: Any, stored: None) 
     found = await world.reader.CountRuns(pb.CountRunsRequest(), None)
     assert found.until.ToDatetime() - found.since.ToDatetime() == HOUR
     [running] = found.groups
-    assert (running.name, dict(running.runs)) == ("node-2", {"RUNNING": 1})
+    assert (running.name, dict(running.runs)) == ("a", {"RUNNING": 1}), "by job"
 
 
 def test_a_span_in_the_future_is_empty_and_halves_end() -> None:

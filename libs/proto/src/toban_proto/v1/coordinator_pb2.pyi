@@ -2325,7 +2325,7 @@ class CountRunsRequest(_message.Message):
     BY_FIELD_NUMBER: _builtins.int
     INTERVAL_SECONDS_FIELD_NUMBER: _builtins.int
     by: _builtins.str
-    """What they are grouped by: executor | job; "" = executor. A run without an executor is in no group of executors."""
+    """What they are grouped by: job | executor; "" = job. A run without an executor is in no group of executors."""
     interval_seconds: _builtins.int
     """How long each interval is, in seconds from 1970-01-01 UTC on; 0 = the whole span is one. At most 500 intervals."""
     @_builtins.property
@@ -5838,6 +5838,8 @@ Global___DemoteLeaderResponse: _TypeAlias = DemoteLeaderResponse  # noqa: Y015
 
 @_typing.final
 class RunArchiveNowRequest(_message.Message):
+    """Why a pass is wanted now."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     REASON_FIELD_NUMBER: _builtins.int
@@ -5872,6 +5874,8 @@ Global___RunArchiveNowResponse: _TypeAlias = RunArchiveNowResponse  # noqa: Y015
 
 @_typing.final
 class VerifyArchiveDayRequest(_message.Message):
+    """Which objects are checked: those of a day, a part at a time."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LOG_DAY_FIELD_NUMBER: _builtins.int

@@ -247,11 +247,11 @@ class Demote(Reason):
 
 
 class ArchivePass(Reason):
-    """ArchivePass"""
+    """Why a pass is wanted now."""
 
 
 class VerifyArchive(Reason):
-    """VerifyArchive"""
+    """Which objects are checked: those of a day, a part at a time."""
 
     log_day: str = Field(max_length=300, description="The day of UTC on which attempts were dispatched, as YYYY-MM-DD.")
     cursor: str = Field(

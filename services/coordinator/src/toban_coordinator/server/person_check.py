@@ -86,7 +86,7 @@ class PersonAdmission:
 
     async def visible(self, answer: Any) -> Any:
         """A list without the items that the person may not see."""
-        if not is_restricted(self._person, Action.VIEW):
+        if self.sees_every_run:
             return answer
         for field, kind, key in LISTED.get(self._method, ()):
             items = list(getattr(answer, field))
@@ -159,7 +159,7 @@ class PersonAdmission:
 
     @property
     def sees_every_run(self) -> bool:
-        """Whether no rule leaves some out."""
+        """Whether no rule leaves a job, or a run of one, out."""
         return not is_restricted(self._person, Action.VIEW)
 
     @property
@@ -183,7 +183,7 @@ class PersonAdmission:
 
     async def seen(self, uses: Sequence[Use]) -> frozenset[Use] | None:
         """Those that the person may see; None = all."""
-        if not is_restricted(self._person, Action.VIEW):
+        if self.sees_every_run:
             return None
         found: set[Use] = set()
         for first in range(0, len(uses), USES_AT_ONCE):

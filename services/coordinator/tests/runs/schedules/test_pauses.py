@@ -10,6 +10,7 @@ from toban_coordinator.app.definitions.delete_job import DeleteJob, DeleteReques
 from toban_coordinator.app.definitions.disable_job import DisableJob
 from toban_coordinator.app.runs.cancel import CancelRun
 from toban_coordinator.app.schedules import next_slots
+from toban_coordinator.decide.schedules import fire
 from toban_coordinator.store.schedules import schedules
 from toban_domain.errors import ErrorCode, FencedOut, TobanError
 from toban_observability import metrics
@@ -134,11 +135,11 @@ async def test_the_next_runs_of_pauses_are_found_beside_the_event_loop(monkeypat
             threads.append(threading.get_ident())
             return super().next_slot(after)
 
-    monkeypatch.setattr(next_slots, "Rule", Watched)
+    monkeypatch.setattr(fire, "Rule", Watched)
     end = datetime(2027, 1, 1, 12, 0, tzinfo=UTC)
     spec = '{"name": "often", "job": "hello", "daily_at": "03:00"}'
     paused, active, broken = (
-        {"spec": text, "resumes_at": at, "next_run_at": None} for text, at in ((spec, end), (spec, None), ("{}", end))
+        {"name": "often", "spec": text, "resumes_at": at, "next_run_at": None} for text, at in ((spec, end), (spec, None), ("{}", end))
     )
     found = await next_slots.with_next_after_pause([paused, active, broken])
     assert [row["next_run_at"] for row in found] == [end + timedelta(hours=15), None, None]

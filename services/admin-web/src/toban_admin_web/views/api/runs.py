@@ -81,7 +81,7 @@ class RunsQuery(RunFilter):
 class CountsQuery(RunFilter):
     """Which runs, and how they are counted."""
 
-    by: Literal["executor", "job"] = Field("executor", description="What they are grouped by.")
+    by: Literal["job", "executor"] = Field("job", description="What they are grouped by.")
     interval_seconds: int = Field(
         0, ge=0, le=MAX_INT32, description="How long each interval is, at most 500 of them; 0 = the whole span is one."
     )

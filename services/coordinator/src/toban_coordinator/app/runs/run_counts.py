@@ -11,7 +11,7 @@ from toban_coordinator.app.runs.run_queries import RunQuery, run_filter
 from toban_coordinator.decide.runs.run_counts import BY, Group, Span, groups
 from toban_coordinator.store.definitions import jobs
 from toban_coordinator.store.runs import run_counts, run_lists
-from toban_coordinator.store.runs.run_counts import Counting, Use
+from toban_coordinator.store.runs.run_counts import Counting, JobScope
 from toban_domain.errors import ErrorCode, TobanError
 from toban_store.pool import Pool
 from toban_store.tx import Row, autocommit
@@ -19,9 +19,7 @@ from toban_store.tx import Row, autocommit
 # More are not read, which takes a third of a second: then the later half of the span is counted.
 MOST_RUNS = 200_000
 # Of these each job and scope is looked up, so many at a time.
-MOST_RESTRICTED, USES_AT_ONCE = 20_000, 500
-# With a name.
-MOST_GROUPS = 24
+MOST_RESTRICTED, SCOPES_AT_ONCE = 20_000, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountRuns:
-    """Counts."""
+    """Works from any coordinator."""
 
     pool: Pool
 
@@ -57,20 +55,12 @@ class CountRuns:
             return RunCounts(span, ())
         part: Span | None = span
         while part is not None:
-            what = Counting(
-                wanted=replace(wanted, active_from=part.since),
-                by=by or BY[0],
-                since=part.since,
-                until=part.until,
-                interval=part.interval,
-                most=MOST_RUNS if rights is None else MOST_RESTRICTED,
-                groups=MOST_GROUPS,
-            )
+            most = MOST_RUNS if rights is None else MOST_RESTRICTED
+            what = Counting(wanted=wanted, by=by or BY[0], span=part, most=most)
             rows = await (self._rows(what) if rights is None else self._seen_rows(what, rights))
             if rows is not None:
                 return RunCounts(part, groups(rows, part))
-            part = await self._kept(part) if part == span else part
-            part = part.later_half()
+            part = (await self._kept(part) if part is span else part).later_half()
         return RunCounts(replace(span, since=span.until), ())
 
     async def _kept(self, span: Span) -> Span:
@@ -79,17 +69,17 @@ class CountRuns:
             oldest = await run_counts.oldest(t)
         return span if oldest is None or oldest <= span.since else replace(span, since=min(oldest, span.until))
 
-    async def _rows(self, what: Counting, allowed: Collection[Use] | None = None) -> list[Row] | None:
+    async def _rows(self, what: Counting, allowed: Collection[JobScope] | None = None) -> list[Row] | None:
         """None when too many runs fit."""
         async with autocommit(self.pool) as t:
             return await run_counts.counts(t, what, allowed)
 
     async def _seen_rows(self, what: Counting, rights: Rights) -> list[Row] | None:
         async with autocommit(self.pool) as t:
-            uses = await run_counts.uses(t, what)
-        if uses is None:
+            scopes = await run_counts.job_scopes(t, what)
+        if scopes is None:
             return None
         seen: set[int] = set()
-        for first in range(0, len(uses), USES_AT_ONCE):
-            seen.update(await rights([use.run for use in uses[first : first + USES_AT_ONCE]]))
-        return await self._rows(what, [use for use in uses if use.run in seen])
+        for first in range(0, len(scopes), SCOPES_AT_ONCE):
+            seen.update(await rights([one.run for one in scopes[first : first + SCOPES_AT_ONCE]]))
+        return await self._rows(what, [one for one in scopes if one.run in seen])

@@ -7,10 +7,11 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 
+from toban_coordinator.decide.schedules.fire import compiled
 from toban_coordinator.decide.schedules.pauses import shown
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.schedule import ScheduleSpec
-from toban_schedule import Rule
+from toban_schedule import ScheduleError
 from toban_schedule.rule import TICK, YEARS
 from toban_store.tx import Row
 
@@ -70,6 +71,17 @@ def note_of(
     return ""
 
 
+def stored_spec(row: Row) -> ScheduleSpec:
+    """The definition in a row of `read_models.schedules_page`. Raises SCHEDULE_INVALID when this version cannot read it."""
+    try:
+        return ScheduleSpec.from_json(json.loads(row["spec"]))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise TobanError(
+            ErrorCode.SCHEDULE_INVALID,
+            f"schedule {row['name']!r}: it cannot be read as stored ({type(error).__name__}: {error}); apply it again",
+        ) from None
+
+
 async def with_next_after_pause(schedules: Sequence[Row]) -> Sequence[Row]:
     """Rows of `read_models.schedules_page`: of a pause with an end the next run is the first slot from then on. None when the rule cannot be read."""
     if paused := [row for row in schedules if row["resumes_at"] is not None]:
@@ -81,7 +93,7 @@ async def with_next_after_pause(schedules: Sequence[Row]) -> Sequence[Row]:
 def _add_next_after_pause(paused: Sequence[Row]) -> None:
     for row in paused:
         try:
-            rule = Rule.of(ScheduleSpec.from_json(json.loads(row["spec"])).rule)
-        except (LookupError, TypeError, ValueError, AttributeError):
+            rule = compiled(stored_spec(row))
+        except (TobanError, ScheduleError):
             continue
         row["next_run_at"] = rule.next_slot(row["resumes_at"] - TICK)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +14,13 @@ from toban_coordinator.app.named_objects import changed, not_found
 from toban_coordinator.app.paging import FIRST_PAGE, Page, PageRequest
 from toban_coordinator.app.schedules.edit_due_slots import rule_or_none
 from toban_coordinator.app.schedules.edit_schedule import ScheduleEdit, Settled, slots_after, state_of
-from toban_coordinator.app.schedules.next_slots import check_after, checked_count, note_of, with_next_after_pause
+from toban_coordinator.app.schedules.next_slots import (
+    check_after,
+    checked_count,
+    note_of,
+    stored_spec,
+    with_next_after_pause,
+)
 from toban_coordinator.app.schedules.slot_counting import Counts, with_counts
 from toban_coordinator.decide.schedules.pauses import LEADER, EndedPause, check_until
 from toban_coordinator.store.cluster import audit, read_models
@@ -62,7 +67,7 @@ class Schedules:
         row = None
         if isinstance(subject, str):
             row = await self.get(subject)
-            spec = _stored(row)
+            spec = stored_spec(row)
         else:
             spec = _read(subject)
         async with autocommit(self.pool) as t:
@@ -237,16 +242,6 @@ async def _set_status(
     end = until.isoformat() if until else None
     state = {"version": version, "status": status, "status_reason": reason, "paused_until": end}
     return {**state, **slots_after(settled.after)}
-
-
-def _stored(row: Row) -> ScheduleSpec:
-    try:
-        return ScheduleSpec.from_json(json.loads(row["spec"]))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise TobanError(
-            ErrorCode.SCHEDULE_INVALID,
-            f"schedule {row['name']!r}: it cannot be read as stored ({type(error).__name__}: {error}); apply it again",
-        ) from None
 
 
 def _read(manifest: ManifestText) -> ScheduleSpec:

@@ -11,7 +11,8 @@ from typing import Any
 
 from toban_domain.errors import ErrorCode, TobanError
 
-BY = ("executor", "job")
+BY = ("job", "executor")
+"""The first one is meant where a caller names none."""
 MOST_INTERVALS = 500
 LONGEST_INTERVAL = 366 * 86_400
 DEFAULT_SPAN = timedelta(hours=1)

@@ -10,6 +10,7 @@ from itertools import islice, takewhile
 from toban_domain.concurrency import DEFAULT_SCOPE
 from toban_domain.fire_plan import DueSchedule, FirePlan, RunTemplate, Skip
 from toban_domain.job import JobSpec
+from toban_domain.schedule import ScheduleSpec
 from toban_schedule import Rule, ScheduleError
 
 # A slot that is settled later than this counts as missed, and the schedule's catch_up decides about it, seconds.
@@ -46,8 +47,13 @@ def rule_of(schedule: DueSchedule) -> Rule:
     """The compiled rule of a stored schedule; raises ScheduleError when this version cannot read it, whatever is in the row."""
     if schedule.broken:
         raise ScheduleError("spec", schedule.broken)
+    return compiled(schedule.spec)
+
+
+def compiled(spec: ScheduleSpec) -> Rule:
+    """The rule of a stored definition; raises ScheduleError when this version cannot read it."""
     try:
-        return Rule.of(schedule.spec.rule)
+        return Rule.of(spec.rule)
     except ScheduleError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:

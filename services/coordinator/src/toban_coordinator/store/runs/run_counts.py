@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from toban_coordinator.decide.runs.run_counts import Span
 from toban_coordinator.decide.runs.run_lists import Driver
 from toban_coordinator.store.runs.run_lists import COMMIT_WITHIN, RunFilter, parameters_of
 from toban_store import queries
 from toban_store.tx import Row, Tx
 
 _sql = queries.load(__name__)
+# With rows of their own, those with the most runs.
+MOST_GROUPS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
-    """Which runs are counted: those of a filter that ran between two times, `interval` in seconds. `by`: executor or job.
-
-    At most `most` runs are read. The `groups` with the most runs have rows of their own.
-    """
+    """Which runs are counted: those of a filter that ran in a span. `by`: executor or job. At most `most` runs are read."""
 
     wanted: RunFilter
     by: str
-    since: datetime
-    until: datetime
-    interval: int
+    span: Span
     most: int
-    groups: int
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """What a person's rules decide by: the job and scope of runs, of which `run` is one."""
+class JobScope:
+    """What a person's rules decide by: the definition and the scope of runs, of which `run` is one."""
 
     run: int
     definition_id: int
@@ -41,7 +38,7 @@ class Use:
     scope_id: str
 
 
-async def counts(t: Tx, what: Counting, seen: Collection[Use] | None) -> list[Row] | None:
+async def counts(t: Tx, what: Counting, seen: Collection[JobScope] | None) -> list[Row] | None:
     """Rows with equal group, state, first and last interval as one, with its `runs`; None when there are too many runs.
 
     Only runs of the jobs and scopes in `seen`; None = all.
@@ -49,21 +46,22 @@ async def counts(t: Tx, what: Counting, seen: Collection[Use] | None) -> list[Ro
     allowed = list(seen or ())
     restriction = {
         "restricted": seen is not None,
-        "seen_definitions": [use.definition_id for use in allowed],
-        "seen_scopes": [use.scope for use in allowed],
-        "seen_scope_ids": [use.scope_id for use in allowed],
+        "seen_definitions": [one.definition_id for one in allowed],
+        "seen_scopes": [one.scope for one in allowed],
+        "seen_scope_ids": [one.scope_id for one in allowed],
+        "groups": MOST_GROUPS,
     }
     # Planned for these values, as a list of runs is.
     rows = await t.fetch_all(_sql.counts, _parameters(what) | restriction, prepare=False)
     return None if rows[0]["total"] > what.most else [row for row in rows if row["name"] is not None]
 
 
-async def uses(t: Tx, what: Counting) -> list[Use] | None:
-    """The jobs and scopes of the runs; None when there are too many runs."""
-    rows = await t.fetch_all(_sql.uses, _parameters(what), prepare=False)
+async def job_scopes(t: Tx, what: Counting) -> list[JobScope] | None:
+    """Those of the runs; None when there are too many runs."""
+    rows = await t.fetch_all(_sql.job_scopes, _parameters(what), prepare=False)
     if sum(row["runs"] for row in rows) > what.most:
         return None
-    return [Use(row["run"], row["definition_id"], row["scope"], row["scope_id"]) for row in rows]
+    return [JobScope(row["run"], row["definition_id"], row["scope"], row["scope_id"]) for row in rows]
 
 
 async def oldest(t: Tx) -> datetime | None:
@@ -73,5 +71,6 @@ async def oldest(t: Tx) -> datetime | None:
 
 
 def _parameters(what: Counting) -> dict[str, Any]:
-    own = {name: getattr(what, name) for name in ("by", "since", "until", "interval", "most", "groups")}
-    return parameters_of(what.wanted, Driver.ID) | own
+    span = {"since": what.span.since, "until": what.span.until, "interval": what.span.interval}
+    wanted = replace(what.wanted, active_from=what.span.since)
+    return parameters_of(wanted, Driver.ID) | span | {"by": what.by, "most": what.most}

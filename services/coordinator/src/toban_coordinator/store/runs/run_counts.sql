@@ -50,8 +50,8 @@ WITH r AS MATERIALIZED (
 )
 SELECT n.total, x.* FROM n LEFT JOIN x ON true
 
--- name: uses
--- The jobs and scopes of the runs that `counts` reads for a person who sees all: one run of each, and how many there are.
+-- name: job_scopes
+-- The definitions and scopes of the runs that `counts` reads for a person who sees all: one run of each, and how many there are.
 SELECT min(u.id) AS run, u.definition_id, u.scope, u.scope_id, count(*) AS runs
   FROM ((SELECT r.id, r.definition_id, r.scope, r.scope_id FROM scheduler.runs_live r
           WHERE {{narrowed}} AND {{began}} LIMIT %(most)s::integer + 1)
