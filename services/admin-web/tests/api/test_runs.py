@@ -38,6 +38,7 @@ def test_runs_are_counted_with_the_same_filters(api: Any) -> None:
     request = last(api)[1]
     assert (list(request.filter.states), dict(request.filter.labels)) == (["FAILED"], {"team": "ops"})
     assert (request.filter.active_from.seconds, request.by, request.interval_seconds) == (1796083200, "job", 60)
+    assert not request.filter.HasField("page") and api.get("/runs/counts?cursor=5").status_code == 400
     [counted] = answer.json["groups"]
     assert counted["runs"] == {"FAILED": 1} and counted["intervals"][0]["at"].startswith("2026-12-01T00:00:00")
 

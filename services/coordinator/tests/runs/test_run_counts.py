@@ -205,6 +205,7 @@ async def test_what_is_refused(world: Any) -> None:
         (request(DAY, DAY + HOUR, seconds=1 << 62), "at most 31622400"),
         (request(DAY, DAY + HOUR, seconds=1), "use 8 or more"),
         (request(DAY + HOUR, DAY), "later than"),
+        (request(DAY, DAY + HOUR, page={"cursor": "5"}), "no pages"),
     ):
         with pytest.raises(TobanError, match=text) as caught:
             await world.reader.CountRuns(wanted, None)

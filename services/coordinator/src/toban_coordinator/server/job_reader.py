@@ -122,6 +122,8 @@ class JobReader(JobReaderServicer):
 
     async def CountRuns(self, request: pb.CountRunsRequest, _context: Context) -> pb.RunCounts:
         """How many runs ran, by group and interval. Raises INVALID_ARGUMENT; NOT_FOUND for an unknown executor."""
+        if request.filter.HasField("page"):
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, "filter.page: counts have no pages; leave it out")
         found = await self._deps.counts.get(
             run_query_from_pb(request.filter),
             by=request.by,

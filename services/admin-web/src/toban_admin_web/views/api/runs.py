@@ -28,7 +28,7 @@ _SCOPE = Field("", max_length=10, description="system, account or user; empty = 
 _SCOPE_ID = Field("", max_length=200, description="Which account or user.")
 
 
-class RunFilter(Input):
+class RunParts(Input):
     """Which runs. All parts must hold; a part that is left out leaves nothing out."""
 
     job: str = Field("", max_length=MAX_NAME)
@@ -44,7 +44,6 @@ class RunFilter(Input):
     since: AwareDatetime | None = Field(None, description="Not ended before.")
     until: AwareDatetime | None = Field(None, description="Created before.")
     ahead: bool = Field(False, description="Also runs that are not due yet: they are created in advance.")
-    cursor: str = Field("", max_length=MAX_CURSOR, description="`next_cursor` of the page before; empty = first page.")
 
     @field_validator("label")
     @classmethod
@@ -53,7 +52,7 @@ class RunFilter(Input):
             raise ValueError("a label is KEY=VALUE, such as team=ops")
         return given
 
-    def request(self, *, limit: int = 0) -> dict[str, Any]:
+    def parts(self) -> dict[str, Any]:
         """As the fields of ListRunsRequest."""
         as_they_are = ("job", "schedule", "executor", "origin", "scope", "scope_id")
         return {
@@ -63,8 +62,17 @@ class RunFilter(Input):
             "active_from": self.since,
             "active_until": self.until,
             "include_ahead": self.ahead,
-            "page": {"limit": limit, "cursor": self.cursor},
         }
+
+
+class RunFilter(RunParts):
+    """Which runs, and of them those after a page."""
+
+    cursor: str = Field("", max_length=MAX_CURSOR, description="`next_cursor` of the page before; empty = first page.")
+
+    def request(self, *, limit: int = 0) -> dict[str, Any]:
+        """As the fields of ListRunsRequest."""
+        return {**self.parts(), "page": {"limit": limit, "cursor": self.cursor}}
 
 
 class RunsQuery(RunFilter):
@@ -78,7 +86,7 @@ class RunsQuery(RunFilter):
         return {**self.request(limit=self.limit), "brief": self.brief}
 
 
-class CountsQuery(RunFilter):
+class CountsQuery(RunParts):
     """Which runs, and how they are counted."""
 
     by: Literal["job", "executor"] = Field("job", description="What they are grouped by.")
@@ -88,7 +96,7 @@ class CountsQuery(RunFilter):
 
     def request_fields(self) -> dict[str, Any]:
         """As the fields of CountRunsRequest."""
-        return {"filter": self.request(), "by": self.by, "interval_seconds": self.interval_seconds}
+        return {"filter": self.parts(), "by": self.by, "interval_seconds": self.interval_seconds}
 
 
 class Start(Input):
