@@ -139,7 +139,8 @@ async def test_the_next_runs_of_pauses_are_found_beside_the_event_loop(monkeypat
     end = datetime(2027, 1, 1, 12, 0, tzinfo=UTC)
     spec = '{"name": "often", "job": "hello", "daily_at": "03:00"}'
     paused, active, broken = (
-        {"name": "often", "spec": text, "resumes_at": at, "next_run_at": None} for text, at in ((spec, end), (spec, None), ("{}", end))
+        {"name": "often", "spec": text, "resumes_at": at, "next_run_at": None}
+        for text, at in ((spec, end), (spec, None), ("{}", end))
     )
     found = await next_slots.with_next_after_pause([paused, active, broken])
     assert [row["next_run_at"] for row in found] == [end + timedelta(hours=15), None, None]
