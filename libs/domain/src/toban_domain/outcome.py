@@ -131,6 +131,8 @@ class Outcome:
     # Whether the definition has a schema for the result.
     result_expected: bool = False
     error_lines: tuple[ErrorLine, ...] = ()
+    # The executor had accepted the attempt and has given it back.
+    never_started: bool = False
 
     @property
     def lost(self) -> bool:

@@ -52,7 +52,8 @@ class DueRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorLoad:
     """An incarnation that is not off. `held`: number of runs dispatched to it; `worker_id` grows with each registration; `job_labels` are what
-    its group asks of jobs. `isolation` is its class, which no label can state."""
+    its group asks of jobs. `isolation` is its class, which no label can state. `queue`: orders that it takes beyond its slots, of runs that may wait.
+    """
 
     incarnation: str
     worker_id: int
@@ -69,6 +70,11 @@ class ExecutorLoad:
     group: str = DEFAULT_GROUP
     job_labels: Mapping[str, str] = field(default_factory=dict)
     isolation: str = SHARED
+    queue: int = 0
+
+    def room(self, *, may_wait: bool) -> int:
+        """How many more runs it can take now."""
+        return max(0, self.slots + (self.queue if may_wait else 0) - self.held)
 
     def takes(self, selector: SelectorSpec) -> bool:
         """Whether it may run the job with this selector."""

@@ -148,6 +148,15 @@ _ALL = (
         "number of slots of an executor that does not set SCHEDULER_SLOTS",
         takes_effect=AT_REGISTER,
     ),
+    _count(
+        "prefetch",
+        1,
+        0,
+        8,
+        "orders per slot",
+        "orders that an executor whose runs end quickly gets beyond its slots, so that a free slot starts the next run at once; they wait there "
+        "for at most half a second; 0 = none",
+    ),
     _seconds(
         "skip_late_runs_after_seconds",
         0.0,

@@ -54,6 +54,10 @@ class AttemptTable:
         """The record of an acceptance that is not on disk yet, so that an answer from the table waits for it too."""
         return [Record("seen", *key)] if key in self._unsaved else []
 
+    def saved(self, records: Iterable[Record]) -> None:
+        """These records are on disk."""
+        self._unsaved.difference_update(AttemptKey(one.run_id, one.token) for one in records if one.kind == "seen")
+
     def withdraw(self, keys: Iterable[AttemptKey]) -> None:
         """The acceptance of these could not be persisted, so it did not happen; no answer was sent."""
         for key in keys:

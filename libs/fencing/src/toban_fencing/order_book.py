@@ -59,8 +59,13 @@ class OrderBook(Generic[S]):
         slots: int,
         unfit: Callable[[S], Unfit | None],
         unreported: Callable[[], Iterable[AttemptKey]] = tuple,
+        may_wait: Callable[[S], bool] = lambda _order: False,
+        most_waiting: int = 0,
     ) -> None:
-        """`unreported` are ended attempts whose outcome is not accepted: a question about one is still answered `finished`."""
+        """`unreported` are ended attempts whose outcome is not accepted: a question about one is still answered `finished`.
+
+        While all slots are in use, `most_waiting` orders of which `may_wait` is true are accepted beyond them.
+        """
         self.slots = slots
         # Independent reasons to accept no new work: this process ends, the executor's row is closed, a process of a job refused a signal, the
         # guard supervisor died.
@@ -72,6 +77,8 @@ class OrderBook(Generic[S]):
         self._table = AttemptTable()
         self._unfit = unfit
         self._unreported = unreported
+        self._may_wait = may_wait
+        self._most_waiting = most_waiting
 
     def restore(self, *, epoch_max: int, tombstones: Iterable[AttemptKey], finished: Iterable[AttemptKey]) -> None:
         """Load what the journal kept; attempts of earlier incarnations count as finished."""
@@ -124,7 +131,8 @@ class OrderBook(Generic[S]):
             return Unfit("DRAINING", "the executor takes no new work")
         if (unfit := self._unfit(order)) is not None:
             return unfit
-        if self.free_slots <= 0:
+        room = self.slots + (self._most_waiting if self._may_wait(order) else 0)
+        if self._table.live_count >= room:
             return Unfit("NO_SLOT", f"all {self.slots} slots are in use")
         return None
 
@@ -175,9 +183,10 @@ class OrderBook(Generic[S]):
         """Take note of an epoch that a coordinator named; what to persist."""
         return self._gate.raise_epoch(epoch)
 
-    def saved(self, records: Iterable[Record]) -> None:
+    def saved(self, records: Sequence[Record]) -> None:
         """These records are on disk."""
         self._gate.saved(records)
+        self._table.saved(records)
 
     # ---- events of attempts
 
@@ -194,7 +203,7 @@ class OrderBook(Generic[S]):
         self._table.running(key)
 
     def finished(self, key: AttemptKey) -> None:
-        """The attempt has ended and its process tree is empty: its slot is free."""
+        """The attempt has ended and its process tree is empty, or will never start: what it took here is free."""
         self._table.finished(key)
 
     def live_of(self, keys: Iterable[AttemptKey]) -> list[AttemptKey]:

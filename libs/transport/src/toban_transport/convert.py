@@ -147,6 +147,7 @@ def outcome_to_pb(outcome: Outcome) -> common_pb2.Outcome:
         steps=[step_to_pb(step) for step in outcome.steps],
         result_expected=outcome.result_expected,
         error_lines=[common_pb2.ErrorLine(seq=line.seq, text=line.text) for line in outcome.error_lines],
+        never_started=outcome.never_started,
     )
 
 
@@ -176,6 +177,7 @@ def outcome_from_pb(message: common_pb2.Outcome) -> Outcome:
         steps=steps_from_pb(message.steps),
         result_expected=message.result_expected,
         error_lines=tuple(ErrorLine(line.seq, line.text) for line in message.error_lines),
+        never_started=message.never_started,
     )
 
 

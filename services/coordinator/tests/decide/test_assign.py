@@ -84,6 +84,21 @@ def test_least_loaded_first_then_load_then_heartbeat() -> None:
 
 
 @pytest.mark.seed(86)
+def test_runs_that_may_wait_go_beyond_the_slots_when_no_slot_is_free() -> None:
+    executors = [
+        executor(1, slots=2, held=2, queue=3),
+        executor(2, slots=2, held=1),
+        executor(3, slots=2, held=2, queue=1),
+    ]
+    runs = [due(n, placed_on="i1") for n in range(6)]
+    waits = assign.plan(
+        runs, executors, {(1, 1): spec()}, now=NOW, late_seconds=0.0, may_wait=lambda _spec, _lost: True
+    )
+    assert [placed.executor.incarnation for placed in waits.placed] == ["i2", "i1", "i3", "i1", "i1"]
+    assert waits.unplaced == {(1, 1)} and not waits.board.has_room()
+    assert [placed.executor.incarnation for placed in plan(runs, executors).placed] == ["i2"]
+
+
 def test_who_is_usable() -> None:
     others = [
         executor(2, state=ExecutorState.DRAINING),

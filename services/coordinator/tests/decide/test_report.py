@@ -95,6 +95,16 @@ def test_the_delay_is_that_of_the_retry_that_comes() -> None:
     assert (release.attempt, release.delay_seconds, release.lost_count) == (3, 4.0, 0)
 
 
+def test_an_attempt_that_was_given_back_starts_elsewhere_as_the_same_one() -> None:
+    back = ended(K.FAILED, reason=Reason.LEASE_LOST, never_started=True, error_summary="no slot became free")
+    made = decide(live(S.ASSIGNED, lost_count=1), back)
+    [release], [close] = made.releases, made.closes
+    assert (release.attempt, release.lost_count, release.delay_seconds, release.event) == (1, 1, 0.0, "given_back")
+    assert close.state == "REVOKED" and made.answers == [report.Answer.ACCEPTED]
+    assert target(decide(live(S.CANCEL_REQUESTED), back)) == "CANCELED"
+    assert target(decide(live(S.ORPHANED), back)) == "-"
+
+
 def test_start_and_outcome_in_one_batch_make_one_move() -> None:
     plan = decide(live(S.ASSIGNED), AT, ended())
     assert plan.answers == [Answer.ACCEPTED] * 2 and target(plan) == "SUCCEEDED"

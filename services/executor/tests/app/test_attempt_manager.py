@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from toban_domain.epoch import Epoch
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.outcome import AttemptKey, AttemptState
+from toban_domain.outcome import AttemptKey, AttemptState, OutcomeKind
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.app.job_notes import JobNotes
-from toban_executor.decide.models import CancelOrder, StartOrder, StepOrder
+from toban_executor.app.lease_answers import LeaseAnswers
+from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder, StepOrder
+from toban_executor.decide.waiting_orders import WAIT_SECONDS
 from toban_executor.ports.coordinator import Registered
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
@@ -19,6 +22,7 @@ from toban_testing.clock import FakeClock
 
 A = AttemptKey(1, 101)
 B = AttemptKey(2, 102)
+EPOCH = Epoch(0, 5).pack()
 
 
 REGISTERED = Registered(
@@ -26,8 +30,8 @@ REGISTERED = Registered(
 )
 
 
-def order(key: AttemptKey) -> StartOrder:
-    return StartOrder(key=key, steps=(StepOrder(type="command", argv=("true",)),))
+def order(key: AttemptKey, **given: Any) -> StartOrder:
+    return StartOrder(key=key, steps=(StepOrder(type="command", argv=("true",)),), **given)
 
 
 class SlowJournal:
@@ -57,6 +61,10 @@ class Slots:
         self.killed.append(order.key)
         return order.key in self.spawned
 
+    def kill(self, key: AttemptKey, **_more: Any) -> float | None:
+        self.killed.append(key)
+        return None
+
 
 class Reporter:
     def opened(self, order: StartOrder) -> None:
@@ -64,15 +72,34 @@ class Reporter:
 
 
 class Collector:
+    """Keeps the outcomes."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Report] = []
+
     def opened(self, key: AttemptKey, ticket: bytes) -> None:
         """Ignored."""
+
+    def closed(self, key: AttemptKey, last_seq: int) -> None:
+        """Ignored."""
+
+    def submit_outcome(self, report: Report) -> None:
+        self.outcomes.append(report)
 
 
 class Bench:
     def __init__(self, *, slots: int = 1) -> None:
-        self.journal, self.guards, clock = SlowJournal(), Slots(), FakeClock()
-        fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": Reporter(), "collector": Collector()}
-        book = OrderBook(incarnation="me", slots=slots, unfit=lambda _order: None)
+        self.journal, self.guards, self.collector = SlowJournal(), Slots(), Collector()
+        self.clock = clock = FakeClock()
+        fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": Reporter()}
+        fields["collector"] = self.collector
+        book = OrderBook(
+            incarnation="me",
+            slots=slots,
+            unfit=lambda _order: None,
+            may_wait=lambda order: order.may_wait,
+            most_waiting=4,
+        )
         launcher = Launcher(program=lambda _name: "", home="/")
         fields["notes"] = JobNotes(guards=self.guards, gateway=None, wake_heartbeat=lambda: None, clock=clock)  # type: ignore[arg-type]
         fields |= {"freeze_max": lambda: 300.0, "tries": lambda: (3, 0.3), "wake_heartbeat": lambda: None}
@@ -83,7 +110,7 @@ class Bench:
 
     def header(self) -> Header:
         self.serial += 1
-        return Header(5, self.serial, "me")
+        return Header(EPOCH, self.serial, "me")
 
     async def ask(self, what: Any) -> "asyncio.Task[Any]":
         """Begin and let it come to its write."""
@@ -177,7 +204,7 @@ async def test_a_start_does_not_wait_for_a_disk_that_takes_writes_but_its_answer
     it.journal.writes[0].set_result(None)
     await first
     it.journal.writable = True
-    it.attempts.book.finished(A)
+    it.attempts.ended(AttemptEnd(key=A, exit_code=0))
     second = await it.ask(it.attempts.start(it.header(), [order(B)], 0))
     assert it.guards.spawned == [A, B] and not second.done()
     it.journal.writes[1].set_result(None)
@@ -189,7 +216,9 @@ async def test_what_runs_already_is_answered_so_when_the_disk_begins_to_refuse()
     it = Bench()
     (await it.start()).cancel()
     it.journal.writes[0].set_result(None)
-    it.attempts.book.finished(A)
+    await it.ask(asyncio.sleep(0))
+    assert it.guards.spawned == [A]
+    it.attempts.ended(AttemptEnd(key=A, exit_code=0))
     it.journal.writable = True
     second = await it.ask(it.attempts.start(it.header(), [order(B)], 0))
     fail(it.journal.writes[1])
@@ -224,3 +253,106 @@ async def test_no_order_of_a_new_epoch_is_obeyed_before_the_epoch_is_on_disk() -
     it.journal.writes[2].set_result(None)
     await third
     assert it.guards.spawned == [A]
+
+
+def key(run: int) -> AttemptKey:
+    return AttemptKey(run, EPOCH + run)
+
+
+async def waiting(*priorities: int) -> Bench:
+    """An executor with one slot: run 1 has it, and a run with each of `priorities` waits."""
+    it = Bench()
+    orders = [order(key(1)), *(order(key(2 + i), may_wait=True, priority=p) for i, p in enumerate(priorities))]
+    answers = await it.ask(it.attempts.start(it.header(), orders, 0))
+    it.journal.writes[-1].set_result(None)
+    assert [answer.refusal for answer in await answers] == [""] * len(orders)
+    it.journal.writable = True
+    assert it.guards.spawned == [key(1)]
+    return it
+
+
+def slot_is_free(it: Bench) -> None:
+    it.attempts.ended(AttemptEnd(key=it.guards.spawned[-1], exit_code=0))
+
+
+def given_back(it: Bench) -> list[AttemptKey]:
+    return [r.key for r in it.collector.outcomes if r.outcome is not None and r.outcome.never_started]
+
+
+async def test_a_slot_that_becomes_free_starts_what_waits_the_highest_priority_first() -> None:
+    it = await waiting(0, 7, 0)
+    for _ in range(3):
+        slot_is_free(it)
+    assert it.guards.spawned == [key(1), key(3), key(2), key(4)]
+    slot_is_free(it)
+    assert it.attempts.idle.is_set() and not given_back(it)
+
+
+async def test_an_order_that_may_not_wait_is_refused_while_all_slots_are_in_use() -> None:
+    it = await waiting(0)
+    answers = await it.ask(it.attempts.start(it.header(), [order(key(9))], 0))
+    it.journal.writes[-1].set_result(None)
+    assert (await answers)[0].refusal == "NO_SLOT"
+
+
+async def test_what_waits_for_too_long_is_given_back() -> None:
+    it = await waiting(0, 0)
+    await it.clock.advance(WAIT_SECONDS - 0.01)
+    assert given_back(it) == []
+    await it.clock.advance(0.02)
+    assert given_back(it) == [key(2), key(3)] and it.guards.spawned == [key(1)]
+    assert [key for key, _ in it.attempts.book.live] == [key(1)]
+
+
+async def test_nothing_that_waits_starts_once_the_lease_has_ended() -> None:
+    it = await waiting(0)
+    it.clock.jump_wall(60)
+    slot_is_free(it)
+    assert given_back(it) == [key(2)] and it.guards.spawned == [key(1)]
+
+
+async def test_nothing_that_waits_starts_in_the_term_of_another_leader() -> None:
+    it = await waiting(0)
+    it.attempts.book.raise_epoch(Epoch(0, 6).pack())
+    slot_is_free(it)
+    assert given_back(it) == [key(2)] and it.guards.spawned == [key(1)]
+
+
+@pytest.mark.parametrize("state", ["draining", "detached", "cut", "off"])
+async def test_nothing_waits_at_an_executor_that_takes_no_work(state: str) -> None:
+    it = await waiting(0)
+    LeaseAnswers(attempts=it.attempts).apply_state(state, "let_finish")
+    assert given_back(it) == [key(2)] and key(2) not in it.guards.killed
+
+
+async def test_a_cancel_ends_what_waits_without_a_start() -> None:
+    it = await waiting(0)
+    stop = CancelOrder(key=key(2), mode="kill", grace_seconds=0.0, reason="not wanted")
+    assert await it.attempts.cancel(it.header(), [stop]) == ["cancelling"]
+    [report] = it.collector.outcomes
+    assert report.outcome is not None
+    assert (report.key, report.outcome.kind, report.outcome.started_at) == (key(2), OutcomeKind.CANCELED, None)
+    slot_is_free(it)
+    assert it.guards.spawned == [key(1)] and it.guards.killed == []
+
+
+async def test_what_waits_can_be_taken_back() -> None:
+    it = await waiting(0, 0)
+    assert await it.attempts.revoke(it.header(), [key(1), key(2)]) == ["running", "finished"]
+    assert given_back(it) == [key(2)]
+    again = await it.attempts.start(it.header(), [order(key(2), may_wait=True)], 0)
+    assert again[0].state is AttemptState.FINISHED
+    slot_is_free(it)
+    assert it.guards.spawned == [key(1), key(3)]
+
+
+async def test_a_revoke_of_an_older_leader_takes_nothing_back() -> None:
+    it = await waiting(0)
+    assert await it.attempts.revoke(Header(EPOCH - 1, 1, "me"), [key(2)]) == ["STALE_EPOCH"]
+    assert given_back(it) == []
+
+
+async def test_what_the_cluster_does_not_hold_here_does_not_start() -> None:
+    it = await waiting(0)
+    LeaseAnswers(attempts=it.attempts).end_not_held([key(2)])
+    assert given_back(it) == [key(2)] and it.guards.killed == []

@@ -20,7 +20,11 @@ def attempts() -> Any:
     idle.set()
     book = OrderBook(incarnation="i", slots=1, unfit=lambda _order: None)
     return SimpleNamespace(
-        book=book, idle=idle, lease=ExecutorLease(clock=FakeClock(), tries=lambda: (3, 0.3)), reports_pending=0
+        book=book,
+        idle=idle,
+        lease=ExecutorLease(clock=FakeClock(), tries=lambda: (3, 0.3)),
+        reports_pending=0,
+        waiting=SimpleNamespace(give_back_all=lambda _reason: None),
     )
 
 

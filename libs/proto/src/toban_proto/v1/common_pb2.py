@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from toban_proto.v1 import options_pb2 as toban__proto_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btoban_proto/v1/common.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ctoban_proto/v1/options.proto\"X\n\nAttemptKey\x12\x18\n\x06run_id\x18\x01 \x01(\x03\x42\x08\xb2\xb5\x18\x04\x08\x01(\x01\x12\x19\n\x05token\x18\x02 \x01(\x03\x42\n\x98\xb5\x18\x01\xb2\xb5\x18\x02(\x01:\x15\x92\xb5\x18\nAttemptKey\xaa\xb5\x18\x03Key\"\x84\x01\n\x0bUsageSample\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12\x11\n\tprocesses\x18\x04 \x01(\x05:\x0f\x92\xb5\x18\x0bUsageSample\"\xec\x03\n\x07Outcome\x12)\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.toban_proto.v1.OutcomeKind\x12\x16\n\texit_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\rerror_summary\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12.\n\nstarted_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08last_seq\x18\x08 \x01(\x03\x12\x12\n\ntree_empty\x18\t \x01(\x08\x12\x11\n\tlast_line\x18\n \x01(\t\x12\x15\n\rprogress_json\x18\x0b \x01(\t\x12\x13\n\x0bresult_json\x18< \x01(\t\x12\x0f\n\x07log_ref\x18= \x01(\t\x12)\n\x05steps\x18> \x03(\x0b\x32\x1a.toban_proto.v1.StepResult\x12\x17\n\x0fresult_expected\x18? \x01(\x08\x12.\n\x0b\x65rror_lines\x18@ \x03(\x0b\x32\x19.toban_proto.v1.ErrorLineB\x0c\n\n_exit_codeB\t\n\x07_signal\"5\n\tErrorLine\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12\x0c\n\x04text\x18\x02 \x01(\t:\r\x92\xb5\x18\tErrorLine\"\xe4\x01\n\nStepResult\x12\r\n\x05index\x18\x01 \x01(\x05\x12.\n\nstarted_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\texit_code\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x10\n\x08seq_from\x18\x06 \x01(\x03\x12\x0e\n\x06seq_to\x18\x07 \x01(\x03\x42\x0c\n\n_exit_codeB\t\n\x07_signal\"A\n\tLogTicket\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\"\x95\x01\n\rLogTicketBody\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\x12\r\n\x05token\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x0f\n\x07log_day\x18\x04 \x01(\t\x12\x10\n\x08key_hash\x18\x05 \x01(\x0c\x12\x15\n\rinstance_hash\x18\x06 \x01(\x0c\x12\x16\n\x0e\x65xecutor_group\x18\x07 \x01(\t\"B\n\nReadTicket\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\"T\n\x0eReadTicketBody\x12\r\n\x05\x61\x63tor\x18\x01 \x01(\t\x12\x0f\n\x07run_ids\x18\x02 \x03(\x03\x12\x11\n\tsigned_at\x18\x03 \x01(\x03\x12\x0f\n\x07\x65nds_at\x18\x04 \x01(\x03\"C\n\x0bSignedEpoch\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\"~\n\x0fSignedEpochBody\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x11\n\tgrant_seq\x18\x04 \x01(\x03\x12\x11\n\tsigned_at\x18\x05 \x01(\x03\x12\r\n\x05nonce\x18\x32 \x01(\x03\"%\n\x04Page\x12\r\n\x05limit\x18\x01 \x01(\x05\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t*\xb8\x01\n\x0c\x41ttemptState\x12\x1d\n\x19\x41TTEMPT_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x41TTEMPT_STATE_ACCEPTED\x10\x01\x12\x19\n\x15\x41TTEMPT_STATE_RUNNING\x10\x02\x12\x1c\n\x18\x41TTEMPT_STATE_CANCELLING\x10\x03\x12\x1a\n\x16\x41TTEMPT_STATE_FINISHED\x10\x04\x12\x18\n\x14\x41TTEMPT_STATE_FROZEN\x10\x05*\x97\x01\n\x0bOutcomeKind\x12\x1c\n\x18OUTCOME_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16OUTCOME_KIND_SUCCEEDED\x10\x01\x12\x17\n\x13OUTCOME_KIND_FAILED\x10\x02\x12\x1a\n\x16OUTCOME_KIND_TIMED_OUT\x10\x03\x12\x19\n\x15OUTCOME_KIND_CANCELED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1btoban_proto/v1/common.proto\x12\x0etoban_proto.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ctoban_proto/v1/options.proto\"X\n\nAttemptKey\x12\x18\n\x06run_id\x18\x01 \x01(\x03\x42\x08\xb2\xb5\x18\x04\x08\x01(\x01\x12\x19\n\x05token\x18\x02 \x01(\x03\x42\n\x98\xb5\x18\x01\xb2\xb5\x18\x02(\x01:\x15\x92\xb5\x18\nAttemptKey\xaa\xb5\x18\x03Key\"\x84\x01\n\x0bUsageSample\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12\x11\n\tprocesses\x18\x04 \x01(\x05:\x0f\x92\xb5\x18\x0bUsageSample\"\x83\x04\n\x07Outcome\x12)\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.toban_proto.v1.OutcomeKind\x12\x16\n\texit_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\rerror_summary\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12.\n\nstarted_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08last_seq\x18\x08 \x01(\x03\x12\x12\n\ntree_empty\x18\t \x01(\x08\x12\x11\n\tlast_line\x18\n \x01(\t\x12\x15\n\rprogress_json\x18\x0b \x01(\t\x12\x13\n\x0bresult_json\x18< \x01(\t\x12\x0f\n\x07log_ref\x18= \x01(\t\x12)\n\x05steps\x18> \x03(\x0b\x32\x1a.toban_proto.v1.StepResult\x12\x17\n\x0fresult_expected\x18? \x01(\x08\x12.\n\x0b\x65rror_lines\x18@ \x03(\x0b\x32\x19.toban_proto.v1.ErrorLine\x12\x15\n\rnever_started\x18\x41 \x01(\x08\x42\x0c\n\n_exit_codeB\t\n\x07_signal\"5\n\tErrorLine\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12\x0c\n\x04text\x18\x02 \x01(\t:\r\x92\xb5\x18\tErrorLine\"\xe4\x01\n\nStepResult\x12\r\n\x05index\x18\x01 \x01(\x05\x12.\n\nstarted_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\texit_code\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12\x10\n\x08seq_from\x18\x06 \x01(\x03\x12\x0e\n\x06seq_to\x18\x07 \x01(\x03\x42\x0c\n\n_exit_codeB\t\n\x07_signal\"A\n\tLogTicket\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\"\x95\x01\n\rLogTicketBody\x12\x0e\n\x06run_id\x18\x01 \x01(\x03\x12\r\n\x05token\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x0f\n\x07log_day\x18\x04 \x01(\t\x12\x10\n\x08key_hash\x18\x05 \x01(\x0c\x12\x15\n\rinstance_hash\x18\x06 \x01(\x0c\x12\x16\n\x0e\x65xecutor_group\x18\x07 \x01(\t\"B\n\nReadTicket\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\"T\n\x0eReadTicketBody\x12\r\n\x05\x61\x63tor\x18\x01 \x01(\t\x12\x0f\n\x07run_ids\x18\x02 \x03(\x03\x12\x11\n\tsigned_at\x18\x03 \x01(\x03\x12\x0f\n\x07\x65nds_at\x18\x04 \x01(\x03\"C\n\x0bSignedEpoch\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\"~\n\x0fSignedEpochBody\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x11\n\tgrant_seq\x18\x04 \x01(\x03\x12\x11\n\tsigned_at\x18\x05 \x01(\x03\x12\r\n\x05nonce\x18\x32 \x01(\x03\"%\n\x04Page\x12\r\n\x05limit\x18\x01 \x01(\x05\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t*\xb8\x01\n\x0c\x41ttemptState\x12\x1d\n\x19\x41TTEMPT_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x41TTEMPT_STATE_ACCEPTED\x10\x01\x12\x19\n\x15\x41TTEMPT_STATE_RUNNING\x10\x02\x12\x1c\n\x18\x41TTEMPT_STATE_CANCELLING\x10\x03\x12\x1a\n\x16\x41TTEMPT_STATE_FINISHED\x10\x04\x12\x18\n\x14\x41TTEMPT_STATE_FROZEN\x10\x05*\x97\x01\n\x0bOutcomeKind\x12\x1c\n\x18OUTCOME_KIND_UNSPECIFIED\x10\x00\x12\x1a\n\x16OUTCOME_KIND_SUCCEEDED\x10\x01\x12\x17\n\x13OUTCOME_KIND_FAILED\x10\x02\x12\x1a\n\x16OUTCOME_KIND_TIMED_OUT\x10\x03\x12\x19\n\x15OUTCOME_KIND_CANCELED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,32 +43,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_USAGESAMPLE']._serialized_options = b'\222\265\030\013UsageSample'
   _globals['_ERRORLINE']._loaded_options = None
   _globals['_ERRORLINE']._serialized_options = b'\222\265\030\tErrorLine'
-  _globals['_ATTEMPTSTATE']._serialized_start=1726
-  _globals['_ATTEMPTSTATE']._serialized_end=1910
-  _globals['_OUTCOMEKIND']._serialized_start=1913
-  _globals['_OUTCOMEKIND']._serialized_end=2064
+  _globals['_ATTEMPTSTATE']._serialized_start=1749
+  _globals['_ATTEMPTSTATE']._serialized_end=1933
+  _globals['_OUTCOMEKIND']._serialized_start=1936
+  _globals['_OUTCOMEKIND']._serialized_end=2087
   _globals['_ATTEMPTKEY']._serialized_start=110
   _globals['_ATTEMPTKEY']._serialized_end=198
   _globals['_USAGESAMPLE']._serialized_start=201
   _globals['_USAGESAMPLE']._serialized_end=333
   _globals['_OUTCOME']._serialized_start=336
-  _globals['_OUTCOME']._serialized_end=828
-  _globals['_ERRORLINE']._serialized_start=830
-  _globals['_ERRORLINE']._serialized_end=883
-  _globals['_STEPRESULT']._serialized_start=886
-  _globals['_STEPRESULT']._serialized_end=1114
-  _globals['_LOGTICKET']._serialized_start=1116
-  _globals['_LOGTICKET']._serialized_end=1181
-  _globals['_LOGTICKETBODY']._serialized_start=1184
-  _globals['_LOGTICKETBODY']._serialized_end=1333
-  _globals['_READTICKET']._serialized_start=1335
-  _globals['_READTICKET']._serialized_end=1401
-  _globals['_READTICKETBODY']._serialized_start=1403
-  _globals['_READTICKETBODY']._serialized_end=1487
-  _globals['_SIGNEDEPOCH']._serialized_start=1489
-  _globals['_SIGNEDEPOCH']._serialized_end=1556
-  _globals['_SIGNEDEPOCHBODY']._serialized_start=1558
-  _globals['_SIGNEDEPOCHBODY']._serialized_end=1684
-  _globals['_PAGE']._serialized_start=1686
-  _globals['_PAGE']._serialized_end=1723
+  _globals['_OUTCOME']._serialized_end=851
+  _globals['_ERRORLINE']._serialized_start=853
+  _globals['_ERRORLINE']._serialized_end=906
+  _globals['_STEPRESULT']._serialized_start=909
+  _globals['_STEPRESULT']._serialized_end=1137
+  _globals['_LOGTICKET']._serialized_start=1139
+  _globals['_LOGTICKET']._serialized_end=1204
+  _globals['_LOGTICKETBODY']._serialized_start=1207
+  _globals['_LOGTICKETBODY']._serialized_end=1356
+  _globals['_READTICKET']._serialized_start=1358
+  _globals['_READTICKET']._serialized_end=1424
+  _globals['_READTICKETBODY']._serialized_start=1426
+  _globals['_READTICKETBODY']._serialized_end=1510
+  _globals['_SIGNEDEPOCH']._serialized_start=1512
+  _globals['_SIGNEDEPOCH']._serialized_end=1579
+  _globals['_SIGNEDEPOCHBODY']._serialized_start=1581
+  _globals['_SIGNEDEPOCHBODY']._serialized_end=1707
+  _globals['_PAGE']._serialized_start=1709
+  _globals['_PAGE']._serialized_end=1746
 # @@protoc_insertion_point(module_scope)

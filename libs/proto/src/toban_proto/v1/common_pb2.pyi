@@ -146,6 +146,7 @@ class Outcome(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     RESULT_EXPECTED_FIELD_NUMBER: _builtins.int
     ERROR_LINES_FIELD_NUMBER: _builtins.int
+    NEVER_STARTED_FIELD_NUMBER: _builtins.int
     kind: Global___OutcomeKind.ValueType
     exit_code: _builtins.int
     """Exit status of the process, when it exited on its own."""
@@ -168,6 +169,8 @@ class Outcome(_message.Message):
     log_ref: _builtins.str
     result_expected: _builtins.bool
     """As in the order of the attempt."""
+    never_started: _builtins.bool
+    """The attempt was accepted and will never start: its run goes elsewhere, and this counts neither as a try nor as a loss."""
     @_builtins.property
     def started_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
@@ -199,10 +202,11 @@ class Outcome(_message.Message):
         steps: _abc.Iterable[Global___StepResult] | None = ...,
         result_expected: _builtins.bool = ...,
         error_lines: _abc.Iterable[Global___ErrorLine] | None = ...,
+        never_started: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "finished_at", b"finished_at", "signal", b"signal", "started_at", b"started_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error_lines", b"error_lines", "error_summary", b"error_summary", "exit_code", b"exit_code", "finished_at", b"finished_at", "kind", b"kind", "last_line", b"last_line", "last_seq", b"last_seq", "log_ref", b"log_ref", "progress_json", b"progress_json", "reason", b"reason", "result_expected", b"result_expected", "result_json", b"result_json", "signal", b"signal", "started_at", b"started_at", "steps", b"steps", "tree_empty", b"tree_empty"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error_lines", b"error_lines", "error_summary", b"error_summary", "exit_code", b"exit_code", "finished_at", b"finished_at", "kind", b"kind", "last_line", b"last_line", "last_seq", b"last_seq", "log_ref", b"log_ref", "never_started", b"never_started", "progress_json", b"progress_json", "reason", b"reason", "result_expected", b"result_expected", "result_json", b"result_json", "signal", b"signal", "started_at", b"started_at", "steps", b"steps", "tree_empty", b"tree_empty"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

@@ -314,6 +314,8 @@ class StartOrder(_message.Message):
     FIRST_STEP_FIELD_NUMBER: _builtins.int
     RESULT_EXPECTED_FIELD_NUMBER: _builtins.int
     SECRETS_FIELD_NUMBER: _builtins.int
+    MAY_WAIT_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
     attempt: _builtins.int
     job_name: _builtins.str
     definition_version: _builtins.int
@@ -337,6 +339,12 @@ class StartOrder(_message.Message):
     """Index of the step to begin with."""
     result_expected: _builtins.bool
     """The definition has a schema for the output of the job: the outcome repeats this."""
+    may_wait: _builtins.bool
+    """While all slots are in use the executor may accept it all the same and start it when one becomes free. One that waits for long, or whose leader,
+    lease or executor has changed meanwhile, is given back: its outcome has never_started.
+    """
+    priority: _builtins.int
+    """Of those that wait the highest starts first."""
     @_builtins.property
     def key(self) -> _common_pb2.AttemptKey: ...
     @_builtins.property
@@ -381,10 +389,12 @@ class StartOrder(_message.Message):
         first_step: _builtins.int = ...,
         result_expected: _builtins.bool = ...,
         secrets: _abc.Iterable[Global___SecretFile] | None = ...,
+        may_wait: _builtins.bool = ...,
+        priority: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "slot", b"slot"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "allow_shell", b"allow_shell", "attempt", b"attempt", "checkpoint_json", b"checkpoint_json", "definition_version", b"definition_version", "env", b"env", "first_step", b"first_step", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "result_expected", b"result_expected", "secrets", b"secrets", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds", "allow_shell", b"allow_shell", "attempt", b"attempt", "checkpoint_json", b"checkpoint_json", "definition_version", b"definition_version", "env", b"env", "first_step", b"first_step", "grace_seconds", b"grace_seconds", "job_name", b"job_name", "key", b"key", "lease_loss_grace_seconds", b"lease_loss_grace_seconds", "log_ticket", b"log_ticket", "logs", b"logs", "may_wait", b"may_wait", "on_lease_loss", b"on_lease_loss", "payload_json", b"payload_json", "priority", b"priority", "result_expected", b"result_expected", "secrets", b"secrets", "slot", b"slot", "steps", b"steps", "timeout_seconds", b"timeout_seconds", "traceparent", b"traceparent", "working_dir", b"working_dir"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lease_loss_grace_seconds: _TypeAlias = _typing.Literal["lease_loss_grace_seconds"]  # noqa: Y015
     _WhichOneofArgType__lease_loss_grace_seconds: _TypeAlias = _typing.Literal["_lease_loss_grace_seconds", b"_lease_loss_grace_seconds"]  # noqa: Y015

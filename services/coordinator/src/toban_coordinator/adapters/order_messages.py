@@ -106,6 +106,8 @@ def _start(order: StartOrder, incarnation: str, sign: Callable[..., LogTicket]) 
         checkpoint_json=order.checkpoint_json,
         first_step=order.first_step,
         result_expected=order.result_expected,
+        may_wait=order.may_wait,
+        priority=order.priority,
     )
 
 

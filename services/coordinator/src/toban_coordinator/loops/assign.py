@@ -136,6 +136,7 @@ class Assign:
             admission=turn.admission,
             groups=turn.groups,
             left_out=self._refusals.left_out(),
+            may_wait=self._reads.may_wait,
         )
         self._reads.planned(plan)
         moves: list[Move] = [*plan.placed, *plan.offers, *plan.skips, *plan.defers]
@@ -148,7 +149,7 @@ class Assign:
         # The orders go out before this turn goes on.
         await asyncio.sleep(0)
         # Runs that wait behind what cannot be placed now are not in view yet.
-        free = decide.free_slots(read.usable)
+        free = decide.room(read.usable, may_wait=True)
         hidden = plan.unplaced and len(plan.placed) < free and len(read.due) > free
         if moved < batch and not self._reads.runs_wait(read.usable):
             self._fast_path.open(plan.board)
@@ -288,14 +289,12 @@ class Assign:
         executors: dict[str, ExecutorLoad] = {}
         for p, token in placed:
             executors[p.executor.incarnation] = p.executor
-            orders[p.executor.incarnation].append(
-                start_order(
-                    attempt_of(p.run, token, days[p.run.id], origins.get(p.run.id)),
-                    turn.read.specs[_version(p.run)],
-                    cluster=cluster,
-                )
-            )
+            spec = turn.read.specs[_version(p.run)]
+            waits = self._reads.may_wait(spec, p.run.lost_count)
+            attempt = attempt_of(p.run, token, days[p.run.id], origins.get(p.run.id), may_wait=waits)
+            orders[p.executor.incarnation].append(start_order(attempt, spec, cluster=cluster))
         for incarnation, batch in orders.items():
+            self._reads.prefetch.sent(incarnation, len(batch))
             executor = executors[incarnation]
             smallest = min(batch[0].key.token, executor.smallest_token or batch[0].key.token)
             target = Target(incarnation, executor.worker_id, executor.address)

@@ -68,7 +68,14 @@ class Dispatch:
         oldest = self._deps.server_time.now() - timedelta(seconds=TAKE_BACK_SECONDS)
         for run in sent:
             key, target = AttemptKey(run.id, run.token), Target(run.incarnation, run.worker_id, run.address)
-            if key in self._sender.accepted or self._sender.busy_with(run.incarnation, key):
+            if self._sender.busy_with(run.incarnation, key):
+                continue
+            if run.closed:
+                # It may wait there for a slot, and would start when one becomes free.
+                if self._may_ask(key):
+                    back[target].append(key)
+                continue
+            if key in self._sender.accepted:
                 continue
             if run.dispatched_at < oldest and self._sender.reach.lost(run.incarnation):
                 if self._may_ask(key):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from toban_coordinator.app.placement.placement_refusals import PlacementRefusals
 from toban_coordinator.app.placement.set_aside import SetAside
 from toban_coordinator.decide.placement import assign as decide
 from toban_coordinator.decide.placement.fair import RoundRobin
+from toban_coordinator.decide.placement.prefetch import Prefetch
 from toban_coordinator.loops.term_loop import LoopDeps
 from toban_coordinator.store.placement import runs_assign
 from toban_domain.job import JobSpec
@@ -60,6 +61,7 @@ class DueReads:
         self._definitions = definitions
         self._sender = sender
         self._limits, self._refusals = limits, refusals
+        self.prefetch = Prefetch()
         self._turns, self._aside = turns, aside
         # Whether the due runs of the last read had one rank and scope: then the short read is tried first.
         self._one_scope = True
@@ -116,8 +118,8 @@ class DueReads:
 
     async def _one_by_one(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
         usable = await self._read_usable(now)
-        self._unblock(decide.with_room(usable))
-        free = decide.free_slots(usable)
+        self._unblock(usable)
+        free = decide.room(usable, may_wait=True)
         due, specs = await self._due(now, min(free, most)) if free else ([], {})
         return usable, due, specs
 
@@ -125,11 +127,12 @@ class DueReads:
         """The same by one statement."""
         self._aside.expire()
         beside = self._spare + len(self._aside) + len(self._refusals.left_out())
+        depths = self._depths()
         async with autocommit(self._deps.pool) as t:
-            read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside)
-            usable = self._usable_of(read.loads, now)
-            self._unblock(decide.with_room(usable))
-            free = decide.free_slots(usable)
+            read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside, queues=depths)
+            usable = self._usable_of(read.loads, depths, now)
+            self._unblock(usable)
+            free = decide.room(usable, may_wait=True)
             if not free:
                 return usable, [], {}
             if not read.several:
@@ -147,11 +150,25 @@ class DueReads:
 
     async def _read_usable(self, now: datetime) -> list[ExecutorLoad]:
         async with autocommit(self._deps.pool) as t:
-            return self._usable_of(await runs_assign.executor_loads(t), now)
+            return self._usable_of(await runs_assign.executor_loads(t), self._depths(), now)
 
-    def _usable_of(self, executors: Sequence[ExecutorLoad], now: datetime) -> list[ExecutorLoad]:
+    def _depths(self) -> dict[str, int]:
+        return self.prefetch.depths(self._deps.clock.monotonic(), self._prefetched(), self._refusals.full())
+
+    def _prefetched(self) -> int:
+        return self._deps.settings.known.whole("prefetch")
+
+    def may_wait(self, spec: JobSpec, lost_count: int) -> bool:
+        """Whether a run may wait at an executor for a slot. Not where it would hold a limit meanwhile; nor where the loss of that executor would
+        end it although it had not begun."""
+        return self._prefetched() > 0 and lost_count < spec.max_lost and not self._limits.concerns(spec)
+
+    def _usable_of(
+        self, executors: Sequence[ExecutorLoad], depths: Mapping[str, int], now: datetime
+    ) -> list[ExecutorLoad]:
         fresh = decide.fresh_seconds(self._deps.settings.known)
-        usable = decide.usable(executors, now, self._sender.reach.avoided(), fresh=fresh)
+        loads = self.prefetch.read(executors, depths, self._deps.clock.monotonic())
+        usable = decide.usable(loads, now, self._sender.reach.avoided(), fresh=fresh)
         self._usable, self._pace = usable, decide.pace_seconds(usable)
         return usable
 
@@ -179,12 +196,12 @@ class DueReads:
             due = [run for _, run in self._turns.order(waiting, self._limits.weights())]
         return due[: most + self._spare + len(self._refusals.left_out())]
 
-    def _unblock(self, roomy: Sequence[ExecutorLoad]) -> None:
+    def _unblock(self, usable: Sequence[ExecutorLoad]) -> None:
         for key in tuple(self._blocked):
             if self._definitions.broken(key):
                 continue
             spec = self._definitions.known(key)
-            if spec is None or any(e.takes(spec.selector) for e in roomy):
+            if spec is None or any(e.takes(spec.selector) and e.room(may_wait=self.may_wait(spec, 0)) for e in usable):
                 self._blocked.discard(key)
 
 

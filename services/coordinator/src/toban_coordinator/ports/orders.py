@@ -86,6 +86,9 @@ class StartOrder:
     secrets: tuple[SecretRef, ...] = ()
     # Texts of `steps` and `env` refer to values of the run: they are filled in when the order is sent.
     templated: bool = False
+    # The executor may accept it while all its slots are in use; of those that wait there the highest priority starts first.
+    may_wait: bool = False
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

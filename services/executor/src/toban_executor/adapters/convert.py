@@ -79,6 +79,8 @@ def start_from_pb(message: executor_pb2.StartOrder) -> StartOrder:
         result_expected=message.result_expected,
         secrets=tuple(SecretFile(file=one.file, file_env=one.file_env, value=one.value) for one in message.secrets),
         first_step=min(max(0, message.first_step), max(0, len(message.steps) - 1)),
+        may_wait=message.may_wait,
+        priority=message.priority,
     )
 
 

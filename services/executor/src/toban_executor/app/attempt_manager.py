@@ -18,6 +18,7 @@ from toban_executor.app.known_epochs import KnownEpochs
 from toban_executor.app.lease import ExecutorLease
 from toban_executor.app.log_collector import LogCollector, count_end
 from toban_executor.app.outcome_reporter import OutcomeReporter
+from toban_executor.app.waiting_room import WaitingRoom
 from toban_executor.decide.environment import job_environment
 from toban_executor.decide.guard_types import FreezeTurn, JobNote
 from toban_executor.decide.lease_end import LEASE_REASON, LeaseEndBook
@@ -102,6 +103,9 @@ class AttemptManager:
         # Cancels of attempts whose start is still on its way to the disk.
         self._early_cancels: dict[AttemptKey, CancelOrder] = {}
         self._spans = AttemptSpans()
+        # Given to a guard and not over: each has a slot.
+        self._in_slots: set[AttemptKey] = set()
+        self.waiting = WaitingRoom(start=self._spawn, end=self._over, why_not=self._why_not_now, clock=clock)
         self._starts: set[asyncio.Task[list[StartAnswer]]] = set()
         self.idle.set()
         _slots.set(book.slots)
@@ -199,7 +203,12 @@ class AttemptManager:
 
     def _spawn_all(self, accepted: Sequence[StartOrder]) -> None:
         for order in accepted:
-            self._spawn(order)
+            if len(self._in_slots) < self.book.slots:
+                self._spawn(order)
+            elif (early := self._early_cancels.pop(order.key, None)) is not None:
+                self.waiting.end_unstarted(order, cause="cancel", reason=early.reason or "canceled")
+            else:
+                self.waiting.add(order)
 
     def _withdraw(self, orders: Sequence[StartOrder]) -> None:
         self.book.withdraw([order.key for order in orders])
@@ -221,6 +230,7 @@ class AttemptManager:
         order = self._spans.begin(order)
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
+        self._in_slots.add(order.key)
         self.lease_end.opened(order.key, order.on_lease_loss)
         self._guards.spawn(
             order,
@@ -234,6 +244,16 @@ class AttemptManager:
         if early is not None:
             self._cancel_one(early)
 
+    def _why_not_now(self, order: StartOrder) -> str:
+        """What has changed since the order was accepted; empty when it may start."""
+        if not self.lease.valid or self.lease.superseded:
+            return "lease"
+        if not self.book.accepting:
+            return "closed"
+        return "term" if term_of(order.key.token) < self.book.epoch_max else ""
+
+    # ---- ends that were ordered
+
     async def cancel(self, header: Header, orders: Sequence[CancelOrder], *, relayed: bool = False) -> list[str]:
         """Begin to end attempts; their outcomes report the end."""
         results, effects, records = self.book.cancel(header, orders, relayed=relayed)
@@ -244,13 +264,16 @@ class AttemptManager:
         return results
 
     def _cancel_one(self, order: CancelOrder) -> None:
-        if not self._guards.cancel(order):
+        if not self.waiting.cancel(order.key, order.reason) and not self._guards.cancel(order):
             # Accepted, but its start is still on its way to the disk.
             self._early_cancels[order.key] = order
 
     async def revoke(self, header: Header, keys: Sequence[AttemptKey], *, relayed: bool = False) -> list[str]:
         """Promise never to start attempts, unless they run or have ended already."""
         results, records = self.book.revoke(header, keys, relayed=relayed)
+        for place, (key, result) in enumerate(zip(keys, results, strict=True)):
+            if result == "running" and self.waiting.give_back(key, "revoked"):
+                results[place] = "finished"
         await self._write(records)
         self._check_saved(records)
         return results
@@ -285,7 +308,8 @@ class AttemptManager:
     def end(self, keys: Iterable[AttemptKey], *, cause: str, reason: str, grace: float | None) -> None:
         """Begin to end attempts for a cause of this executor."""
         for key in keys:
-            self._guards.kill(key, cause=cause, reason=reason, grace=grace)
+            if not self._end_waiting(key, cause):
+                self._guards.kill(key, cause=cause, reason=reason, grace=grace)
 
     def end_all(
         self,
@@ -298,8 +322,18 @@ class AttemptManager:
     ) -> float:
         """Begin to end every live attempt `but` some. The longest grace that one of them has, in seconds: 0 when there is none."""
         live = [key for key, _state in self.book.live if key not in but]
-        given = [self._guards.kill(key, cause=cause, reason=reason, grace=grace, at_most=at_most) for key in live]
+        given = [
+            self._guards.kill(key, cause=cause, reason=reason, grace=grace, at_most=at_most)
+            for key in live
+            if not self._end_waiting(key, cause)
+        ]
         return max((seconds for seconds in given if seconds is not None), default=0.0)
+
+    def _end_waiting(self, key: AttemptKey, cause: str) -> bool:
+        """Whether the attempt waited for a slot, and does not start any more."""
+        if cause == "cancel":
+            return self.waiting.cancel(key, "")
+        return self.waiting.give_back(key, "revoked" if cause == "not_held" else "closed")
 
     # ---- reports of the guards
 
@@ -343,7 +377,13 @@ class AttemptManager:
         )
 
     def ended(self, end: AttemptEnd) -> None:
-        """The attempt is over: its slot is free at once; its outcome is reported when all its lines are in the journal."""
+        """The attempt is over: its slot goes to the next one at once; its outcome is reported when all its lines are in the journal."""
+        self._in_slots.discard(end.key)
+        self._over(end)
+        while len(self._in_slots) < self.book.slots and self.waiting.start_next():
+            pass
+
+    def _over(self, end: AttemptEnd) -> None:
         outcome = outcome_of(end, progress=self.notes.closed(end.key))
         self._collector.closed(end.key, end.last_seq)
         count_end(end)
@@ -352,12 +392,14 @@ class AttemptManager:
         _frozen.set(len(self.lease_end.frozen))
         self._note_live()
         self._collector.submit_outcome(Report(key=end.key, seq=2, outcome=outcome))
-        _outcomes.labels(outcome.kind.value, outcome.reason.value).inc()
+        if not outcome.never_started:
+            _outcomes.labels(outcome.kind.value, outcome.reason.value).inc()
         self._spans.end(end.key, outcome)
 
     def supervisor_gone(self) -> None:
         """Jobs go on under their slot supervisors; nothing new starts. After the last one the process registers again, with new guards."""
         self.book.unsupervised = True
+        self.waiting.give_back_all("closed")
         _log.error(
             "guard supervisor died; running jobs continue, no new work until they have ended and new guards are started",
             live=len(self.book.live),

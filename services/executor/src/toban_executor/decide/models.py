@@ -71,6 +71,9 @@ class StartOrder:
     result_expected: bool = False
     # In memory only: neither the journal nor a log has them.
     secrets: tuple[SecretFile, ...] = ()
+    # While all slots are in use it may wait here for a moment; orders of a higher priority go first.
+    may_wait: bool = False
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

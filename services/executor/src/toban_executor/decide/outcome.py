@@ -7,6 +7,9 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason, StepR
 from toban_domain.progress import Progress
 from toban_executor.decide.models import AttemptEnd, Report, StepEnd
 
+GIVEN_BACK = "given_back"
+"""The cause of an attempt that was accepted, has waited for a slot, and will never start here."""
+
 OUTCOME_TIMEOUT_SECONDS = 3.0
 """How long an outcome waits for a disk that refuses or hangs."""
 
@@ -48,6 +51,7 @@ def outcome_of(end: AttemptEnd, progress: Progress | None = None) -> Outcome:
         log_ref=end.log_ref,
         steps=tuple(step_result(step) for step in end.step_ends),
         result_expected=end.result_expected,
+        never_started=end.cause == GIVEN_BACK,
     )
 
 

@@ -28,6 +28,7 @@ from toban_executor.config import ExecutorConfig
 from toban_executor.decide.models import StartOrder
 from toban_executor.decide.programs import ProgramRules
 from toban_executor.decide.usage import SAMPLE_SECONDS as USAGE_SECONDS
+from toban_executor.decide.waiting_orders import MOST_A_SLOT
 from toban_executor.guard.witness import WitnessCredentials, fill
 from toban_executor.loops.continuation import Continuation
 from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
@@ -236,6 +237,8 @@ def _attempt_manager(
         slots=len(prepared.guards.slots),
         unfit=rules.unfit,
         unreported=lambda: [*attempts.unanswered, *attempts.quarantined],
+        may_wait=lambda order: order.may_wait,
+        most_waiting=MOST_A_SLOT * len(prepared.guards.slots),
     )
     attempts = AttemptManager(
         book=book,

@@ -37,6 +37,7 @@ class ExecutorOperations:
                 await executor_drains.drain(t, subject.instance, reason=reason, actor=actor)
                 after = {"drained": True, "reason": reason}
                 await _note(t, subject, "drain", after, reason=reason, actor=actor)
+                await t.notify("dispatch")
             shown = await _shown(t, worker_id)
         _log.info("an executor is drained", worker_id=worker_id, instance=subject.instance, actor=actor)
         return shown
@@ -68,6 +69,7 @@ class ExecutorOperations:
                 raise _not_detachable(subject)
             after = {"state": ExecutorState.DETACHED.value, "mode": mode}
             await _note(t, subject, "detach", after, reason=reason, actor=actor)
+            await t.notify("dispatch")
             shown = await _shown(t, worker_id)
         _log.warning("an executor is detached", worker_id=worker_id, mode=mode, actor=actor)
         return shown

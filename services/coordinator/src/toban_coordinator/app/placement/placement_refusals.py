@@ -11,6 +11,10 @@ from toban_observability.log_throttle import LogThrottle
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 
+# The refusal of an executor whose slots are all in use; one of a version before 0.2 answers so to an order that may wait.
+FULL = "NO_SLOT"
+# For how long such an executor gets no orders beyond its slots, seconds.
+FULL_SECONDS = 10.0
 # The refusal of an executor whose labels promise what it cannot do.
 NOT_HERE = "STEP_NOT_HERE"
 # For how long a run is not sent to an executor that has refused it so, seconds.
@@ -33,13 +37,16 @@ class PlacementRefusals:
         self._clock = clock
         self._until: dict[tuple[int, str], float] = {}
         self._refused_at: dict[str, float] = {}
+        self._full_until: dict[str, float] = {}
         self._throttle = LogThrottle()
 
     def note(self, key: AttemptKey, target: Target, refusal: str, message: str) -> None:
         """An executor has refused a start; only NOT_HERE leaves it out."""
+        now = self._clock.monotonic()
+        if refusal == FULL:
+            self._full_until[target.incarnation] = now + FULL_SECONDS
         if refusal != NOT_HERE:
             return
-        now = self._clock.monotonic()
         self._until[key.run_id, target.incarnation] = now + LEFT_OUT_SECONDS
         self._refused_at[target.incarnation] = now
         self._count(now)
@@ -63,6 +70,12 @@ class PlacementRefusals:
         for run_id, incarnation in self._until:
             found[run_id] = found.get(run_id, frozenset()) | {incarnation}
         return found
+
+    def full(self) -> frozenset[str]:
+        """Incarnations that have refused a start in the last FULL_SECONDS since all their slots were in use."""
+        now = self._clock.monotonic()
+        self._full_until = {one: until for one, until in self._full_until.items() if until > now}
+        return frozenset(self._full_until)
 
     def _count(self, now: float) -> None:
         self._refused_at = {one: at for one, at in self._refused_at.items() if now - at < RECENT_SECONDS}

@@ -24,7 +24,8 @@ class Attempt:
     """What an order says of one attempt of a run. `timeout_seconds` 0 = none; `log_day` is PostgreSQL's day of the dispatch.
 
     `checkpoint` is JSON that an earlier attempt has kept, "" = none; `first_step` the index of the step to begin with.
-    `origin` is where the run was started from. `again`: the run was sent before, for this attempt or for another one.
+    `origin` is where the run was started from. `may_wait`: an executor without a free slot may take it. `again`: the run was sent before, for this
+    attempt or for another one.
     """
 
     key: AttemptKey
@@ -38,9 +39,13 @@ class Attempt:
     again: bool = False
     checkpoint: str = ""
     first_step: int = 0
+    may_wait: bool = False
+    priority: int = 0
 
 
-def attempt_of(run: DueRun, token: int, log_day: str, origin: TraceContext | None) -> Attempt:
+def attempt_of(
+    run: DueRun, token: int, log_day: str, origin: TraceContext | None, *, may_wait: bool = False
+) -> Attempt:
     """The attempt that begins with the placement of a due run."""
     return Attempt(
         key=AttemptKey(run.id, token),
@@ -54,6 +59,8 @@ def attempt_of(run: DueRun, token: int, log_day: str, origin: TraceContext | Non
         log_day=log_day,
         origin=origin,
         again=run.attempt > 1 or run.lost_count > 0,
+        may_wait=may_wait,
+        priority=run.priority,
     )
 
 
@@ -81,6 +88,8 @@ def start_order(attempt: Attempt, spec: JobSpec, *, cluster: str) -> StartOrder:
         result_expected=spec.result_schema is not None and next_step(spec, attempt.first_step) is None,
         secrets=spec.secrets,
         templated=spec.templated,
+        may_wait=attempt.may_wait,
+        priority=attempt.priority,
         span=_dispatch_span(attempt, spec.name, cluster),
     )
 

@@ -110,6 +110,7 @@ async def _commit_without_details(
             error_summary=summary,
             finished_at=what.finished_at,
             tree_empty=what.tree_empty,
+            never_started=what.never_started,
         )
         try:
             return Committed((await _commit(pool, definitions, incarnation, [replace(report, what=bare)]))[0])

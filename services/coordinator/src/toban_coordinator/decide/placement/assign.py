@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -96,14 +96,9 @@ def usable(
     ]
 
 
-def with_room(executors: Sequence[ExecutorLoad]) -> list[ExecutorLoad]:
-    """Those that can take a run now."""
-    return [e for e in executors if e.held < e.slots]
-
-
-def free_slots(executors: Sequence[ExecutorLoad]) -> int:
+def room(executors: Sequence[ExecutorLoad], *, may_wait: bool) -> int:
     """How many runs these executors can take now."""
-    return sum(max(0, e.slots - e.held) for e in executors)
+    return sum(e.room(may_wait=may_wait) for e in executors)
 
 
 def pace_seconds(executors: Sequence[ExecutorLoad]) -> float:
@@ -122,16 +117,24 @@ class Board:
         self._executors = {e.incarnation: e for e in executors}
         self._held = {e.incarnation: e.held for e in executors}
 
-    def take(self, spec: JobSpec, *, prefer: str | None = None, left_out: Collection[str] = ()) -> ExecutorLoad | None:
-        """The executor for one more run of `spec`, its slot taken; None when none that fits, and is not `left_out`, has one."""
+    def take(
+        self, spec: JobSpec, *, prefer: str | None = None, left_out: Collection[str] = (), may_wait: bool = False
+    ) -> ExecutorLoad | None:
+        """The executor for one more run of `spec`, its slot taken; None when none that fits, and is not `left_out`, has one.
+
+        A run that `may_wait` goes to an executor without a free slot when no other has one.
+        """
         fitting = [
             e
             for e in self._executors.values()
-            if self._held[e.incarnation] < e.slots and e.takes(spec.selector) and e.incarnation not in left_out
+            if self._held[e.incarnation] < e.slots + (e.queue if may_wait else 0)
+            and e.takes(spec.selector)
+            and e.incarnation not in left_out
         ]
         if not fitting:
             return None
-        chosen = next((e for e in fitting if e.incarnation == prefer), None) or min(fitting, key=self._rank)
+        preferred = (e for e in fitting if e.incarnation == prefer and self._held[e.incarnation] < e.slots)
+        chosen = next(preferred, None) or min(fitting, key=self._rank)
         self._held[chosen.incarnation] += 1
         return chosen
 
@@ -170,11 +173,13 @@ def plan(
     admission: Admission | None = None,
     groups: Groups | None = None,
     left_out: Mapping[int, Collection[str]] = MappingProxyType({}),
+    may_wait: Callable[[JobSpec, int], bool] = lambda _spec, _lost_count: False,
 ) -> AssignPlan:
     """Places `due` in its order on `executors`, which are usable, and moves at most `most` runs.
 
     A definition without a spec cannot be placed. `late_seconds`: the setting for late runs, 0 = never late. Without an `admission` no run
-    has limits, and without `groups` none has a group. `left_out`: by run, the incarnations that it does not go to now.
+    has limits, and without `groups` none has a group. `left_out`: by run, the incarnations that it does not go to now. `may_wait`: whether a run of
+    this definition that was lost so often may wait at an executor for a slot.
     """
     board = Board(executors)
     made = AssignPlan(board)
@@ -199,7 +204,7 @@ def plan(
         step = external_step(spec, run.first_step or 0)
         if step is not None:
             made.offers.append(Offered(run, step))
-        elif (taken := board.take(spec, prefer=run.placed_on, left_out=left_out.get(run.id, ()))) is not None:
+        elif (taken := _take(board, run, spec, left_out, waits=may_wait(spec, run.lost_count))) is not None:
             made.placed.append(Placed(run, taken))
         elif run.id in left_out:
             # It waits by itself: other runs of its job may find an executor.
@@ -212,6 +217,12 @@ def plan(
     if groups is not None:
         made.skips += [_replaced(old, new) for old, new in groups.replaced.items()]
     return made
+
+
+def _take(
+    board: Board, run: DueRun, spec: JobSpec, left_out: Mapping[int, Collection[str]], *, waits: bool
+) -> ExecutorLoad | None:
+    return board.take(spec, prefer=run.placed_on, left_out=left_out.get(run.id, ()), may_wait=waits)
 
 
 def skip_reason(run: DueRun, spec: JobSpec, *, now: datetime, late_seconds: float) -> tuple[str, str] | None:

@@ -41,6 +41,7 @@ _TOLD = (
     "deferred",
     "resumed",
     "refused",
+    "given_back",
     "released",
     "reassigned",
     "orphaned",

@@ -164,6 +164,9 @@ def _outcome(
 ) -> None:
     if run.state is RunState.CANCEL_REQUESTED:
         made.finishes.append(_after_cancel(run, token, outcome))
+    elif outcome.never_started and run.state is RunState.ASSIGNED:
+        made.releases.append(goes_back(run, token, outcome))
+        made.closes.append(close(run, token, outcome, "REVOKED"))
     elif run.next_step is not None and outcome.kind is OutcomeKind.SUCCEEDED:
         outcome = with_step(outcome, run.next_step - 1)
         made.closes.append(close(run, token, outcome, outcome.kind.value))
@@ -207,6 +210,19 @@ def retry(run: LiveRun, token: int, outcome: Outcome, delay: float, *, resumes: 
         started_at=outcome.started_at,
         # A dispatch of one step does not name it: it is the one with which the dispatch began.
         first_step=failed if resumes else 0,
+    )
+
+
+def goes_back(run: LiveRun, token: int, outcome: Outcome) -> Release:
+    """The same attempt once more, elsewhere perhaps: the executor that had accepted it will not start it."""
+    return Release(
+        run_id=run.id,
+        source=run.state,
+        token=token,
+        attempt=run.attempt,
+        lost_count=run.lost_count,
+        event="given_back",
+        message=outcome.error_summary,
     )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from toban_coordinator.decide.cluster.diagnose.fleet import BEAT_LATE
 from toban_coordinator.decide.cluster.leader_health import MAX_SKEW_SECONDS
-from toban_coordinator.decide.placement.assign import free_slots, usable
+from toban_coordinator.decide.placement.assign import room, usable
 from toban_domain.job import ANY_ISOLATION, STEPS_LABEL, SelectorSpec
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import ExecutorLoad
@@ -112,7 +112,8 @@ def candidate_reason(
         return f"is of class {executor.isolation}, and the job needs isolation: {selector.isolation}"
     if executor not in usable(executors, now, fresh=fresh):
         return _state(executor, now, fresh)
-    return f"all its slots are busy ({executor.held} of {executor.slots})" if executor.held >= executor.slots else ""
+    busy = min(executor.held, executor.slots)
+    return f"all its slots are busy ({busy} of {executor.slots})" if busy == executor.slots else ""
 
 
 def waits_for_executor(
@@ -174,9 +175,9 @@ def _no_executor_takes_it(run: WaitingRun, executors: Sequence[ExecutorLoad], no
     fitting = [executor for executor in working if executor.takes(run.selector)]
     if not fitting:
         return _no_executor_fits(run.selector, executors, now, fresh)
-    if free_slots(fitting) == 0:
+    if room(fitting, may_wait=False) == 0:
         slots = sum(executor.slots for executor in fitting)
-        held = sum(executor.held for executor in fitting)
+        held = sum(min(executor.held, executor.slots) for executor in fitting)
         which = "that have its labels" if run.selector.needed else "that take work"
         return f"all slots of the executors{_of_class(run.selector)} {which} are busy ({held} of {slots} on {len(fitting)})"
     return ""

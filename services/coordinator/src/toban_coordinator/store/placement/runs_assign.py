@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from toban_domain.lease import ExecutorState
@@ -48,7 +49,7 @@ class LoadsAndDue(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentRun:
-    """A run that was sent and that no report has confirmed."""
+    """A run that was sent and that no report has confirmed. `closed`: its executor takes no new work any more."""
 
     id: int
     token: int
@@ -66,6 +67,7 @@ class SentRun:
     incarnation: str
     worker_id: int
     address: str
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,12 +173,18 @@ async def executor_loads(t: Tx) -> list[ExecutorLoad]:
     return [_load(row) for row in await t.fetch_all(_sql.executor_loads)]
 
 
-async def loads_and_due(t: Tx, now: datetime, *, limit: int, beside: int) -> LoadsAndDue:
-    """`executor_loads`, and due runs of one rank and scope: as many as there are free slots, at most `limit`, and `beside` more."""
+async def loads_and_due(
+    t: Tx, now: datetime, *, limit: int, beside: int, queues: Mapping[str, int] = MappingProxyType({})
+) -> LoadsAndDue:
+    """`executor_loads`, and due runs of one rank and scope: as many as there are free slots, at most `limit`, and `beside` more.
+
+    `queues` are orders that executors take beyond their slots, by incarnation.
+    """
     parameters = {
         "now": now,
         "beside": beside,
         "limit": limit + beside,
+        "queues": json.dumps(dict(queues)),
         "blocked": array_literals.numbers(()),
         "blocked_versions": array_literals.numbers(()),
     }
@@ -250,7 +258,7 @@ async def name_executors(t: FencedTx, names: Sequence[tuple[int, str]]) -> set[i
 
 
 async def unconfirmed(t: Tx, before: datetime, *, after: int = 0, limit: int) -> list[SentRun]:
-    """Runs sent before `before` that are ASSIGNED still, with ids above `after`, by id."""
+    """Runs sent before `before`, or to executors that take no work any more, that are ASSIGNED still, with ids above `after`, by id."""
     rows = await t.fetch_all(_sql.unconfirmed, {"before": before, "after": after, "limit": limit})
     return [SentRun(**_addressed(row)) for row in rows]
 

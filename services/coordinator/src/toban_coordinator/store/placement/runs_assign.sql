@@ -93,12 +93,13 @@ SELECT k.several, {{due_columns}}
  ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
 
 -- name: loads_and_due
--- `executor_loads`, and `due_runs_of_one_scope` for no more than the free slots and some beside, in one statement: for turns while runs wait for
--- slots. The first row has the loads, also when no run is due.
+-- `executor_loads`, and `due_runs_of_one_scope` for no more than the free slots, what executors take beyond them (`queues`), and some beside, in
+-- one statement: for turns while runs wait for slots. The first row has the loads, also when no run is due.
 WITH loads AS MATERIALIZED (
     {{loads}}
 ), room AS MATERIALIZED (
-    SELECT COALESCE(sum(GREATEST(l.slots - l.held, 0)), 0)::bigint AS free FROM loads l WHERE l.state = 'on' AND NOT l.drained
+    SELECT COALESCE(sum(GREATEST(l.slots + COALESCE((%(queues)s::jsonb ->> l.incarnation)::integer, 0) - l.held, 0)), 0)::bigint AS free
+      FROM loads l WHERE l.state = 'on' AND NOT l.drained
 ), last AS MATERIALIZED (
     {{last_pending}}
 ), found AS MATERIALIZED (
@@ -248,11 +249,16 @@ WITH input AS MATERIALIZED (
 SELECT id FROM moved
 
 -- name: unconfirmed
--- Sent runs that no report has confirmed: their start goes out again. A page begins after the last run of the one before.
+-- Sent runs that no report has confirmed: their start goes out again, or is taken back from an executor that takes no work any more (`closed`). A
+-- page begins after the last run of the one before.
 SELECT r.id, r.token, r.definition_id, r.definition_version, r.job_name, r.slot, r.attempt, r.payload::text AS payload, r.timeout_seconds,
-       (r.checkpoint -> 'value')::text AS checkpoint, r.first_step, r.log_day::text AS log_day, r.dispatched_at, r.assigned_incarnation::text AS incarnation, e.worker_id, e.grpc_host, e.grpc_port
-  FROM scheduler.runs_live r JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
- WHERE r.state = 'ASSIGNED' AND r.dispatched_at < %(before)s::timestamptz AND e.state <> 'off' AND r.id > %(after)s::bigint
+       (r.checkpoint -> 'value')::text AS checkpoint, r.first_step, r.log_day::text AS log_day, r.dispatched_at, r.assigned_incarnation::text AS incarnation, e.worker_id, e.grpc_host, e.grpc_port,
+       d.instance IS NOT NULL OR e.state <> 'on' AS closed
+  FROM scheduler.runs_live r
+  JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
+  LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
+ WHERE r.state = 'ASSIGNED' AND e.state <> 'off' AND r.id > %(after)s::bigint
+   AND (r.dispatched_at < %(before)s::timestamptz OR r.dispatched_at IS NOT NULL AND (d.instance IS NOT NULL OR e.state <> 'on'))
  ORDER BY r.id
  LIMIT %(limit)s::integer
 

@@ -78,6 +78,8 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         stored["log_ref"] = outcome.log_ref
     if outcome.error_lines:
         stored["error_lines"] = [line._asdict() for line in outcome.error_lines]
+    if outcome.never_started:
+        stored["never_started"] = True
     if outcome.steps:
         stored["steps"] = [step.to_json() for step in outcome.steps]
     return stored

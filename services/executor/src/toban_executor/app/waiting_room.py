@@ -1,0 +1,100 @@
+"""Accepted orders while all slots are in use: each starts in a slot that becomes free, or ends without a start."""
+
+import asyncio
+from collections.abc import Callable
+
+from toban_domain.outcome import AttemptKey
+from toban_executor.decide.models import AttemptEnd, StartOrder
+from toban_executor.decide.outcome import GIVEN_BACK
+from toban_executor.decide.waiting_orders import WAIT_SECONDS, WaitingOrders
+from toban_observability import metrics
+from toban_runtime.clock import Clock
+
+_waiting = metrics.gauge("toban_executor_orders_waiting", "Accepted orders that wait for a slot of this executor.")
+_given_back = metrics.counter(
+    "toban_executor_orders_given_back_total",
+    "Accepted orders that were given back before they started, by reason: waited (too long), closed (drained, detached, stopping), lease, term (a "
+    "new leader), revoked (taken back).",
+    ("reason",),
+)
+# One line for people, by reason.
+_TEXTS = {
+    "waited": f"no slot of its executor became free within {WAIT_SECONDS:g} s",
+    "closed": "its executor takes no new work any more",
+    "lease": "the lease of its executor has run out",
+    "term": "another coordinator leads now",
+    "revoked": "it was taken back",
+}
+
+
+class WaitingRoom:
+    """`start` gives an order to a free slot, `end` takes the end of an attempt that never starts, `why_not` says why one may not start any more
+    (a key of _TEXTS; empty when it may)."""
+
+    def __init__(
+        self,
+        *,
+        start: Callable[[StartOrder], None],
+        end: Callable[[AttemptEnd], None],
+        why_not: Callable[[StartOrder], str],
+        clock: Clock,
+    ) -> None:
+        self._start = start
+        self._end = end
+        self._why_not = why_not
+        self._clock = clock
+        self._orders = WaitingOrders()
+        self._watch: asyncio.Task[None] | None = None
+
+    def add(self, order: StartOrder) -> None:
+        """It waits from now on."""
+        self._orders.add(order, self._clock.boottime())
+        _waiting.set(len(self._orders))
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._give_back_overdue(), name="orders that wait for a slot")
+
+    def start_next(self) -> bool:
+        """A slot is free: the next order starts in it. False when none waits; those that may not start any more are given back."""
+        while (order := self._orders.take_next()) is not None:
+            _waiting.set(len(self._orders))
+            why_not = self._why_not(order)
+            if not why_not:
+                self._start(order)
+                return True
+            self._give_back(order, why_not)
+        return False
+
+    def give_back_all(self, reason: str) -> None:
+        """Nothing of what waits starts: its runs go elsewhere."""
+        for order in self._orders.take_all():
+            self._give_back(order, reason)
+
+    def give_back(self, key: AttemptKey, reason: str) -> bool:
+        """False when this attempt does not wait."""
+        order = self._orders.take(key)
+        if order is not None:
+            self._give_back(order, reason)
+        return order is not None
+
+    def cancel(self, key: AttemptKey, reason: str) -> bool:
+        """False when this attempt does not wait."""
+        order = self._orders.take(key)
+        if order is not None:
+            self.end_unstarted(order, cause="cancel", reason=reason or "canceled")
+        return order is not None
+
+    def end_unstarted(self, order: StartOrder, *, cause: str, reason: str) -> None:
+        """An accepted order never starts: its end is reported, and in the journal, like that of any attempt."""
+        _waiting.set(len(self._orders))
+        now = int(self._clock.wall().timestamp() * 1e9)
+        self._end(AttemptEnd(key=order.key, cause=cause, reason=reason, steps=len(order.steps), finished_ns=now))
+
+    def _give_back(self, order: StartOrder, reason: str) -> None:
+        _given_back.labels(reason).inc()
+        self.end_unstarted(order, cause=GIVEN_BACK, reason=_TEXTS[reason])
+
+    async def _give_back_overdue(self) -> None:
+        while (until := self._orders.next_overdue) is not None:
+            await self._clock.sleep(max(0.001, until - self._clock.boottime()))
+            for order in self._orders.take_overdue(self._clock.boottime()):
+                self._give_back(order, "waited")
