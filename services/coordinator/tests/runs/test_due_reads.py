@@ -330,7 +330,14 @@ async def test_a_large_backlog_is_not_read_for_few_slots(world: Any, make: Any) 
             {"id": run},
         )
         await t._run("ANALYZE scheduler.runs_live", {})
-    parameters = {"now": world.now(), "beside": 1, "limit": 501, "blocked": "{}", "blocked_versions": "{}"}
+    parameters = {
+        "now": world.now(),
+        "beside": 1,
+        "limit": 501,
+        "queues": "{}",
+        "blocked": "{}",
+        "blocked_versions": "{}",
+    }
     async with autocommit(world.pool) as t:
         statement = f"EXPLAIN (ANALYZE, FORMAT JSON) {runs_assign._sql.loads_and_due}"
         [row] = await t.fetch_all(statement, parameters, prepare=False)
