@@ -11,7 +11,7 @@ PROCESSES = -n $(TEST_PROCESSES) --no-loadscope-reorder
 TESTS = apps libs services $(addprefix tests/,kit architecture e2e integration $(addprefix attack/test_,method_matrix.py forged_certificates.py hostile_input.py))
 
 .PHONY: help bootstrap up down status certs test test-budget long-test timing-test quick gate chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
-.PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-failover bench-compare screenshots lock check all
+.PHONY: proto proto-check size docs docs-check sbom image-sizes bench bench-failover bench-peers bench-compare screenshots lock check all
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,9 @@ bench: bootstrap ## measure, a line of JSON a figure
 
 bench-failover: bootstrap ## fail-over of leader, executors and PostgreSQL beside the goals (ARGS='--samples 300 --check crash')
 	@python tests/bench/failover.py $(ARGS)
+
+bench-peers: bootstrap ## Toban beside Huey, Celery, Procrastinate, RQ, Dramatiq and APScheduler, in the same rounds (PEERS='celery huey' ROUNDS=5 RUNS=2000 DUE=10000)
+	@python tests/bench/bench_peers.py
 
 bench-compare: bootstrap ## throughput, latency and CPU of HEAD against BASE=<commit>; fails when HEAD is slower (PAIRS=7)
 	@scripts/bench-compare '$(BASE)'

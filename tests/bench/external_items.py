@@ -6,9 +6,11 @@ PostgreSQL with fsync, Redis, two coordinators, an executor and the worker run o
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
+from collections.abc import AsyncIterator
 
 from bench_stack import whole_stack
 
@@ -21,8 +23,6 @@ from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
 from toban_transport.tls import TlsFiles
 
-ITEMS = int(sys.argv[1]) if len(sys.argv) > 1 else 6000
-BATCH = int(sys.argv[2]) if len(sys.argv) > 2 else 250
 # Claims that wait at the same time, each with its own batch to complete.
 LANES = 3
 CHUNK = 500
@@ -38,14 +38,15 @@ _OFFERED = "SELECT count(*) AS n FROM scheduler.runs_live WHERE state = 'WAITING
 class Worker:
     """One process that claims, does nothing, and completes."""
 
-    def __init__(self, stub: rpc.ExternalWorkStub) -> None:
+    def __init__(self, stub: rpc.ExternalWorkStub, *, batch: int = 250) -> None:
         self._stub = stub
+        self._batch = batch
         self.done = 0
         self.all_done = asyncio.Event()
 
     async def lane(self, items: int) -> None:
         """Claims and completes until so many items are done by all lanes."""
-        claim = pb.ClaimRequest(worker="bench", worker_type="bench", limit=BATCH, wait_seconds=5.0)
+        claim = pb.ClaimRequest(worker="bench", worker_type="bench", limit=self._batch, wait_seconds=5.0)
         while self.done < items:
             steps = (await unary(self._stub.Claim, claim, timeout=10.0)).steps
             if not steps:
@@ -82,28 +83,44 @@ async def through(worker: Worker, items: int) -> float:
     return seconds
 
 
-async def measure(stack: Stack, admin: AdminClient) -> None:
-    """Both parts."""
+@contextlib.asynccontextmanager
+async def connected(stack: Stack, admin: AdminClient) -> AsyncIterator[rpc.ExternalWorkStub]:
+    """The leader, as a worker sees it."""
     pool = ChannelPool(tls=TlsFiles(stack.home.tls / "external-worker"), trust_domain=TRUST_DOMAIN)
     leader = (await asyncio.to_thread(admin.cluster)).leader_address
-    stub = rpc.ExternalWorkStub(pool.get(leader, "coordinator"))
-    await asyncio.to_thread(enqueue, admin, CHUNK)
-    await through(Worker(stub), CHUNK)
-    await asyncio.to_thread(enqueue, admin, ITEMS)
-    await asyncio.to_thread(until_offered, stack, ITEMS)
-    _print("backlog", await through(Worker(stub), ITEMS))
-    filling = asyncio.create_task(asyncio.to_thread(enqueue, admin, ITEMS))
-    _print("flow", await through(Worker(stub), ITEMS))
-    await filling
+    yield rpc.ExternalWorkStub(pool.get(leader, "coordinator"))
     await pool.close()
 
 
-def _print(part: str, seconds: float) -> None:
-    figure = {"bench": "external_items", "part": part, "items": ITEMS, "batch": BATCH}
-    print(json.dumps({**figure, "seconds": round(seconds, 3), "items_per_s": round(ITEMS / seconds)}), flush=True)
+async def flow(worker: Worker, admin: AdminClient, items: int) -> float:
+    """Seconds from the first enqueue to the last completion of a worker that waits already."""
+    filling = asyncio.create_task(asyncio.to_thread(enqueue, admin, items))
+    seconds = await through(worker, items)
+    await filling
+    return seconds
+
+
+async def measure(stack: Stack, admin: AdminClient, *, items: int, batch: int) -> None:
+    """Both parts."""
+    shape = {"bench": "external_items", "items": items, "batch": batch}
+    async with connected(stack, admin) as stub:
+        await flow(Worker(stub, batch=batch), admin, CHUNK)
+        await asyncio.to_thread(enqueue, admin, items)
+        await asyncio.to_thread(until_offered, stack, items)
+        parts = {"backlog": await through(Worker(stub, batch=batch), items)}
+        parts["flow"] = await flow(Worker(stub, batch=batch), admin, items)
+    for part, seconds in parts.items():
+        figure = {"part": part, "seconds": round(seconds, 3), "items_per_s": round(items / seconds)}
+        print(json.dumps({**shape, **figure}), flush=True)
+
+
+def main() -> None:
+    """Measure on a stack of its own."""
+    items, batch = (*map(int, sys.argv[1:]), *(6000, 250)[len(sys.argv) - 1 :])
+    with whole_stack(executors=1) as (stack, admin):
+        admin.apply(JOB)
+        asyncio.run(measure(stack, admin, items=items, batch=batch))
 
 
 if __name__ == "__main__":
-    with whole_stack(executors=1) as (running, client):
-        client.apply(JOB)
-        asyncio.run(measure(running, client))
+    main()

@@ -7,9 +7,7 @@ import json
 import resource
 import select
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import Spawn
@@ -18,6 +16,7 @@ from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.guard.launch import start_guards
 from toban_executor.guard.protocol import decode_report, encode_command
 from toban_fencing.executor_lease import Instant
+from toban_testing.starter import temporary_folder
 
 
 def order(incarnation: str, number: int) -> bytes:
@@ -36,8 +35,8 @@ def main() -> None:
     window = int(sys.argv[2]) if len(sys.argv) > 2 else 8
     kind = sys.argv[3] if len(sys.argv) > 3 else "shared"
     sandboxes = SandboxPlan(UidRange.parse("60706-61183"), namespaces=True) if kind == "isolated" else None
-    with tempfile.TemporaryDirectory() as state:
-        guards = start_guards(incarnation="bench", state_dir=Path(state), slots=window, sandboxes=sandboxes)
+    with temporary_folder("toban-bench-") as state:
+        guards = start_guards(incarnation="bench", state_dir=state, slots=window, sandboxes=sandboxes)
         by_fd = {sock.fileno(): sock for sock in guards.slots}
         poll = select.poll()
         for fd in by_fd:

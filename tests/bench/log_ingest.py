@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -33,6 +32,7 @@ from toban_stack.certs import TRUST_DOMAIN
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import sql
+from toban_testing.starter import temporary_folder
 from toban_transport.channel import ChannelPool
 from toban_transport.log_ticket import TicketSigner
 from toban_transport.tls import TlsFiles
@@ -170,12 +170,12 @@ def main() -> None:
     """Both figures, on one stack."""
     with (
         whole_stack(executors=1, slots=2) as (stack, admin),
-        tempfile.TemporaryDirectory(prefix="toban-bench-") as home,
+        temporary_folder("toban-bench-") as home,
     ):
-        found = asyncio.run(Sender(stack, Path(home)).run())
+        found = asyncio.run(Sender(stack, home).run())
         stored = check(stack, MEASURED.run_id, int(found["bytes"]))
         print_figure("log_ingest", "ingest_mb_per_s", found, data_bytes_a_text_byte=round(stored, 3))
-        print_figure("log_end_to_end", "log_end_to_end_mb_per_s", whole(stack, admin, Path(home)))
+        print_figure("log_end_to_end", "log_end_to_end_mb_per_s", whole(stack, admin, home))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import shutil
 import socket
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from toban_executor.guard.launch import start_guards
 from toban_executor.guard.protocol import decode_report, encode_command
 from toban_fencing.executor_lease import Instant
 from toban_proto.v1 import executor_pb2
+from toban_testing.starter import temporary_folder
 
 INCARNATION = f"bench-warm-{os.getpid()}"
 SHOP = Path(__file__).resolve().parents[2] / "examples" / "shop"
@@ -107,10 +107,10 @@ def main() -> None:
     """Print a line a pair."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 2.0
-    with tempfile.TemporaryDirectory() as folder:
-        guards = start_guards(incarnation=INCARNATION, state_dir=Path(folder) / "state", slots=SLOTS)
+    with temporary_folder("toban-bench-") as folder:
+        guards = start_guards(incarnation=INCARNATION, state_dir=folder / "state", slots=SLOTS)
         slots = Slots(guards.slots)
-        for name, (cold, warm) in pairs(Path(folder)).items():
+        for name, (cold, warm) in pairs(folder).items():
             rates = [(slots.rate(cold, seconds), slots.rate(warm, seconds)) for _ in range(rounds)]
             figures = {
                 "cold_per_s": round(statistics.median(one[0] for one in rates), 1),

@@ -25,7 +25,7 @@ from toban_testing.clock import FakeClock
 from toban_testing.limit_checker import check_limits
 from toban_testing.postgres import as_role
 from toban_testing.servers import SessionServers
-from toban_testing.starter import end_with_this_process
+from toban_testing.starter import end_with_parent, end_with_this_process
 
 _redis_numbers = count(1)
 # Folders of tests of whole stacks.
@@ -33,10 +33,15 @@ _STACKS = ("tests/e2e/", "tests/attack/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the marker (markers are strict), widens the bounds of waits for PostgreSQL, and lets services start as forks."""
+    """Registers the marker (markers are strict), widens the bounds of waits for PostgreSQL, and lets services start as forks.
+
+    A process of xdist ends at once with the one that started it.
+    """
     config.addinivalue_line("markers", "pg_versions: runs on each installed major version of PostgreSQL")
     bounds.widen()
     fork_server.install()
+    if hasattr(config, "workerinput"):
+        end_with_parent()
 
 
 def pytest_unconfigure() -> None:

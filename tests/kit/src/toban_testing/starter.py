@@ -6,6 +6,7 @@ in their command line or first environment, with all that descends from them, an
 starts in them, so there is no moment in which a process is unknown. In the ordinary case nothing is left, and the watcher does nothing.
 """
 
+import ctypes
 import functools
 import json
 import os
@@ -27,6 +28,7 @@ MARK = "TOBAN_STARTER"
 MODULE = "toban_testing.starter"
 # Processes that the kernel cannot end now (D state) end later, without us.
 ROUNDS = 10
+PR_SET_PDEATHSIG = 1
 # Of /proc/<pid>/stat, counted from behind the name: the controlling terminal.
 TTY = 4
 
@@ -43,6 +45,18 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=prefix) as folder:
         end_with_this_process(Path(folder), remove=True)
         yield Path(folder)
+
+
+def end_with_parent() -> None:
+    """The kernel kills this process when its parent ends; the watcher does the rest. Raises OSError.
+
+    A process of xdist would notice the end by its closed connection, and interrupt its test many seconds later.
+    """
+    parent, libc = os.getppid(), ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:  # It has ended before the call.
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @functools.cache
@@ -93,7 +107,7 @@ def _wait_for_end(pid: int, started: int) -> None:
 
 
 class Leftovers:
-    """What a starter has left: processes with its mark or in its folders, none of them older than itself (`since`), such as a shell around it."""
+    """What a starter has left: processes with its mark or in its folders, each younger than itself (`since`), unlike a shell around it."""
 
     def __init__(self, folders: list[Path], *, mark: str, since: int) -> None:
         self._folders = folders
@@ -144,7 +158,8 @@ class Leftovers:
             and self._ours(int(entry.name))
             and not _is_watcher(int(entry.name))
             and (record := unnamed(int(entry.name))) is not None
-            and record.started >= self._since
+            # What its shell or `timeout` has started in the same tick is not from it: an interpreter takes longer than a tick to start.
+            and record.started > self._since
         ]
 
     def _ours(self, pid: int) -> bool:
