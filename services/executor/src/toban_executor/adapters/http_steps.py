@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ class HttpSteps:
         """The order with programs for its http steps."""
         if not any(step.type == "http" for step in order.steps):
             return order
-        return replace(order, steps=tuple(self._step(order, step) for step in order.steps))
+        return order._replace(steps=tuple(self._step(order, step) for step in order.steps))
 
     def _step(self, order: StartOrder, step: StepOrder) -> StepOrder:
         if step.type != "http":

@@ -1,7 +1,7 @@
 """Orders, ends of attempts and reports: the executor's own form of what travels on the wire."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -42,8 +42,7 @@ class LogRules(NamedTuple):
 NO_LOG_RULES = LogRules()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartOrder:
+class StartOrder(NamedTuple):
     """An attempt to start. Times in seconds; `slot` is the schedule's time as ISO text, empty on demand; `ticket` is opaque."""
 
     key: AttemptKey
@@ -51,7 +50,7 @@ class StartOrder:
     job_name: str = ""
     steps: tuple[StepOrder, ...] = ()
     payload_json: str = "{}"
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = MappingProxyType({})
     timeout_seconds: int = 0
     grace_seconds: float = 2.0
     slot: str = ""
