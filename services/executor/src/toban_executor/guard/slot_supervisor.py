@@ -92,10 +92,8 @@ class SlotSupervisor:
         self._no_output = pipeline_of(StartOrder(key=AttemptKey(0, 0)), env={})
         self._output = self._no_output
         self._pipes: dict[int, OutputStream] = {}
-        # Their other ends. While this process has them open too, poll does not report the end of a pipe, only the end of the process does.
         self._pipe_ends: list[int] = []
-        self._paused = False
-        self._held = False
+        self._paused = self._held = False
         self._null = _open_null()
         self._lease_pipe = os.pipe()
         self._signals = signal_pipe()
@@ -299,7 +297,8 @@ class SlotSupervisor:
         return self._tree.start(process)
 
     def _open_output(self, stream: int) -> int:
-        """The writing end of a new pipe."""
+        """The writing end of a new pipe. It stays open here until the tree is empty: else the end of each pipe would wake this process shortly before
+        the end of the job does."""
         fd, end = open_pipe()
         self._pipes[fd] = self._output.stream(stream)
         self._pipe_ends.append(end)
