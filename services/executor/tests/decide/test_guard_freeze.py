@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -303,7 +304,7 @@ def test_leftovers_of_a_step_get_their_grace_after_the_grant() -> None:
 def test_a_kill_order_of_the_definition_kills_as_before() -> None:
     state = running()
     assert state.attempt
-    order = state.attempt.spawn.order._replace(on_lease_loss="kill")
+    order = replace(state.attempt.spawn.order, on_lease_loss="kill")
     state = state._replace(attempt=state.attempt._replace(spawn=state.attempt.spawn._replace(order=order)))
     _, effects = run(state, (LEASE - 2.05, Tick()))
     assert effects[:2] == [CloseLeasePipe(), TERMINATE]

@@ -1,5 +1,7 @@
 """What counts as a shell, and what the allow-list lets through."""
 
+from dataclasses import replace
+
 import pytest
 
 from toban_domain.outcome import AttemptKey
@@ -137,7 +139,7 @@ def test_variables_of_a_definition(
     unfit = rules.unfit(order)
     assert (words and words in unfit.message and unfit.refusal == "PROGRAM_NOT_ALLOWED") if unfit else words == ""
     # A program of the executor itself gets none of them.
-    own = order._replace(steps=(StepOrder(type="http", argv=("/opt/python",)),))
+    own = replace(order, steps=(StepOrder(type="http", argv=("/opt/python",)),))
     assert rules.unfit(own) is None
 
 
@@ -151,7 +153,7 @@ def test_steps_of_earlier_dispatches_are_not_looked_at() -> None:
     rules = ProgramRules(allowed=AllowList(), resolve=lambda name: (name, name))
     steps = (StepOrder(type="external", argv=()), StepOrder(type="command", argv=("tar",)))
     order = StartOrder(key=AttemptKey(1, 1), steps=steps, allow_shell=False)
-    assert rules.unfit(order._replace(first_step=1)) is None
+    assert rules.unfit(replace(order, first_step=1)) is None
     unfit = rules.unfit(order)
     assert unfit is not None and unfit.message.startswith("step 1 has type 'external'")
 

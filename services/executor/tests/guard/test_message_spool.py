@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -153,7 +154,7 @@ def test_the_last_report_of_a_slot_may_be_the_one_that_finds_the_executor_gone(t
             become_subreaper()
             order = endless_order(tmp_path / "pid")
             steps = (StepOrder(type="command", argv=("/bin/true",)),)
-            spawn = order._replace(order=order.order._replace(steps=steps))
+            spawn = order._replace(order=replace(order.order, steps=steps))
             far.send(encode_command(spawn, incarnation="i", acked=0))
             work_dir = WorkDir(directory=tmp_path / "work", payload=tmp_path / "payload", socket=tmp_path / "socket")
             serve(

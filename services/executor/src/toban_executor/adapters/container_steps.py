@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class ContainerSteps:
         """The order with programs for its container steps."""
         if not self._socket or not any(step.type == "container" for step in order.steps):
             return order
-        return order._replace(steps=tuple(self._step(order, step) for step in order.steps))
+        return replace(order, steps=tuple(self._step(order, step) for step in order.steps))
 
     async def remove_left(self, live: Callable[[], Collection[int]]) -> None:
         """Remove what programs of steps that were killed have left: containers that may never have been started, then their cgroups.

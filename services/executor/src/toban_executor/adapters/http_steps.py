@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class HttpSteps:
         """The order with programs for its http steps."""
         if not any(step.type == "http" for step in order.steps):
             return order
-        return order._replace(steps=tuple(self._step(order, step) for step in order.steps))
+        return replace(order, steps=tuple(self._step(order, step) for step in order.steps))
 
     def _step(self, order: StartOrder, step: StepOrder) -> StepOrder:
         if step.type != "http":

@@ -6,7 +6,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ class KubernetesSteps:
 
     def complete(self, order: StartOrder) -> StartOrder:
         """The order with programs for its kubernetes steps."""
-        return order._replace(steps=tuple(self._step(order, index, step) for index, step in enumerate(order.steps)))
+        return replace(order, steps=tuple(self._step(order, index, step) for index, step in enumerate(order.steps)))
 
     def _step(self, order: StartOrder, index: int, step: StepOrder) -> StepOrder:
         if step.type != "kubernetes":

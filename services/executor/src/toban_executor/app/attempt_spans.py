@@ -1,5 +1,7 @@
 """The spans of live attempts, and the log line of each end."""
 
+from dataclasses import replace
+
 from toban_domain.epoch import term_of
 from toban_domain.outcome import AttemptKey, Outcome
 from toban_domain.traceparent import parse
@@ -28,7 +30,7 @@ class AttemptSpans:
         if span is None:
             return order
         self._open[order.key] = span
-        return order._replace(traceparent=span.context.header)
+        return replace(order, traceparent=span.context.header)
 
     def end(self, key: AttemptKey, outcome: Outcome) -> None:
         """The attempt is over; a failure is logged."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from toban_domain.lease import continuation_call_seconds, continuation_window
@@ -30,7 +29,6 @@ class Plan(NamedTuple):
     half: float
 
 
-@lru_cache(maxsize=8)
 def plan(*, hold: float, tries: int, interval: float) -> Plan:
     """`hold` is L − m of this incarnation. Settings may be meant for longer leases: what does not fit into half of this one is left out."""
     call = continuation_call_seconds(hold)

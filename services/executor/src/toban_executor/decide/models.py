@@ -1,7 +1,7 @@
 """Orders, ends of attempts and reports: the executor's own form of what travels on the wire."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -42,7 +42,8 @@ class LogRules(NamedTuple):
 NO_LOG_RULES = LogRules()
 
 
-class StartOrder(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOrder:
     """An attempt to start. Times in seconds; `slot` is the schedule's time as ISO text, empty on demand; `ticket` is opaque."""
 
     key: AttemptKey
@@ -50,7 +51,7 @@ class StartOrder(NamedTuple):
     job_name: str = ""
     steps: tuple[StepOrder, ...] = ()
     payload_json: str = "{}"
-    env: Mapping[str, str] = MappingProxyType({})
+    env: Mapping[str, str] = field(default_factory=dict)
     timeout_seconds: int = 0
     grace_seconds: float = 2.0
     slot: str = ""
