@@ -123,6 +123,12 @@ async def test_after_a_call_with_several_reports_the_next_one_waits_for_more() -
     assert len(world.calls) == 1
     await world.clock.advance(GATHER_SECONDS / 2)
     assert await call == 2 and world.clock.sleepers == 0
+    world.reporter.add(report(8))
+    call = asyncio.create_task(world.reporter.run_once())
+    await asyncio.sleep(0)
+    for number in (9, 10):
+        world.reporter.add(report(number))
+    assert await call == 3, "the third one ends the wait"
     # Enough of them wait for nothing more.
     for number in (5, 6, 7):
         world.reporter.add(report(number))

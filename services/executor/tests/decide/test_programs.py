@@ -35,7 +35,7 @@ from toban_executor.decide.programs import ProgramRules, why_shell
     ],
 )
 def test_shells(argv: list[str], real: str, shell: bool) -> None:
-    assert bool(why_shell(argv, real)) is shell
+    assert bool(why_shell(tuple(argv), real)) is shell
 
 
 def verdict(argv: tuple[str, ...], *, allow_shell: bool, file: str | None, kind: str = "command") -> str:

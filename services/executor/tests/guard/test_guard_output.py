@@ -72,6 +72,12 @@ def test_the_budget_keeps_beginning_and_end(guard: Any) -> None:
     assert sum(len(block.text) for block in guard.blocks) < (1 << 20) + (64 << 10) + 1000
 
 
+def test_a_job_that_closes_its_output_keeps_what_it_wrote(guard: Any) -> None:
+    """The guard has the pipe open too, so a line without an end comes with the end of the job."""
+    guard.run("sh", "-c", "printf unfinished; exec >&-; echo later >&2")
+    assert flat(guard.blocks) == [(1, b"later"), (2, b"unfinished")]
+
+
 def test_values_are_masked_over_reads_pieces_and_in_what_is_said_of_the_job(guard: Any) -> None:
     script = (
         'printf hunter2; sleep 0.1; printf -- "-hunter2 end\\n"; echo "$TOKEN" >&2; '

@@ -325,7 +325,11 @@ class GuardClient:
                 self._disconnected(slot)
                 return
             self._unacked_bytes[slot] += len(data)
-            self._dispatch(slot, decode_report(data))
+            report = decode_report(data)
+            self._dispatch(slot, report)
+            if isinstance(report, AttemptEnd):
+                # Nothing follows it at once, as a rule; the loop shows what does.
+                return
 
     def _dispatch(self, slot: int, report: Report) -> None:
         assert self._listener is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from toban_executor.adapters import django_step_runner, python_step_runner, warm_zygote
@@ -26,6 +27,13 @@ class Commands(NamedTuple):
 
 def step_order(step: executor_pb2.Step, *, allow_shell: bool) -> StepOrder:
     """One step to run; it has no argv when its body cannot be read, so that it is refused as a step without a program."""
+    return _step_order(step.SerializeToString(), allow_shell)
+
+
+@lru_cache(maxsize=64)
+def _step_order(message: bytes, allow_shell: bool) -> StepOrder:
+    """Many runs have the same step."""
+    step = executor_pb2.Step.FromString(message)
     try:
         body = _body(step)
         commands = _commands(step.type, body, allow_shell=allow_shell)

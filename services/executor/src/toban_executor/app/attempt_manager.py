@@ -388,8 +388,8 @@ class AttemptManager:
         self._collector.closed(end.key, end.last_seq)
         count_end(end)
         self.book.finished(end.key)
-        self.lease_end.closed(end.key)
-        _frozen.set(len(self.lease_end.frozen))
+        if self.lease_end.closed(end.key):
+            _frozen.set(len(self.lease_end.frozen))
         self._note_live()
         self._collector.submit_outcome(Report(key=end.key, seq=2, outcome=outcome))
         if not outcome.never_started:

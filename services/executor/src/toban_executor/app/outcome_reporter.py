@@ -1,5 +1,6 @@
 """Reports starts and outcomes to a coordinator: all that wait in one call, repeated until each is answered."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
@@ -16,8 +17,8 @@ _BATCH = 500
 """Reports of one call: about 150 KB, and one transaction at the coordinator."""
 _BATCH_BYTES = 1 << 20
 """Results of jobs in one call: with them a report is up to 32 KiB larger."""
-GATHER_SECONDS = 0.01
-"""After a call with several reports the next one waits so long for more: a call and its transaction cost as much as dozens of reports."""
+GATHER_SECONDS = 0.02
+"""After a call with several reports the next one waits so long for enough of them: a call and its transaction cost as much as dozens of reports."""
 INHERITED = 1000
 """Most reports of earlier incarnations that a registration carries."""
 REFUSED = "refused"
@@ -51,6 +52,7 @@ class OutcomeReporter:
         self._enough = enough
         self._clock = clock
         self._busy = False
+        self._gather_timer: asyncio.Future[None] | None = None
         # Gets outcomes, which then wait; None: none does. Those of earlier processes are `inherited`: their steps are not known.
         self.hold: Callable[[Report], None] | None = None
         self.holds_inherited = False
@@ -84,6 +86,8 @@ class OutcomeReporter:
                 self._hold(report)
                 return
         self._waiting[(report.key, report.seq)] = report
+        if self._gather_timer is not None and len(self._waiting) >= self._enough:
+            self._gather_timer.cancel()
         self._wake()
 
     def _hold(self, report: Report) -> None:
@@ -137,7 +141,7 @@ class OutcomeReporter:
     async def run_once(self) -> int:
         """One call with what waits; returns the number of answers. Raises TobanError when no coordinator answers."""
         if self._busy and 0 < len(self._waiting) < self._enough:
-            await self._clock.sleep(GATHER_SECONDS)
+            await self._gather()
         batch = self.first(_BATCH)
         self._busy = len(batch) > 1
         _pending.set(len(self._waiting))
@@ -166,6 +170,14 @@ class OutcomeReporter:
         if len(self._waiting) > len(sent):
             self._wake()
         return len(answered)
+
+    async def _gather(self) -> None:
+        self._gather_timer = asyncio.ensure_future(self._clock.sleep(GATHER_SECONDS))
+        try:
+            await asyncio.wait([self._gather_timer])
+        finally:
+            self._gather_timer.cancel()
+            self._gather_timer = None
 
     def _quarantine(self, report: Report, message: str) -> None:
         place = report.key, report.seq

@@ -64,9 +64,10 @@ class LeaseEndBook:
         """An attempt was given to a guard; `on_lease_loss` is its definition's (freeze, kill, continue)."""
         self._entries[key] = _Entry(on_lease_loss)
 
-    def closed(self, key: AttemptKey) -> None:
-        """The attempt has ended."""
-        self._entries.pop(key, None)
+    def closed(self, key: AttemptKey) -> bool:
+        """The attempt has ended; whether it was frozen."""
+        entry = self._entries.pop(key, None)
+        return entry is not None and entry.turns % 2 == 1
 
     def turned(self, turn: FreezeTurn, now: float) -> bool:
         """A guard, or this process in its place, has frozen or thawed an attempt; False when that was known."""

@@ -1,6 +1,7 @@
 """Which steps an executor starts: by its allow-list, and shells only where both sides permit them."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
+from functools import lru_cache
 
 from toban_domain.job import GUARDED_STEPS
 from toban_domain.shell_detection import callable_reason, django_reason, shell_reason
@@ -17,9 +18,10 @@ _NEEDED = {"container": "SCHEDULER_CONTAINER_ENGINE", "kubernetes": "SCHEDULER_K
 _RIGHTS = {"container": "the socket of a container engine", "kubernetes": "a token for a cluster"}
 
 
-def why_shell(argv: Sequence[str], real_name: str = "") -> str:
+@lru_cache(maxsize=64)
+def why_shell(argv: tuple[str, ...], real_name: str = "") -> str:
     """Why `argv` counts as shell, by the same judgement as when it was applied ("" = it does not). `real_name` is the file
-    behind argv[0]'s links, which only the executor can see."""
+    behind argv[0]'s links, which only the executor can see. Many runs have the same command."""
     reason = shell_reason(argv)
     return reason or (shell_reason([real_name, *argv[1:]]) if real_name else "")
 

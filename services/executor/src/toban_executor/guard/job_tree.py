@@ -21,8 +21,7 @@ _KILLED = ProcessEnd(signal=signal.SIGKILL)
 
 
 class StepProcess(NamedTuple):
-    """What a step is to run. `fds`: standard input, where the step has none of its own, output and error, and the pipe of the lease; output and
-    error are closed when it runs."""
+    """What a step is to run. `fds`: standard input, where the step has none of its own, output and error, and the pipe of the lease."""
 
     step: StepOrder
     # Of its container's cgroup.
@@ -129,7 +128,6 @@ class JobTree:
                 lease=lease,
             )
         finally:
-            _close_output(one)
             if stdin != one.fds[0]:
                 os.close(stdin)
         return self._main_pid
@@ -162,7 +160,7 @@ class JobTree:
             return None
         if isinstance(said, Forked):
             self._main_pid = said.pid
-            self._forget_waiting()
+            self._waiting = None
             return StepStarted(said.pid)
         return self._instead(said.reason, again=said.again)
 
@@ -174,7 +172,6 @@ class JobTree:
         one, self._waiting, self.lost = self._waiting, None, False
         assert one is not None
         if not self._may_start():
-            _close_output(one)
             self._ended = _KILLED
             return None
         try:
@@ -189,11 +186,6 @@ class JobTree:
             return StepStarted(self._start_cold(one))
         except SpawnError as error:
             return StepNotStarted(str(error))
-
-    def _forget_waiting(self) -> None:
-        if self._waiting is not None:
-            _close_output(self._waiting)
-        self._waiting = None
 
     # ---- signals
 
@@ -296,8 +288,7 @@ class JobTree:
 
     def _end_unknown(self, line: str) -> None:
         self._tell(line)
-        self._ended, self._main_pid = _KILLED, 0
-        self._forget_waiting()
+        self._ended, self._main_pid, self._waiting = _KILLED, 0, None
 
     # ---- between attempts
 
@@ -330,8 +321,3 @@ class JobTree:
         if self._sandbox is not None:
             self._sandbox.close()
         self._zygotes.close()
-
-
-def _close_output(one: StepProcess) -> None:
-    for fd in one.fds[1:3]:
-        os.close(fd)

@@ -92,8 +92,8 @@ class SlotSupervisor:
         self._no_output = pipeline_of(StartOrder(key=AttemptKey(0, 0)), env={})
         self._output = self._no_output
         self._pipes: dict[int, OutputStream] = {}
-        self._paused = False
-        self._held = False
+        self._pipe_ends: list[int] = []
+        self._paused = self._held = False
         self._null = _open_null()
         self._lease_pipe = os.pipe()
         self._signals = signal_pipe()
@@ -215,7 +215,7 @@ class SlotSupervisor:
     def _restarted(self, event: StepStarted | StepNotStarted | None) -> bool:
         """Whether a zygote has forked, or the step was started in its place, or could not be."""
         if isinstance(event, StepNotStarted):
-            self._drain_output(DrainOutput())
+            self._drain_output()
         if event is not None:
             self._handle(event)
         return event is not None
@@ -258,6 +258,7 @@ class SlotSupervisor:
             self._job.begin_step()
             pid = self._spawn(start.spawn, start.step)
         except SpawnError as error:
+            self._drain_output()
             return StepNotStarted(str(error))
         if len(start.spawn.order.steps) > 1 and self._state.attempt is not None:
             self._job.note_steps(self._state.attempt)
@@ -282,7 +283,7 @@ class SlotSupervisor:
         env["TOBAN_LEASE_FD"] = str(LEASE_FD)
         if self._job.path:
             env["TOBAN_SOCKET"] = places.socket
-        out, err = open_pipe(), open_pipe()
+        out, err = self._open_output(STDOUT), self._open_output(STDERR)
         process = StepProcess(
             step=step,
             name=f"{spawn.order.key.token}-{step.id}",
@@ -291,19 +292,19 @@ class SlotSupervisor:
             secrets=secrets,
             working_dir=spawn.order.working_dir,
             work_dir=spawn.order.working_dir or places.directory,
-            fds=(self._null, out[1], err[1], self._lease_pipe[0]),
+            fds=(self._null, out, err, self._lease_pipe[0]),
         )
-        try:
-            pid = self._tree.start(process)
-        except SpawnError:
-            os.close(out[0])
-            os.close(err[0])
-            raise
-        for (fd, _), stream in ((out, STDOUT), (err, STDERR)):
-            self._pipes[fd] = self._output.stream(stream)
-            if not self._paused:
-                self._poll.register(fd, select.POLLIN)
-        return pid
+        return self._tree.start(process)
+
+    def _open_output(self, stream: int) -> int:
+        """The writing end of a new pipe. It stays open here until the tree is empty: else the end of each pipe would wake this process shortly before
+        the end of the job does."""
+        fd, end = open_pipe()
+        self._pipes[fd] = self._output.stream(stream)
+        self._pipe_ends.append(end)
+        if not self._paused:
+            self._poll.register(fd, select.POLLIN)
+        return end
 
     def _signal_tree(self, effect: SignalTree) -> TreeSignaled:
         self._tree.signal(effect.signal)
@@ -331,9 +332,11 @@ class SlotSupervisor:
         self._null = _open_null()
         self._close_lease_pipe()
 
-    def _drain_output(self, _effect: DrainOutput) -> None:
+    def _drain_output(self, _effect: DrainOutput | None = None) -> None:
         """A process elsewhere may hold a pipe open: it is not waited for."""
         self._job.finish_step()
+        while self._pipe_ends:
+            os.close(self._pipe_ends.pop())
         for fd in list(self._pipes):
             while self._read_pipe(fd):
                 pass
