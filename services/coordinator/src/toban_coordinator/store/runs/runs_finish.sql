@@ -89,8 +89,11 @@ WITH input AS MATERIALIZED (
       FROM gone g
      WHERE a.run_id = g.id AND a.token = g.token AND a.log_day = g.log_day AND g.attempt_state <> ''
 ), event AS (
+    -- The view run_events tells a plain end by the history. One that is committed long after its time would not be seen by whoever watches.
     INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
-    SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
+    SELECT clock_timestamp(), id, lower(target), source, target, message, actor
+      FROM gone
+     WHERE source NOT IN ('ASSIGNED', 'RUNNING') OR message <> '' OR actor <> '' OR ended_at < now() - interval '2 seconds'
 ), waiting AS MATERIALIZED (
     -- In the order of an index: else the planner, which does not expect many runs, reads all of them to find that none is deferred.
     SELECT EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
