@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench_cpu import CLASSES
+from bench_wal import FIGURES as WRITTEN
 from compare import verdict
 from compare.checkout import Checkout, Repository
 from compare.programs import ENDINGS, CompareError, kill_leftovers, run, undisturbed
@@ -100,7 +101,7 @@ def _measure(sides: Sequence[Side], *, pairs: int, runs: int, singles: int) -> S
 
 
 def report(samples: Mapping[str, Sequence[Sample]]) -> int:
-    """Prints a line a figure and the CPU by class; 1 when a comparison has failed. Without `reference` the base is the reference."""
+    """Prints a line a figure, the CPU by class and what was written; 1 when a comparison has failed. Without `reference` the base is it."""
     measured = {
         label: {figure.name: [one.figures[figure.name] for one in taken] for figure in verdict.FIGURES}
         for label, taken in samples.items()
@@ -116,6 +117,13 @@ def report(samples: Mapping[str, Sequence[Sample]]) -> int:
         for label, taken in samples.items()
     }
     print(json.dumps({"bench": "compare", "figure": "cpu_ms_per_run_by_class", **by_class}), flush=True)
+    known = [name for name in WRITTEN if all(name in one.written for taken in samples.values() for one in taken)]
+    written = {
+        label: {name: round(statistics.median(one.written[name] for one in taken), 2) for name in known}
+        for label, taken in samples.items()
+    }
+    if known:
+        print(json.dumps({"bench": "compare", "figure": "written_per_run", **written}), flush=True)
     return 0 if all(comparison.passed for comparison in comparisons) else 1
 
 

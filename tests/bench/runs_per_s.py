@@ -1,25 +1,30 @@
 """Durable subprocess runs a second: a backlog of /bin/true on a stack of its own, from the first enqueue to the last exit.
 
 Usage: runs_per_s.py [--class shared|isolated|both] [RUNS] [EXECUTORS] [SLOTS]; prints one JSON line for each class with the CPU milliseconds
-a run by class of process, a better measure than the rate on a busy machine, and the median latency of a run on the idle stack. `both`
-measures the two classes by turns on two stacks that run beside each other, and adds a line with their ratio. Everything runs on this
-machine: PostgreSQL with fsync, Redis, two coordinators, the executors. Class `isolated` needs root.
+a run by class of process, a better measure than the rate on a busy machine, what PostgreSQL writes a run, and the median latency of a run
+on the idle stack. `both` measures the two classes by turns on two stacks that run beside each other, and adds a line with their ratio.
+Everything runs on this machine: PostgreSQL with fsync, Redis, two coordinators, the executors. Class `isolated` needs root.
 """
 
 import argparse
 import contextlib
 import json
 import statistics
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bench_cpu import StackCpu
 from bench_stack import whole_stack
+from bench_wal import StackWal
 from workloads import Backlog, backlog, delays, prepare, timed_start
 
 from toban_testing.admin_client import AdminClient
 from toban_testing.stack_fixtures import leader_name
 
 ROUNDS, SINGLES = 5, 40
+# Until each session of PostgreSQL has reported its flushes, seconds.
+REPORTED_SECONDS = 1.5
 
 
 @dataclass
@@ -29,12 +34,17 @@ class Side:
     kind: str
     admin: AdminClient
     cpu: StackCpu
+    wal: StackWal
     backlogs: list[Backlog] = field(default_factory=list)
+    flushes: list[Mapping[str, float]] = field(default_factory=list)
     idle: list[float] = field(default_factory=list)
 
     def measure(self, runs: int) -> None:
         """One backlog, and single runs on the idle stack."""
-        self.backlogs.append(backlog(self.admin, self.cpu, runs=runs))
+        mark = self.wal.mark()
+        self.backlogs.append(backlog(self.admin, self.cpu, runs=runs, wal=self.wal))
+        time.sleep(REPORTED_SECONDS)
+        self.flushes.append(self.wal.flushes_per_run(mark, self.wal.mark(), runs))
         moments = dict(timed_single(self.admin) for _ in range(SINGLES))
         self.idle += delays(self.admin, moments)
 
@@ -45,17 +55,22 @@ class Side:
 
     def figure(self) -> dict[str, object]:
         """For the line of the class."""
-        cpu = {
-            kind: round(statistics.median(one.cpu_ms_per_run[kind] for one in self.backlogs), 3)
-            for kind in self.backlogs[0].cpu_ms_per_run
-        }
+        cpu = _medians([one.cpu_ms_per_run for one in self.backlogs])
+        written = _medians([one.written for one in self.backlogs]) | _medians(self.flushes)
         return {
             "class": self.kind,
             "enqueue_s": round(statistics.median(one.enqueue_seconds for one in self.backlogs), 3),
             "runs_per_s": round(self.runs_per_s),
             "idle_p50_ms": round(statistics.median(self.idle), 2),
             "cpu_ms_per_run": cpu,
+            "written_per_run": written,
         }
+
+
+def _medians(taken: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of each figure that each of them has."""
+    common = [name for name in taken[0] if all(name in one for one in taken)]
+    return {name: round(statistics.median(one[name] for one in taken), 3) for name in common}
 
 
 def timed_single(admin: AdminClient) -> tuple[int, float]:
@@ -81,7 +96,8 @@ def main() -> None:
             )
             prepare(admin)
             pids = {name: record.pid for name, record in stack.processes().items()}
-            sides.append(Side(kind, admin, StackCpu(pids, leader=leader_name(stack, admin))))
+            cpu = StackCpu(pids, leader=leader_name(stack, admin))
+            sides.append(Side(kind, admin, cpu, StackWal(stack.endpoints().database_url)))
         for number in range(ROUNDS if len(sides) > 1 else 1):
             for side in sides if number % 2 else sides[::-1]:
                 side.measure(runs)

@@ -3,10 +3,11 @@
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bench_cpu import StackCpu, ms_per_run
 from bench_stack import job
+from bench_wal import StackWal
 
 from toban_testing.admin_client import AdminClient
 
@@ -26,12 +27,16 @@ class Irregular(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """One backlog: seconds to enqueue it and to its last exit, CPU milliseconds a run by class with their total."""
+    """One backlog: seconds to enqueue it and to its last exit, CPU milliseconds a run by class with their total.
+
+    `written` is what PostgreSQL wrote a run, as far as it is known.
+    """
 
     runs: int
     enqueue_seconds: float
     seconds: float
     cpu_ms_per_run: Mapping[str, float]
+    written: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def runs_per_s(self) -> float:
@@ -46,8 +51,11 @@ def prepare(admin: AdminClient, *, runs: int = WARM_RUNS) -> None:
         admin.until_ended(run_id)
 
 
-def backlog(admin: AdminClient, cpu: StackCpu, *, runs: int, job_name: str = JOB) -> Backlog:
+def backlog(
+    admin: AdminClient, cpu: StackCpu, *, runs: int, job_name: str = JOB, wal: StackWal | None = None
+) -> Backlog:
     """Enqueue `runs` of a job in chunks and wait for their end. Raises Irregular, TimeoutError."""
+    mark = wal.mark() if wal is not None else None
     before = cpu.seconds()
     began = time.time()
     ids: list[int] = []
@@ -57,8 +65,11 @@ def backlog(admin: AdminClient, cpu: StackCpu, *, runs: int, job_name: str = JOB
     until_idle(admin, seconds=BACKLOG_SECONDS)
     time.sleep(AFTERMATH_SECONDS)
     spent = ms_per_run(before, cpu.seconds(), runs)
+    written = wal.per_run(mark, wal.mark(), runs) if wal is not None and mark is not None else {}
     ended = _last_exit(admin, job_name, ids)
-    return Backlog(runs=runs, enqueue_seconds=enqueued - began, seconds=ended - began, cpu_ms_per_run=spent)
+    return Backlog(
+        runs=runs, enqueue_seconds=enqueued - began, seconds=ended - began, cpu_ms_per_run=spent, written=written
+    )
 
 
 def until_idle(admin: AdminClient, *, seconds: float) -> None:

@@ -9,9 +9,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bench_cpu import CLASSES
+from bench_wal import FIGURES as WRITTEN
 from workloads import Backlog, Irregular
 
 from compare.side import Side
@@ -28,10 +29,11 @@ COOL_DOWN_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one pair measured of one commit: the figures by name, and CPU milliseconds a run by class."""
+    """What one pair measured of one commit: the figures by name, CPU milliseconds a run by class, and what PostgreSQL wrote a run."""
 
     figures: Mapping[str, float]
     cpu_classes: Mapping[str, float]
+    written: Mapping[str, float] = field(default_factory=dict)
 
 
 class Rounds:
@@ -79,4 +81,6 @@ def _sample(backlogs: Sequence[Backlog], latency: float) -> Sample:
     """Slices are equally long, so that means are those of the whole backlog."""
     spent = {kind: statistics.fmean(one.cpu_ms_per_run[kind] for one in backlogs) for kind in (*CLASSES, "total")}
     rate = sum(one.runs for one in backlogs) / sum(one.seconds for one in backlogs)
-    return Sample({CPU.name: spent.pop("total"), RATE.name: rate, LATENCY.name: latency}, spent)
+    known = [name for name in WRITTEN if all(name in one.written for one in backlogs)]
+    written = {name: statistics.fmean(one.written[name] for one in backlogs) for name in known}
+    return Sample({CPU.name: spent.pop("total"), RATE.name: rate, LATENCY.name: latency}, spent, written)

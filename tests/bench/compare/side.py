@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench_cpu import StackCpu
+from bench_wal import StackWal
 from workloads import Backlog, backlog, delays, prepare, timed_start, until_idle
 
 from compare.checkout import Checkout
@@ -28,12 +29,16 @@ EXAMPLE = """\
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """What a launcher wrote down: pids by name, names of coordinators by address, where the operator's certificate is."""
+    """What a launcher wrote down: pids by name, names of coordinators by address, where the operator's certificate is.
+
+    `database` is the URL of PostgreSQL's superuser; "" where this launcher keeps it elsewhere.
+    """
 
     pids: Mapping[str, int]
     coordinators: Mapping[str, str]
     tls: Path
     trust_domain: str
+    database: str
 
 
 class Side:
@@ -44,6 +49,7 @@ class Side:
         self._launched = launched
         self._admin = admin
         self._leader = ""
+        self._wal = StackWal(launched.database) if launched.database else None
 
     def find_leader(self) -> None:
         """From now on the coordinator that leads is asked, and its CPU counts as the leader's."""
@@ -62,7 +68,8 @@ class Side:
     def backlog(self, runs: int) -> Backlog:
         """A backlog of so many runs. Raises Irregular, TimeoutError, TobanError, ProcessLookupError."""
         self.find_leader()
-        return backlog(self._admin, StackCpu(self._launched.pids, leader=self._leader), runs=runs)
+        cpu = StackCpu(self._launched.pids, leader=self._leader)
+        return backlog(self._admin, cpu, runs=runs, wal=self._wal)
 
     def clear_and_warm_up(self, *, warm_runs: int) -> None:
         """End what `up` has scheduled, and warm up."""
@@ -122,9 +129,17 @@ def _launched(checkout: Checkout, home: Path) -> Launched:
             coordinators={row["address"]: row["name"] for row in rows if row["name"].startswith("coordinator")},
             tls=next(home.rglob("admin-cli/tls.crt")).parent,
             trust_domain=state.get("trust_domain", "toban.internal"),
+            database=_database(home, {row["name"]: row["address"] for row in rows if row["name"] == "postgres"}),
         )
     except (OSError, ValueError, LookupError, TypeError, StopIteration) as error:
         raise CompareError(
             f"the state file of {checkout.label} ({checkout.commit[:10]}) is not understood ({error!r}): "
             "add its format to tests/bench/compare/side.py"
         ) from error
+
+
+def _database(home: Path, addresses: Mapping[str, str]) -> str:
+    secret = next(home.rglob("postgres-password"), None)
+    if secret is None or not addresses:
+        return ""
+    return f"postgresql://toban:{secret.read_text().strip()}@{addresses['postgres']}/toban"

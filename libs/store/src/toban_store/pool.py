@@ -99,6 +99,9 @@ SESSION = {
     # Statements read the first rows of an index in its order. Without statistics, as in the first minute of a flood of runs, the planner would
     # take all rows by a bitmap and sort them, in every turn of the leader.
     "enable_bitmapscan": "off",
+    # Plans are made while a table has a few pages, and are kept: by the default of 4 they would read the whole table of live runs for some ids,
+    # also when a flood of runs, or an open snapshot, has made it large.
+    "random_page_cost": "1.1",
 }
 # Seconds that a caller waits for a free connection, and that one attempt to connect may take.
 ACQUIRE_SECONDS = 2.0

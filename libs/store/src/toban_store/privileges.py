@@ -63,6 +63,7 @@ TABLES: Mapping[str, str] = {
     "scheduler.oidc_nonce_key": "SELECT",
     "scheduler.oidc_nonces_used": "SELECT INSERT UPDATE DELETE",
     "scheduler.orphan_results": "SELECT INSERT UPDATE DELETE",
+    "scheduler.run_events": "SELECT",
     "scheduler.run_idempotency": "SELECT INSERT UPDATE DELETE",
     "scheduler.run_slots": "SELECT INSERT UPDATE DELETE",
     "scheduler.run_transitions": "SELECT",

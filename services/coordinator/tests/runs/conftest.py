@@ -334,7 +334,7 @@ class World:
         return (await self.sql("SELECT *, state::text AS state FROM scheduler.job_runs WHERE id = %(id)s", id=run))[0]
 
     async def events(self, run: int) -> list[str]:
-        rows = await self.sql("SELECT type FROM scheduler.job_events WHERE run_id = %(id)s ORDER BY at", id=run)
+        rows = await self.sql("SELECT type FROM scheduler.run_events WHERE run_id = %(id)s ORDER BY at, rank", id=run)
         return [row["type"] for row in rows]
 
     def now(self) -> datetime:

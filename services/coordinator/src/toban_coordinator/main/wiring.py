@@ -16,6 +16,7 @@ from toban_coordinator.app.executors.order_results import UndeliveredOrders
 from toban_coordinator.app.external.external_claims import ExternalClaims
 from toban_coordinator.app.placement.fast_path import CurrentFastPath
 from toban_coordinator.app.placement.order_templates import StoredOrderTemplates
+from toban_coordinator.app.runs.certain_ends import SLOTS
 from toban_coordinator.app.secrets.secret_values import StoredSecretValues
 from toban_coordinator.config import CoordinatorConfig
 from toban_coordinator.leadership import (
@@ -103,6 +104,7 @@ class Coordinator:
         self.watcher = Watcher(leadership=self.leadership, peers=peers, clock=clock)
         self.wakes.register("leader", self.leadership.read_leader_row)
         self.wakes.register("claims", self.claims.wake)
+        self.wakes.register(SLOTS, lambda: self.fast_path.wake_waiting(self.wakes))
         self.standing_loops = standing_loops(
             StandingDeps(
                 pool=pool,

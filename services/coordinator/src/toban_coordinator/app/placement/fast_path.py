@@ -27,6 +27,7 @@ from toban_domain.job import JobSpec
 from toban_domain.outcome import AttemptKey
 from toban_domain.placement import ExecutorLoad
 from toban_observability import metrics
+from toban_runtime.loop import WakeRegistry
 from toban_store.errors import DidNotHappen, OutcomeUnknown
 from toban_store.pool import Pool
 from toban_store.tx import fenced_statement
@@ -42,6 +43,11 @@ _placed = metrics.counter(
 
 class RunPlacer(Protocol):
     """Makes and places runs in one write."""
+
+    @property
+    def nothing_waits(self) -> bool:
+        """Whether no run waits for a slot, as far as this process knows."""
+        ...
 
     async def place(self, new: Sequence[NewRun], specs: Specs, *, actor: str, reason: str = "") -> list[int] | None:
         """The ids of `new`, made and on their way; None when they must take the normal path, and nothing was made."""
@@ -62,6 +68,11 @@ class CurrentFastPath:
         """That term is over."""
         if self._path is path:
             self._path = None
+
+    def wake_waiting(self, wakes: WakeRegistry) -> None:
+        """Slots have become free: loop `assign` is woken unless no run waits for one."""
+        if self._path is None or not self._path.nothing_waits:
+            wakes.wake("assign")
 
     def accepts(self, count: int) -> bool:
         """Whether `place` may succeed for so many runs."""
@@ -109,6 +120,11 @@ class FastPath:
     def open(self, board: Board) -> None:
         """No run waits, and these slots are free. Until the next turn only this object fills slots."""
         self._board, self._used = board, False
+
+    @property
+    def nothing_waits(self) -> bool:
+        """True from a turn that has left no run waiting for a slot until the next one."""
+        return self._board is not None
 
     @property
     def untouched(self) -> bool:

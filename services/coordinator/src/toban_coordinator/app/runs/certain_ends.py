@@ -21,6 +21,8 @@ from toban_store.tx import autocommit
 
 # Of a coordinator that does not lead.
 NO_LOOPS = WakeRegistry()
+# What is woken where the leader's loops run, when slots have become free: loop `assign`, if a run waits for one.
+SLOTS = "slots"
 # One statement ends so many runs; one call may bring more.
 MAX_BATCH = 1000
 # A statement costs as much as the ends of dozens of runs.
@@ -58,8 +60,8 @@ async def end_certain(
     notify = not wakes.has("assign")
     async with autocommit(pool) as t:
         finished, names = await runs_finish.finish_held(t, RunState.SUCCEEDED, ends, notify=notify)
-    if not notify:
-        for name in names:
+    if not notify and finished:
+        for name in (SLOTS, *names):
             wakes.wake(name)
     await _load_definitions(pool, definitions, finished)
     count_finished(finished, definitions.known)

@@ -1,8 +1,23 @@
 -- name: events
--- Events of runs of the last seconds, in no order.
-SELECT v.run_id, v.at, v.type
-  FROM scheduler.job_events v
- WHERE v.at >= clock_timestamp() - make_interval(secs => %(window)s)
+-- Events of runs of the last seconds, in no order: those that are stored, and those that the rows of runs tell (view run_events). Of live runs
+-- the newest ids are read: of more of them than that within the window, those that have ended exceed the limit with the others.
+SELECT e.run_id, e.at, e.type
+  FROM (SELECT v.run_id, v.at, v.type
+          FROM scheduler.job_events v
+         WHERE v.at >= now() - make_interval(secs => %(window)s)
+        UNION ALL
+        SELECT r.id, r.created_at, 'created'
+          FROM scheduler.runs_live r
+         WHERE r.id > pg_sequence_last_value('scheduler.run_id_seq') - 2 * %(limit)s::integer
+           AND r.created_at >= now() - make_interval(secs => %(window)s)
+        UNION ALL
+        SELECT r.id, r.dispatched_at, 'dispatched'
+          FROM scheduler.runs_live r
+         WHERE r.state IN ('ASSIGNED', 'CANCEL_REQUESTED', 'ORPHANED') AND r.dispatched_at >= now() - make_interval(secs => %(window)s)
+        UNION ALL
+        SELECT h.id, h.finished_at, 'ended'
+          FROM scheduler.runs_history h
+         WHERE h.finished_at >= now() - make_interval(secs => %(window)s)) e
  LIMIT %(limit)s::integer;
 
 -- name: marks

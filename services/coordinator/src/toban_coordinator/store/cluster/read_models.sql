@@ -40,9 +40,9 @@ SELECT a.token, a.attempt, a.state, a.worker_id, COALESCE(e.node_id, a.worker) A
 -- What happened to a run, in order.
 SELECT v.at, v.type, v.from_state, v.to_state, v.message, v.actor,
        CASE WHEN v.type = 'rerun' THEN (v.metadata ->> 'run')::bigint END AS rerun
-  FROM scheduler.job_events v
+  FROM scheduler.run_events v
  WHERE v.run_id = %(id)s::bigint
- ORDER BY v.at
+ ORDER BY v.at, v.rank
  LIMIT 1000
 
 -- name: orphan_results

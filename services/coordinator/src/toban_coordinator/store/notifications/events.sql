@@ -78,11 +78,7 @@ WITH plan AS MATERIALIZED (
            (SELECT v.spec #>> '{steps,0,worker_type}' FROM scheduler.job_definition_versions v
               WHERE v.definition_id = s.definition_id AND v.version = s.version)
       FROM starts s JOIN once o ON o.run_id = s.run_id
-    RETURNING id, event_id, trigger_name, after_run
-), noted AS (
-    INSERT INTO scheduler.job_events (run_id, type, to_state, message, actor)
-    SELECT id, 'created', 'PENDING', 'by ' || COALESCE('the end of run ' || after_run, 'event ' || event_id) || ' and trigger ' || trigger_name, 'trigger'
-      FROM made
+    RETURNING id
 ), gone AS (
     DELETE FROM scheduler.events e USING settled s WHERE e.id = s.id AND s.became <> 'retry' RETURNING e.id
 ), history AS (

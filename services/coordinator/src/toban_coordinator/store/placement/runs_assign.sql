@@ -177,7 +177,7 @@ SELECT LEAST(
 {{loads}}
 
 -- name: place
--- PENDING, or ASSIGNED and not sent → ASSIGNED and sent: token, day of the logs, attempt row, event and what it takes of limits in one statement.
+-- PENDING, or ASSIGNED and not sent → ASSIGNED and sent: token, day of the logs, attempt row and what it takes of limits in one statement.
 -- Executors that are not `on` get nothing; those that are stay locked against a fence. They are locked before the runs: `locked` waits for `takers`.
 -- Brings its own fence, the first lock of all: `takers` waits for it. One row says that it held.
 WITH fence AS MATERIALIZED (
@@ -206,12 +206,9 @@ WITH fence AS MATERIALIZED (
            next_step = i.next_step, kept_token = NULL
       FROM input i JOIN locked l ON l.id = i.id JOIN takers e ON e.incarnation = i.incarnation
      WHERE r.id = i.id AND r.state = l.state AND r.dispatched_at IS NULL
-    RETURNING r.id, r.token, r.attempt, r.log_day, r.dispatched_at, r.assigned_incarnation, r.assigned_worker_id, l.state AS source
+    RETURNING r.id, r.token, r.attempt, r.log_day, r.dispatched_at, r.assigned_incarnation, r.assigned_worker_id
 ), attempt AS (
     {{attempts_of_sent}}
-), event AS (
-    INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, metadata)
-    SELECT id, 'dispatched', source::text, 'ASSIGNED', jsonb_build_object('worker_id', assigned_worker_id, 'token', token::text) FROM sent
 ), hold AS (
     INSERT INTO scheduler.limit_holds (key, run_id, token, weight)
     SELECT h.key, s.id, s.token, h.weight

@@ -50,16 +50,6 @@ WITH fence AS MATERIALIZED (
     RETURNING id, token, attempt, log_day, dispatched_at, assigned_incarnation, assigned_worker_id, job_name
 ), attempt AS (
     {{attempts_of_sent}}
-), event AS (
-    -- A microsecond apart, so that they are read in their order.
-    INSERT INTO scheduler.job_events (run_id, at, type, from_state, to_state, actor, metadata)
-    SELECT s.id, now() + e.later, e.type, e.from_state, e.to_state, e.actor, e.metadata
-      FROM sent s
-     CROSS JOIN LATERAL (VALUES
-            (interval '0', 'created', '', 'PENDING', %(actor)s::text, '{}'::jsonb),
-            (interval '1 microsecond', 'dispatched', 'PENDING', 'ASSIGNED', '',
-             jsonb_build_object('worker_id', s.assigned_worker_id, 'token', s.token::text)))
-          AS e(later, type, from_state, to_state, actor, metadata)
 ), started AS (
     SELECT id, job_name AS job, NULL::bigint AS rerun_of FROM sent
 ), noted AS (

@@ -1,5 +1,5 @@
 -- name: enqueue
--- ∅ → PENDING: one row a run with its first event, in the order given, and a wake-up. A run whose idempotency key is taken is not made.
+-- ∅ → PENDING: one row a run, in the order given, and a wake-up. A run whose idempotency key is taken is not made.
 -- Nothing is made, and no row answered, when a definition is not the current, enabled one any more; a run that repeats another (`rerun_of`) may
 -- be of an earlier version.
 WITH wanted AS MATERIALIZED (
@@ -44,9 +44,6 @@ WITH wanted AS MATERIALIZED (
       FROM wanted w LEFT JOIN claimed c ON c.run_id = w.id
      WHERE (w.key IS NULL OR c.run_id IS NOT NULL) AND NOT EXISTS (SELECT 1 FROM stale)
     RETURNING id, rerun_of, job_name AS job
-), event AS (
-    INSERT INTO scheduler.job_events (run_id, type, to_state, message, actor)
-    SELECT id, 'created', 'PENDING', COALESCE('repeats run ' || rerun_of, ''), %(actor)s::text FROM made
 ), started AS (
     SELECT id, job, rerun_of FROM made
 ), noted AS (

@@ -111,7 +111,7 @@ async def finish_held(t: Tx, target: RunState, ends: Sequence[HeldEnd], *, notif
     """The same for attempts that their reporters hold, in whatever state, without looking at them before.
 
     Only for outcomes that end a run in `target` from every state in which an executor holds it. Without `notify` the caller wakes the loops
-    after the commit.
+    after the commit, and knows itself whether a run waits.
     """
     moves = [
         {

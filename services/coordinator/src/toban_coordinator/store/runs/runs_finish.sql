@@ -89,13 +89,18 @@ WITH input AS MATERIALIZED (
       FROM gone g
      WHERE a.run_id = g.id AND a.token = g.token AND a.log_day = g.log_day AND g.attempt_state <> ''
 ), event AS (
+    -- The view run_events tells a plain end by the history. The feed of changes would miss one that is committed long after its time.
     INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
-    SELECT clock_timestamp(), id, lower(target), source, target, message, actor FROM gone
+    SELECT clock_timestamp(), id, lower(target), source, target, message, actor
+      FROM gone
+     WHERE source NOT IN ('ASSIGNED', 'RUNNING') OR message <> '' OR actor <> '' OR ended_at < now() - interval '2 seconds'
 ), waiting AS MATERIALIZED (
-    -- In the order of an index: else the planner, which does not expect many runs, reads all of them to find that none is deferred.
-    SELECT EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
-        OR EXISTS (SELECT 1 FROM scheduler.runs_live w
-                    WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now()) AS assign,
+    -- In the order of an index: else the planner, which does not expect many runs, reads all of them to find that none is deferred. Only for a
+    -- notification: while a snapshot is open, to find that no run waits is to pass over every run since.
+    SELECT %(notify)s::boolean
+       AND (EXISTS (SELECT 1 FROM scheduler.runs_live w WHERE w.state = 'PENDING')
+            OR EXISTS (SELECT 1 FROM scheduler.runs_live w
+                        WHERE w.state = 'ASSIGNED' AND w.dispatched_at IS NULL AND w.scheduled_for <= now())) AS assign,
            (SELECT 1 FROM scheduler.runs_live w
              WHERE w.state = 'DEFERRED' AND w.deferred_on IS NOT NULL ORDER BY w.deferred_on LIMIT 1) IS NOT NULL AS resume
 ), watch AS MATERIALIZED (
@@ -163,7 +168,7 @@ SELECT id, token, assigned_incarnation::text AS incarnation, job_name, target, o
             THEN extract(epoch FROM began_at - GREATEST(created_at, scheduled_for))::double precision END AS wait,
        extract(epoch FROM ended_at - began_at)::double precision AS seconds,
        (SELECT assign FROM waiting) AS assign, (SELECT resume FROM waiting) AS resume,
-       (SELECT pg_notify('toban_wake', 'assign') FROM waiting w WHERE w.assign AND %(notify)s::boolean)::text AS woken,
+       (SELECT pg_notify('toban_wake', 'assign') FROM waiting w WHERE w.assign)::text AS woken,
        (SELECT pg_notify('toban_wake', 'resume') FROM waiting w WHERE w.resume AND %(notify)s::boolean)::text AS resumed,
        (SELECT pg_notify('toban_wake', 'events') WHERE EXISTS (SELECT 1 FROM chained))::text AS chained
   FROM gone

@@ -79,8 +79,6 @@ WITH plan AS MATERIALIZED (
               WHERE v.definition_id = f.definition_id AND v.version = f.version)
       FROM fires f JOIN slots s ON s.run_id = f.run_id
     RETURNING id, schedule_id, slot, not_before
-), event AS (
-    INSERT INTO scheduler.job_events (run_id, type, to_state, actor) SELECT id, 'created', 'PENDING', 'schedule' FROM made
 ), fired AS (
     INSERT INTO scheduler.fire_ledger AS l (schedule_id, first_slot, last_slot, outcome, run_id, message)
     SELECT schedule_id, slot, slot, 'fired', id,
