@@ -13,6 +13,7 @@ from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.app.job_notes import JobNotes
 from toban_executor.app.lease_answers import LeaseAnswers
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder, StepOrder
+from toban_executor.decide.start_gate import BEGINNING_SECONDS, StartGate
 from toban_executor.decide.waiting_orders import WAIT_SECONDS
 from toban_executor.ports.coordinator import Registered
 from toban_fencing.epoch_gate import Header, Record
@@ -88,7 +89,7 @@ class Collector:
 
 
 class Bench:
-    def __init__(self, *, slots: int = 1) -> None:
+    def __init__(self, *, slots: int = 1, most: int = 9) -> None:
         self.journal, self.guards, self.collector = SlowJournal(), Slots(), Collector()
         self.clock = clock = FakeClock()
         fields: Any = {"journal": self.journal, "guards": self.guards, "reporter": Reporter()}
@@ -102,6 +103,7 @@ class Bench:
         )
         launcher = Launcher(program=lambda _name: "", home="/")
         fields["notes"] = JobNotes(guards=self.guards, gateway=None, wake_heartbeat=lambda: None, clock=clock)  # type: ignore[arg-type]
+        fields["gate"] = StartGate(most)
         fields |= {"freeze_max": lambda: 300.0, "tries": lambda: (3, 0.3), "wake_heartbeat": lambda: None}
         self.attempts = AttemptManager(book=book, clock=clock, launcher=launcher, **fields)
         self.attempts.lease.begin(REGISTERED)
@@ -356,3 +358,16 @@ async def test_what_the_cluster_does_not_hold_here_does_not_start() -> None:
     it = await waiting(0)
     LeaseAnswers(attempts=it.attempts).end_not_held([key(2)])
     assert given_back(it) == [key(2)] and it.guards.killed == []
+
+
+async def test_few_attempts_begin_at_a_time() -> None:
+    it = Bench(slots=4, most=2)
+    answers = await it.ask(it.attempts.start(it.header(), [order(key(n)) for n in range(1, 5)], 0))
+    it.journal.writes[-1].set_result(None)
+    assert [answer.refusal for answer in await answers] == [""] * 4
+    assert it.guards.spawned == [key(1), key(2)]
+    it.attempts.ended(AttemptEnd(key=key(1), exit_code=0))
+    assert it.guards.spawned == [key(1), key(2), key(3)], "one that has ended lets the next one begin"
+    await it.clock.advance(BEGINNING_SECONDS * 1.5)
+    assert it.guards.spawned == [key(1), key(2), key(3), key(4)], "so does one that has run for a moment"
+    assert not given_back(it)

@@ -25,6 +25,7 @@ from toban_executor.decide.lease_end import LEASE_REASON, LeaseEndBook
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
+from toban_executor.decide.start_gate import StartGate
 from toban_executor.ports.guards import Guards
 from toban_executor.ports.journal import Journal, JournalContents
 from toban_fencing.epoch_gate import Header, Record
@@ -82,6 +83,7 @@ class AttemptManager:
         freeze_max: Callable[[], float],
         tries: Callable[[], tuple[int, float]],
         wake_heartbeat: Callable[[], None],
+        gate: StartGate,
         clock: Clock,
     ) -> None:
         self.book = book
@@ -105,6 +107,8 @@ class AttemptManager:
         self._spans = AttemptSpans()
         # Given to a guard and not over: each has a slot.
         self._in_slots: set[AttemptKey] = set()
+        self._gate = gate
+        self._filling: asyncio.Task[None] | None = None
         self.waiting = WaitingRoom(start=self._spawn, end=self._over, why_not=self._why_not_now, clock=clock)
         self._starts: set[asyncio.Task[list[StartAnswer]]] = set()
         self.idle.set()
@@ -203,12 +207,28 @@ class AttemptManager:
 
     def _spawn_all(self, accepted: Sequence[StartOrder]) -> None:
         for order in accepted:
-            if len(self._in_slots) < self.book.slots:
+            if not self.waiting.length and self._may_begin():
                 self._spawn(order)
             elif (early := self._early_cancels.pop(order.key, None)) is not None:
                 self.waiting.end_unstarted(order, cause="cancel", reason=early.reason or "canceled")
             else:
                 self.waiting.add(order)
+        self._fill_slots()
+
+    def _may_begin(self) -> bool:
+        return len(self._in_slots) < self.book.slots and not self._gate.wait(self._clock.boottime())
+
+    def _fill_slots(self) -> None:
+        """Free slots get what waits, as many as may begin now; the others when these have begun."""
+        while self.waiting.length and self._may_begin():
+            self.waiting.start_next()
+        if self.waiting.length and len(self._in_slots) < self.book.slots and self._filling is None:
+            self._filling = asyncio.create_task(self._fill_later(), name="slots that wait for their turn")
+
+    async def _fill_later(self) -> None:
+        await self._clock.sleep(self._gate.wait(self._clock.boottime()))
+        self._filling = None
+        self._fill_slots()
 
     def _withdraw(self, orders: Sequence[StartOrder]) -> None:
         self.book.withdraw([order.key for order in orders])
@@ -231,6 +251,7 @@ class AttemptManager:
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
         self._in_slots.add(order.key)
+        self._gate.began(order.key, self._clock.boottime())
         self.lease_end.opened(order.key, order.on_lease_loss)
         self._guards.spawn(
             order,
@@ -379,9 +400,9 @@ class AttemptManager:
     def ended(self, end: AttemptEnd) -> None:
         """The attempt is over: its slot goes to the next one at once; its outcome is reported when all its lines are in the journal."""
         self._in_slots.discard(end.key)
+        self._gate.ended(end.key)
         self._over(end)
-        while len(self._in_slots) < self.book.slots and self.waiting.start_next():
-            pass
+        self._fill_slots()
 
     def _over(self, end: AttemptEnd) -> None:
         outcome = outcome_of(end, progress=self.notes.closed(end.key))

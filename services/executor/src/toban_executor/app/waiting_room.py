@@ -53,16 +53,20 @@ class WaitingRoom:
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._give_back_overdue(), name="orders that wait for a slot")
 
-    def start_next(self) -> bool:
-        """A slot is free: the next order starts in it. False when none waits; those that may not start any more are given back."""
+    @property
+    def length(self) -> int:
+        """How many wait."""
+        return len(self._orders)
+
+    def start_next(self) -> None:
+        """A slot is free: the next order starts in it; those that may not start any more are given back."""
         while (order := self._orders.take_next()) is not None:
             _waiting.set(len(self._orders))
             why_not = self._why_not(order)
             if not why_not:
                 self._start(order)
-                return True
+                return
             self._give_back(order, why_not)
-        return False
 
     def give_back_all(self, reason: str) -> None:
         """Nothing of what waits starts: its runs go elsewhere."""
