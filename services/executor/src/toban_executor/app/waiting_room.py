@@ -10,7 +10,10 @@ from toban_executor.decide.waiting_orders import WAIT_SECONDS, WaitingOrders
 from toban_observability import metrics
 from toban_runtime.clock import Clock
 
-_waiting = metrics.gauge("toban_executor_orders_waiting", "Accepted orders that wait for a slot of this executor, or for their turn to begin.")
+_waiting = metrics.gauge(
+    "toban_executor_orders_waiting",
+    "Accepted orders that wait for a slot of this executor, or for their turn to begin.",
+)
 _given_back = metrics.counter(
     "toban_executor_orders_given_back_total",
     "Accepted orders that were given back before they started, by reason: waited (too long), closed (drained, detached, stopping), lease, term (a "
