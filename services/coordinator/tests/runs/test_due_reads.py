@@ -260,7 +260,8 @@ async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, case: d
         _, alone = await runs_assign.due_runs(t, now, limit=most, one_scope=True)
         everything, _ = await runs_assign.due_runs(t, now, limit=100)
         assert both.several is not alone
-        assert both.due == (first(everything, pending=most, ahead=limit + case["beside"]) if alone else [])
+        looked_at = limit + case["beside"]
+        assert both.due == (first(everything, pending=most, ahead=looked_at, urgent=most) if alone else [])
 
 
 @pytest.fixture
@@ -312,10 +313,12 @@ def by_scope(runs: list[DueRun]) -> dict[tuple[int, str], list[DueRun]]:
     return scopes
 
 
-def first(whole: list[DueRun], *, pending: int, ahead: int) -> list[DueRun]:
-    """What a short read has of `whole`, whose PENDING runs have one rank and scope; it leaves these two out."""
+def first(whole: list[DueRun], *, pending: int, ahead: int, urgent: int | None = None) -> list[DueRun]:
+    """What a short read has of `whole`, whose PENDING runs have one rank and scope; it leaves these two out. `urgent`: how many of those ahead."""
     named = sorted((run for run in whole if run.state == "ASSIGNED"), key=lambda run: (run.scheduled_for, run.id))
-    kept = {run.id for run in [*[run for run in whole if run.state == "PENDING"][:pending], *named[:ahead]]}
+    # The sort is stable.
+    named = sorted(named[:ahead], key=rank, reverse=True)[:urgent]
+    kept = {run.id for run in [*[run for run in whole if run.state == "PENDING"][:pending], *named]}
     return [replace(run, priority=0, catch_up=False, scope="system", scope_id="") for run in whole if run.id in kept]
 
 
