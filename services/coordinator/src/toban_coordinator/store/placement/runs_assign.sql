@@ -257,7 +257,7 @@ SELECT r.id, r.token, r.definition_id, r.definition_version, r.job_name, r.slot,
   JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
   LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
  WHERE r.state = 'ASSIGNED' AND e.state <> 'off' AND r.id > %(after)s::bigint
-   AND (r.dispatched_at < %(before)s::timestamptz OR r.dispatched_at IS NOT NULL AND (d.instance IS NOT NULL OR e.state <> 'on'))
+   AND r.dispatched_at IS NOT NULL AND (r.dispatched_at < %(before)s::timestamptz OR d.instance IS NOT NULL OR e.state <> 'on')
  ORDER BY r.id
  LIMIT %(limit)s::integer
 
