@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from toban_domain.schedule import RuleSpec
 from toban_schedule import Rule, ScheduleError, describe, next_slot, problems, slots
+from toban_schedule.cron import Cron
 
 NOW = datetime(2026, 11, 21, 11, 30, 7, 250_000, tzinfo=UTC)
 
@@ -18,6 +19,16 @@ NOW = datetime(2026, 11, 21, 11, 30, 7, 250_000, tzinfo=UTC)
 def first(count: int, after: datetime = NOW, **rule: object) -> list[str]:
     found = Rule.of(RuleSpec(**rule)).slots_after(after)
     return [slot.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") for slot in islice(found, count)]
+
+
+def test_schedules_with_equal_expressions_share_one_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = [Rule.of(RuleSpec(cron="7 7 7 * * *", timezone="Asia/Tokyo", seed=f"s{n}")) for n in range(3)]
+    searched, walls = [], Cron.walls
+    monkeypatch.setattr(Cron, "walls", lambda cron, after: (searched.append(cron.expression), walls(cron, after))[1])
+    found = [rule.next_slot(NOW) for rule in rules]
+    assert found == [datetime(2026, 11, 21, 22, 7, 7, tzinfo=UTC)] * 3 and len(searched) == 1
+    by_minute, seconds = Rule.of(RuleSpec(cron="*/20 7 7 * * *")).source.cron.by_minute()
+    assert (by_minute.expression, seconds) == ("0 7 7 * * *", 3), "equal expressions have equal matches"
 
 
 @pytest.mark.seed(50, 209)

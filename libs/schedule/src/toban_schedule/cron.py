@@ -81,7 +81,9 @@ class Cron:
             return self, 1
         template = copy.copy(self._template)
         template.seconds = {min(template.seconds)}
-        return replace(self, _template=template), seconds
+        # Expressions that are equal have the same matches.
+        expression = f"{min(template.seconds)} {self.expression.split(maxsplit=1)[1]}"
+        return replace(self, expression=expression, _template=template), seconds
 
     def plain(self) -> PlainCron | None:
         """The expression as values; None where its days need more, such as both kinds of days, MON#1, LW or 15W."""

@@ -17,7 +17,7 @@ _TERM = re.compile(r"H(?:\((\d{1,2})-(\d{1,2})\))?(?:/(\d{1,2}))?")
 
 def uses_hash(part: str) -> bool:
     """True when a term of this field (upper case) is drawn."""
-    return any(re.match(r"H([/(]|$)", term) for term in part.split(","))
+    return "H" in part and any(re.match(r"H([/(]|$)", term) for term in part.split(","))
 
 
 def expand(part: str, index: int, seed: str) -> str | None:

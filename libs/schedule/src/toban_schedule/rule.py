@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from toban_schedule.cron import Cron, never_fires, parse_cron
 from toban_schedule.localtime import LocalClock
@@ -107,17 +108,23 @@ class At:
     clock: LocalClock
 
     def next(self, after: datetime) -> datetime | None:
-        """The first slot strictly after `after`; None when there is none within 50 years."""
-        best: datetime | None = None
-        for wall in self.cron.walls(self.clock.wall_before(after)):
-            images = self.clock.images(wall)
-            if (best is not None and images.floor > best) or images.floor > after + _HORIZON:
-                break
-            later = [instant for instant in images.instants if instant > after]
-            best = min([*later, best] if best is not None else later, default=None)
-            if images.plain and later:
-                break
-        return best
+        """The first slot strictly after `after` (UTC); None when there is none within 50 years."""
+        return _next_match(self, after)
+
+
+# Schedules that are due together mostly have equal expressions, so thousands of them share one search.
+@lru_cache(maxsize=4096)
+def _next_match(at: At, after: datetime) -> datetime | None:
+    best: datetime | None = None
+    for wall in at.cron.walls(at.clock.wall_before(after)):
+        images = at.clock.images(wall)
+        if (best is not None and images.floor > best) or images.floor > after + _HORIZON:
+            break
+        later = [instant for instant in images.instants if instant > after]
+        best = min([*later, best] if best is not None else later, default=None)
+        if images.plain and later:
+            break
+    return best
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,7 +260,8 @@ async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, case: d
         _, alone = await runs_assign.due_runs(t, now, limit=most, one_scope=True)
         everything, _ = await runs_assign.due_runs(t, now, limit=100)
         assert both.several is not alone
-        assert both.due == (first(everything, pending=most, ahead=limit + case["beside"]) if alone else [])
+        looked_at = limit + case["beside"]
+        assert both.due == (first(everything, pending=most, ahead=looked_at, urgent=most) if alone else [])
 
 
 @pytest.fixture
@@ -312,24 +313,45 @@ def by_scope(runs: list[DueRun]) -> dict[tuple[int, str], list[DueRun]]:
     return scopes
 
 
-def first(whole: list[DueRun], *, pending: int, ahead: int) -> list[DueRun]:
-    """What a short read has of `whole`, whose PENDING runs have one rank and scope; it leaves these two out."""
+def first(whole: list[DueRun], *, pending: int, ahead: int, urgent: int | None = None) -> list[DueRun]:
+    """What a short read has of `whole`, whose PENDING runs have one rank and scope; it leaves these two out. `urgent`: how many of those ahead."""
     named = sorted((run for run in whole if run.state == "ASSIGNED"), key=lambda run: (run.scheduled_for, run.id))
-    kept = {run.id for run in [*[run for run in whole if run.state == "PENDING"][:pending], *named[:ahead]]}
+    # The sort is stable.
+    named = sorted(named[:ahead], key=rank, reverse=True)[:urgent]
+    kept = {run.id for run in [*[run for run in whole if run.state == "PENDING"][:pending], *named]}
     return [replace(run, priority=0, catch_up=False, scope="system", scope_id="") for run in whole if run.id in kept]
 
 
 async def test_a_large_backlog_is_not_read_for_few_slots(world: Any, make: Any) -> None:
+    await backlog(world, make)
+    scans = await scans_of_a_turn(world)
+    assert len(scans) >= 3 and max(scan["Actual Rows"] for scan in scans) <= 3, scans
+
+
+async def test_runs_that_were_placed_ahead_are_not_read_to_count_what_is_held(world: Any, make: Any) -> None:
+    await backlog(world, make, state="ASSIGNED")
+    held = [scan for scan in await scans_of_a_turn(world) if scan.get("Index Name") == "runs_live_held"]
+    assert held and all(scan["Actual Rows"] == 0 and not scan.get("Rows Removed by Filter") for scan in held), held
+
+
+async def backlog(world: Any, make: Any, **of: Any) -> None:
+    """Five thousand runs, `of` so and then of the one executor, which has two slots."""
     await executor(world, slots=2)
     await world.apply(make.job())
     [run] = await world.start()
     async with tx(world.administrator) as t:
+        [incarnation] = [one.incarnation for one in await runs_assign.executor_loads(t)]
+        fields = {**of, "assigned_incarnation": incarnation if of else None}
         await t._run(
             "INSERT INTO scheduler.runs_live SELECT n.* FROM scheduler.runs_live r CROSS JOIN generate_series(1, 5000) i"
-            " CROSS JOIN LATERAL jsonb_populate_record(r, jsonb_build_object('id', r.id + i)) n WHERE r.id = %(id)s",
-            {"id": run},
+            " CROSS JOIN LATERAL jsonb_populate_record(r, %(fields)s::jsonb || jsonb_build_object('id', r.id + i)) n WHERE r.id = %(id)s",
+            {"id": run, "fields": json.dumps(fields)},
         )
         await t._run("ANALYZE scheduler.runs_live", {})
+
+
+async def scans_of_a_turn(world: Any) -> list[dict[str, Any]]:
+    """How runs_live is scanned by a turn while runs wait for slots."""
     parameters = {
         "now": world.now(),
         "beside": 1,
@@ -341,8 +363,7 @@ async def test_a_large_backlog_is_not_read_for_few_slots(world: Any, make: Any) 
     async with autocommit(world.pool) as t:
         statement = f"EXPLAIN (ANALYZE, FORMAT JSON) {runs_assign._sql.loads_and_due}"
         [row] = await t.fetch_all(statement, parameters, prepare=False)
-    scans = [node for node in nodes_of(row["QUERY PLAN"][0]["Plan"]) if node.get("Relation Name") == "runs_live"]
-    assert len(scans) >= 3 and max(scan["Actual Rows"] for scan in scans) <= 3, scans
+    return [node for node in nodes_of(row["QUERY PLAN"][0]["Plan"]) if node.get("Relation Name") == "runs_live"]
 
 
 def nodes_of(node: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,14 +10,14 @@ from datetime import datetime, timedelta
 from cachetools import LRUCache
 
 from toban_coordinator.app import metrics
-from toban_coordinator.app.adaptive_batch import Write, split_on_refusal, write_alone
+from toban_coordinator.app.adaptive_batch import AdaptiveBatch, Write, split_on_refusal, write_alone
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.large_payload import with_large_checks
 from toban_coordinator.app.payload_validator import PayloadValidator
 from toban_coordinator.decide.cluster.leader_health import MAX_SKEW_SECONDS
 from toban_coordinator.decide.schedules import fire as decide
 from toban_coordinator.decide.schedules import skipped_slots
-from toban_coordinator.loops.fire_progress import Failure, Progress, batches_of, log_failures, rows_of
+from toban_coordinator.loops.fire_progress import WRITE_ROWS, Failure, Progress, first_batch, log_failures, rows_of
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store.pending_work import Agenda
 from toban_coordinator.store.schedules import schedules
@@ -35,6 +35,8 @@ KEPT_RULES = 20_000
 BEHIND_SECONDS = 0.05
 # Pages of `fire_batch_size` schedules that one turn settles.
 PAGES = 20
+# Pages that are written at a time: one waits for PostgreSQL while this process prepares or ends the other.
+WRITES = 2
 # Rows that one turn makes for schedules with missed slots: what has become due meanwhile goes first in the next turn.
 MISSED_ROWS = 1000
 # While missed slots are caught up, those of now are looked for this often: they are made ahead of their time. Seconds.
@@ -75,6 +77,7 @@ class Fire:
         self._payloads = payloads
         self._rules = RuleCache()
         self._spread = decide.Spread()
+        self._rows = AdaptiveBatch(WRITE_ROWS, least=2)
         self._now_at = 0.0
 
     async def run_once(self) -> TurnOutcome:
@@ -86,29 +89,28 @@ class Fire:
         until = now + timedelta(seconds=ahead)
         made, progress = 0, Progress()
         self._spread.forget(now - timedelta(seconds=SPREAD_KEPT_SECONDS))
-        writing: asyncio.Task[int] | None = None
+        writing: list[asyncio.Task[int]] = []
         try:
-            # While one page is written the next one is read and planned.
+            # While pages are written the next one is read and planned.
             for _ in range(PAGES):
                 if progress.missed:
-                    if writing is not None:
-                        made, writing = made + await writing, None
+                    made += await _all_but(0, writing)
                     made += await self._make_now(now, until, limit)
                 due, specs = await self._read(progress, now, until, limit)
-                if writing is not None and any(_is_missed(schedule, now) for schedule in due):
+                if any(_is_missed(schedule, now) for schedule in due):
                     # Long scans between its messages would keep the fenced write waiting beyond its bound.
-                    made, writing = made + await writing, None
+                    made += await _all_but(0, writing)
                 plans = await self._plan_all(progress, due, specs, now, until)
-                if writing is not None:
-                    made += await writing
-                writing = asyncio.create_task(self._write_all(progress, plans, now, until), name="fire: write a page")
+                made += await _all_but(WRITES - 1, writing)
+                write = self._write_all(progress, plans, now, until)
+                writing.append(asyncio.create_task(write, name="fire: write a page"))
                 if not progress.more:
                     break
-            made += await writing if writing is not None else 0
+            made += await _all_but(0, writing)
         except BaseException:
-            if writing is not None:
-                writing.cancel()
-                await asyncio.gather(writing, return_exceptions=True)
+            for task in writing:
+                task.cancel()
+            await asyncio.gather(*writing, return_exceptions=True)
             raise
         finally:
             log_failures(progress.failures)
@@ -237,7 +239,11 @@ class Fire:
         return decide.template(spec, await with_large_checks(make), schedule)
 
     async def _write_all(self, progress: Progress, plans: Sequence[FirePlan], now: datetime, until: datetime) -> int:
-        return sum([await self._write(progress, batch, now, until) for batch in batches_of(plans)])
+        made, rest = 0, plans
+        while rest:
+            batch, rest = first_batch(rest, self._rows.size)
+            made += await self._write(progress, batch, now, until)
+        return made
 
     def _refuse_when_off(self) -> None:
         skew = self._deps.server_time.skew_seconds
@@ -256,8 +262,14 @@ class Fire:
         committed: list[tuple[Sequence[FirePlan], schedules.Fired]] = []
 
         async def write(part: Sequence[FirePlan]) -> None:
-            async with fenced_tx(self._deps.pool, self._deps.term) as t:
-                fired = await schedules.fire(t, part)
+            rows = sum(map(rows_of, part))
+            try:
+                async with fenced_tx(self._deps.pool, self._deps.term) as t:
+                    fired = await schedules.fire(t, part)
+            except TooLong:
+                self._rows.too_long(rows)
+                raise
+            self._rows.fitted(rows)
             committed.append((part, fired))
 
         async def alone(plan: FirePlan, error: Exception) -> None:
@@ -347,6 +359,15 @@ class Fire:
         async with autocommit(self._deps.pool) as t:
             at = await schedules.next_slot(t)
         return _seconds_to(at, until)
+
+
+async def _all_but(left: int, writing: list[asyncio.Task[int]]) -> int:
+    """Awaits the oldest writes until `left` of them are under way; how many runs they made."""
+    made = 0
+    while len(writing) > left:
+        made += await writing[0]
+        del writing[0]
+    return made
 
 
 def _seconds_to(slot: datetime | None, until: datetime) -> float | None:

@@ -9,8 +9,8 @@ from datetime import datetime
 from toban_domain.fire_plan import DueSchedule, FirePlan
 from toban_observability.logs import get_logger
 
-# Rows (runs and skips) that one fenced transaction makes: it has to stay far below its bound.
-WRITE_ROWS = 500
+# Rows (schedules, runs and skips) that one fenced transaction writes: it has to stay far below its bound. Fewer where they take too long.
+WRITE_ROWS = 1000
 _log = get_logger(__name__)
 
 
@@ -72,15 +72,11 @@ def rows_of(plan: FirePlan) -> int:
     return 1 + len(plan.fires) + len(plan.skips)
 
 
-def batches_of(plans: Sequence[FirePlan]) -> list[list[FirePlan]]:
-    """Plans of one fenced transaction each."""
-    batches: list[list[FirePlan]] = []
-    rows = WRITE_ROWS
-    for plan in plans:
-        size = rows_of(plan)
-        if rows + size > WRITE_ROWS:
-            batches.append([])
-            rows = 0
-        batches[-1].append(plan)
-        rows += size
-    return batches
+def first_batch(plans: Sequence[FirePlan], most: int) -> tuple[Sequence[FirePlan], Sequence[FirePlan]]:
+    """The plans of one fenced transaction, one at least and else at most `most` rows; and those after them."""
+    rows = 0
+    for place, plan in enumerate(plans):
+        rows += rows_of(plan)
+        if place and rows > most:
+            return plans[:place], plans[place:]
+    return plans, ()

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.loops.fire_progress import rows_of
+from toban_coordinator.store.schedules import schedules
 from toban_store.errors import TooLong
 
 pytestmark = pytest.mark.usefixtures("production_bounds")
@@ -67,6 +69,28 @@ async def test_one_slot_that_never_fits_waits_with_its_reason_and_stops_no_other
     await world.sql("DROP TRIGGER slow ON scheduler.runs_live")
     await world.turn("fire")
     assert "slow" in await fired(world)
+
+
+async def test_after_a_write_that_took_too_long_the_next_ones_are_smaller(
+    world: Any, make: Any, desk: Any, monkeypatch: Any
+) -> None:
+    rows, fire = [], schedules.fire
+
+    async def counted(t: Any, plans: Any) -> Any:
+        rows.append(sum(map(rows_of, plans)))
+        return await fire(t, plans)
+
+    monkeypatch.setattr(schedules, "fire", counted)
+    await world.apply(make.job(), *[make.schedule(f"slow{n}", interval_seconds=600) for n in range(40)])
+    await desk.passed(10)
+    # Forty runs take 400 ms, more than a transaction may.
+    await slow_down(world, 0.01)
+    await world.turn("fire")
+    assert len(await fired(world)) == 40
+    written, first = len(rows), rows[0]
+    await desk.passed(5)
+    await world.turn("fire")
+    assert first == 80 and rows[written] <= 40, "the size that fitted is kept"
 
 
 SLOW_THEN_BAD = """

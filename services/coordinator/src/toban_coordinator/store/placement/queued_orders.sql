@@ -12,7 +12,7 @@ SELECT %(incarnation)s::uuid, %(kind)s::text, t.run_id, t.token, t.payload, %(ep
 WITH smallest AS (
     SELECT r.assigned_incarnation AS incarnation, min(r.token) AS token
       FROM scheduler.runs_live r
-     WHERE r.assigned_incarnation = ANY (%(incarnations)s::uuid[]) AND r.state = 'ASSIGNED' AND r.token IS NOT NULL
+     WHERE r.assigned_incarnation = ANY (%(incarnations)s::uuid[]) AND r.state = 'ASSIGNED' AND r.dispatched_at IS NOT NULL
      GROUP BY r.assigned_incarnation
 ), missing AS (
     SELECT h.incarnation, jsonb_agg(jsonb_build_array(h.run_id, h.token)) AS attempts

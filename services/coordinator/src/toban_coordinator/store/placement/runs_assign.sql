@@ -98,8 +98,9 @@ SELECT k.several, {{due_columns}}
 WITH loads AS MATERIALIZED (
     {{loads}}
 ), room AS MATERIALIZED (
-    SELECT COALESCE(sum(GREATEST(l.slots + COALESCE((%(queues)s::jsonb ->> l.incarnation)::integer, 0) - l.held, 0)), 0)::bigint AS free
-      FROM loads l WHERE l.state = 'on' AND NOT l.drained
+    SELECT CASE WHEN f.free > 0 THEN f.free + %(beside)s::bigint ELSE 0 END AS most
+      FROM (SELECT sum(GREATEST(l.slots + COALESCE((%(queues)s::jsonb ->> l.incarnation)::integer, 0) - l.held, 0)) AS free
+              FROM loads l WHERE l.state = 'on' AND NOT l.drained) f
 ), last AS MATERIALIZED (
     {{last_pending}}
 ), found AS MATERIALIZED (
@@ -109,14 +110,15 @@ WITH loads AS MATERIALIZED (
               FROM scheduler.runs_live r
              WHERE r.state = 'PENDING' AND {{due_now}}
              ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer) f
-     LIMIT (SELECT CASE WHEN free > 0 THEN free + %(beside)s::bigint ELSE 0 END FROM room)
+     LIMIT (SELECT most FROM room)
 )
 SELECT k.several, CASE WHEN row_number() OVER () = 1 THEN (SELECT json_agg(l)::text FROM loads l) END AS loads, {{due_columns}}
   FROM (SELECT EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
   LEFT JOIN (
         SELECT * FROM found
         UNION ALL
-        ({{due_ahead}})
+        -- The most urgent of those that are looked at: of thousands that were placed ahead only these are looked at for overlaps, and sent.
+        (SELECT a.* FROM ({{due_ahead}}) a ORDER BY a.rank DESC, a.scheduled_for, a.id LIMIT (SELECT most FROM room))
        ) c ON NOT k.several
  ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
 
@@ -255,7 +257,7 @@ SELECT r.id, r.token, r.definition_id, r.definition_version, r.job_name, r.slot,
   JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
   LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
  WHERE r.state = 'ASSIGNED' AND e.state <> 'off' AND r.id > %(after)s::bigint
-   AND (r.dispatched_at < %(before)s::timestamptz OR r.dispatched_at IS NOT NULL AND (d.instance IS NOT NULL OR e.state <> 'on'))
+   AND r.dispatched_at IS NOT NULL AND (r.dispatched_at < %(before)s::timestamptz OR d.instance IS NOT NULL OR e.state <> 'on')
  ORDER BY r.id
  LIMIT %(limit)s::integer
 

@@ -27,6 +27,7 @@ SELECT s.next_run_at AS at
 -- Slot advance by compare-and-set on (version, next_run_at), or none where slots of now go before missed ones; with it the runs (∅ → PENDING),
 -- their slots, events and the ledger of fired slots.
 -- A schedule that an edit holds is left out: it waits for its own edit, and no other schedule waits with it.
+-- `(… IN …) IS TRUE` is looked up in a hash table. As joins the planner, which expects one row, compares each schedule with each other one.
 WITH plan AS MATERIALIZED (
     SELECT *
       FROM ROWS FROM (
@@ -47,8 +48,8 @@ WITH plan AS MATERIALIZED (
            -- A plan of slots of now that stays before the missed ones says nothing of those.
            fire_retry_count = CASE WHEN p.next_run_at = p.expected THEN s.fire_retry_count ELSE 0 END,
            last_error = CASE WHEN p.next_run_at = p.expected THEN s.last_error ELSE '' END
-      FROM plan p JOIN locked l ON l.id = p.id
-     WHERE s.id = p.id AND s.version = p.row_version AND s.next_run_at = p.expected
+      FROM plan p
+     WHERE s.id = p.id AND s.version = p.row_version AND s.next_run_at = p.expected AND (p.id IN (SELECT id FROM locked)) IS TRUE
     RETURNING s.id
 ), fires AS MATERIALIZED (
     -- Numbered in the order of their slots: people read lists of runs by number.
@@ -77,7 +78,8 @@ WITH plan AS MATERIALIZED (
            CASE WHEN f.delay > 0 THEN f.slot + make_interval(secs => f.delay) END, f.late,
            (SELECT v.spec #>> '{steps,0,worker_type}' FROM scheduler.job_definition_versions v
               WHERE v.definition_id = f.definition_id AND v.version = f.version)
-      FROM fires f JOIN slots s ON s.run_id = f.run_id
+      FROM fires f
+     WHERE (f.run_id IN (SELECT run_id FROM slots)) IS TRUE
     RETURNING id, schedule_id, slot, not_before
 ), fired AS (
     INSERT INTO scheduler.fire_ledger AS l (schedule_id, first_slot, last_slot, outcome, run_id, message)
