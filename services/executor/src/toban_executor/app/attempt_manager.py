@@ -65,8 +65,9 @@ class Launcher:
 class AttemptManager:
     """The attempts of this incarnation: owns its order book, journal records, output collector and reports.
 
-    `idle` is set while no attempt is live; `broken` when a guard has ended without a successor. `freeze_max` gives the seconds
-    that an attempt may stay frozen, `tries` how to ask about continuation; `wake_heartbeat` sends a heartbeat at once.
+    `idle` is set while no attempt is live, and `on_live` is called when that ends; `broken` when a guard has ended without a successor.
+    `freeze_max` gives the seconds that an attempt may stay frozen, `tries` how to ask about continuation; `wake_heartbeat` sends a heartbeat at
+    once.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class AttemptManager:
         tries: Callable[[], tuple[int, float]],
         wake_heartbeat: Callable[[], None],
         clock: Clock,
+        on_live: Callable[[], None] = lambda: None,
     ) -> None:
         self.book = book
         self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
@@ -95,6 +97,7 @@ class AttemptManager:
         self._launcher = launcher
         self._freeze_max = freeze_max
         self._wake_heartbeat = wake_heartbeat
+        self._on_live = on_live
         self._guards = guards
         self._journal = journal
         self._reporter = reporter
@@ -419,8 +422,9 @@ class AttemptManager:
     def _note_live(self) -> None:
         live = self.book.slots - self.book.free_slots
         _used.set(live)
-        if live:
-            self.idle.clear()
-        else:
+        if not live:
             self.idle.set()
             self._end_unsupervised()
+        elif self.idle.is_set():
+            self.idle.clear()
+            self._on_live()

@@ -31,7 +31,7 @@ from toban_executor.decide.usage import SAMPLE_SECONDS as USAGE_SECONDS
 from toban_executor.decide.waiting_orders import MOST_A_SLOT
 from toban_executor.guard.witness import WitnessCredentials, fill
 from toban_executor.loops.continuation import Continuation
-from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
+from toban_executor.loops.heartbeat import Heartbeat, LeaseWatchdog, Machine
 from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
 from toban_executor.loops.log_shipper import QUARANTINE_SECONDS, LogShipper, Quarantine
 from toban_executor.loops.remote_ends import RemoteEnds
@@ -106,6 +106,10 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
     ship = Loop("ship", shipper.run_once, 2.0, clock)
     reports = Loop("report", lambda: reporter.run_once(), 1.0, clock)
     heartbeats = Loop("heartbeat", lambda: heartbeat.run_once(), lambda: heartbeat.interval_seconds(), clock)
+    keepers = [
+        Loop("continuation", lambda: continuation.run_once(), lambda: continuation.wait_seconds(), clock),
+        Loop("lease", lambda: watchdog.run_once(), lambda: watchdog.wait_seconds(), clock),
+    ]
     enough = len(prepared.guards.slots) // 2
     reporter = OutcomeReporter(gateway=gateway, journal=journal, wake=reports.wake, clock=clock, enough=enough)
     collector = LogCollector(
@@ -126,8 +130,11 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
         collector=collector,
         settings=lambda: settings.known,
         wake_heartbeat=heartbeats.wake,
+        on_live=partial(_wake_all, keepers),
         clock=clock,
     )
+    continuation = Continuation(gateway=gateway, attempts=attempts, clock=clock)
+    watchdog = LeaseWatchdog(attempts=attempts, clock=clock)
     refused = Quarantine(reporter=reporter, shipper=shipper, wake_shipper=ship.wake)
     quarantine = Loop("quarantine", refused.run_once, QUARANTINE_SECONDS, clock)
     apply = partial(_apply_settings, attempts, [heartbeats, quarantine])
@@ -148,12 +155,11 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
         use_cases=_use_cases(config, prepared, outside, attempts, collector, make),
         loops=Loops(
             always=[collect, ship, quarantine, *_care(own, attempts, health, clock)],
-            leased=[reports, heartbeats, *_remote_loops(own, reporter, clock), *_lease_loops(gateway, attempts, clock)],
+            leased=[reports, heartbeats, *_remote_loops(own, reporter, clock), *keepers],
             settings=settings,
             heartbeat=heartbeat,
             wake_heartbeat=heartbeats.wake,
         ),
-        clock=clock,
     )
 
 
@@ -170,16 +176,6 @@ def _care(own: OwnSteps, attempts: AttemptManager, health: Health, clock: Clock)
 
         loops.append(Loop("containers", lambda: own.containers.remove_left(live), LEFT_SECONDS, clock))
     return loops
-
-
-def _lease_loops(gateway: CoordinatorClient, attempts: AttemptManager, clock: Clock) -> list[Loop]:
-    """What keeps the lease beside the heartbeats."""
-    continuation = Continuation(gateway=gateway, attempts=attempts, clock=clock)
-    watchdog = LeaseWatchdog(attempts=attempts, clock=clock)
-    return [
-        Loop("continuation", continuation.run_once, continuation.wait_seconds, clock),
-        Loop("lease", watchdog.run_once, WATCHDOG_SECONDS, clock),
-    ]
 
 
 def _remote_loops(own: OwnSteps, reporter: OutcomeReporter, clock: Clock) -> list[Loop]:
@@ -221,6 +217,7 @@ def _attempt_manager(
     collector: LogCollector,
     settings: Callable[[], Settings],
     wake_heartbeat: Callable[[], None],
+    on_live: Callable[[], None],
     clock: Clock,
 ) -> AttemptManager:
     rules = ProgramRules(
@@ -254,6 +251,7 @@ def _attempt_manager(
             settings()["continuation_retry_interval_seconds"],
         ),
         wake_heartbeat=wake_heartbeat,
+        on_live=on_live,
         clock=clock,
     )
     return attempts
@@ -361,7 +359,11 @@ def _apply_settings(attempts: AttemptManager, wake: Sequence[Loop], version: int
     """The settings have changed, perhaps the interval of heartbeats, how long jobs may stay frozen, or what made a coordinator refuse outcomes."""
     _settings_version.set(version)
     attempts.apply_freeze_max()
-    for loop in wake:
+    _wake_all(wake)
+
+
+def _wake_all(loops: Sequence[Loop]) -> None:
+    for loop in loops:
         loop.wake()
 
 
