@@ -14,8 +14,9 @@ class Timings:
     beat: float = 0.3
     beat_retry: float = 0.1
     renew: float = 0.4
-    # A tick that comes for another reason may beat and renew so much earlier; a tick that is due for them comes at the times above.
-    early: float = 0.06
+    # A tick that comes for another reason may beat and renew so much earlier, so that a renewal goes with a beat; a tick that is due for them comes
+    # at the times above.
+    early: float = 0.12
     poll: float = 0.15
     # How long after a beat is due a candidate reads it: between two beats that come there is nothing to see.
     after_beat: float = 0.05
