@@ -84,7 +84,6 @@ class AttemptManager:
         tries: Callable[[], tuple[int, float]],
         wake_heartbeat: Callable[[], None],
         clock: Clock,
-        on_live: Callable[[], None] = lambda: None,
     ) -> None:
         self.book = book
         self.epochs = KnownEpochs(book=book, journal=journal, clock=clock)
@@ -93,11 +92,11 @@ class AttemptManager:
         self.notes = notes
         self.progress = notes.progress
         self.idle = asyncio.Event()
+        self.on_live: Callable[[], None] = lambda: None
         self.broken = asyncio.Event()
         self._launcher = launcher
         self._freeze_max = freeze_max
         self._wake_heartbeat = wake_heartbeat
-        self._on_live = on_live
         self._guards = guards
         self._journal = journal
         self._reporter = reporter
@@ -427,4 +426,4 @@ class AttemptManager:
             self._end_unsupervised()
         elif self.idle.is_set():
             self.idle.clear()
-            self._on_live()
+            self.on_live()

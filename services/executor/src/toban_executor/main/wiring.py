@@ -106,10 +106,6 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
     ship = Loop("ship", shipper.run_once, 2.0, clock)
     reports = Loop("report", lambda: reporter.run_once(), 1.0, clock)
     heartbeats = Loop("heartbeat", lambda: heartbeat.run_once(), lambda: heartbeat.interval_seconds(), clock)
-    keepers = [
-        Loop("continuation", lambda: continuation.run_once(), lambda: continuation.wait_seconds(), clock),
-        Loop("lease", lambda: watchdog.run_once(), lambda: watchdog.wait_seconds(), clock),
-    ]
     enough = len(prepared.guards.slots) // 2
     reporter = OutcomeReporter(gateway=gateway, journal=journal, wake=reports.wake, clock=clock, enough=enough)
     collector = LogCollector(
@@ -130,11 +126,8 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
         collector=collector,
         settings=lambda: settings.known,
         wake_heartbeat=heartbeats.wake,
-        on_live=partial(_wake_all, keepers),
         clock=clock,
     )
-    continuation = Continuation(gateway=gateway, attempts=attempts, clock=clock)
-    watchdog = LeaseWatchdog(attempts=attempts, clock=clock)
     refused = Quarantine(reporter=reporter, shipper=shipper, wake_shipper=ship.wake)
     quarantine = Loop("quarantine", refused.run_once, QUARANTINE_SECONDS, clock)
     apply = partial(_apply_settings, attempts, [heartbeats, quarantine])
@@ -155,7 +148,7 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
         use_cases=_use_cases(config, prepared, outside, attempts, collector, make),
         loops=Loops(
             always=[collect, ship, quarantine, *_care(own, attempts, health, clock)],
-            leased=[reports, heartbeats, *_remote_loops(own, reporter, clock), *keepers],
+            leased=[reports, heartbeats, *_remote_loops(own, reporter, clock), *_lease_loops(gateway, attempts, clock)],
             settings=settings,
             heartbeat=heartbeat,
             wake_heartbeat=heartbeats.wake,
@@ -175,6 +168,18 @@ def _care(own: OwnSteps, attempts: AttemptManager, health: Health, clock: Clock)
             return [key.token for key, _state in attempts.book.live]
 
         loops.append(Loop("containers", lambda: own.containers.remove_left(live), LEFT_SECONDS, clock))
+    return loops
+
+
+def _lease_loops(gateway: CoordinatorClient, attempts: AttemptManager, clock: Clock) -> list[Loop]:
+    """What keeps the lease beside the heartbeats; the first attempt after a rest wakes both."""
+    continuation = Continuation(gateway=gateway, attempts=attempts, clock=clock)
+    watchdog = LeaseWatchdog(attempts=attempts, clock=clock)
+    loops = [
+        Loop("continuation", continuation.run_once, continuation.wait_seconds, clock),
+        Loop("lease", watchdog.run_once, watchdog.wait_seconds, clock),
+    ]
+    attempts.on_live = partial(_wake_all, loops)
     return loops
 
 
@@ -217,7 +222,6 @@ def _attempt_manager(
     collector: LogCollector,
     settings: Callable[[], Settings],
     wake_heartbeat: Callable[[], None],
-    on_live: Callable[[], None],
     clock: Clock,
 ) -> AttemptManager:
     rules = ProgramRules(
@@ -251,7 +255,6 @@ def _attempt_manager(
             settings()["continuation_retry_interval_seconds"],
         ),
         wake_heartbeat=wake_heartbeat,
-        on_live=on_live,
         clock=clock,
     )
     return attempts
