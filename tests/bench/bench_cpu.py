@@ -3,7 +3,9 @@
 All of it comes from /proc, so that it works for a stack of any commit.
 """
 
+import contextlib
 import os
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -44,6 +46,13 @@ class _Processes:
             if child not in self._named:
                 yield self._stats[child]
                 yield from self.descendants(child)
+
+    def family(self, pid: int) -> Iterator[int]:
+        """Itself and the live processes below it, but for named ones and what is below those."""
+        yield pid
+        for child in self._children.get(pid, ()):
+            if child not in self._named:
+                yield from self.family(child)
 
     def ticks(self, pid: int) -> int:
         """Of the process and all its children, those that run and those that have ended; 0 when it has ended."""
@@ -115,6 +124,57 @@ class StackCpu:
         if name.startswith("coordinator"):
             return "leader" if name == self._leader else "coordinators"
         return "postgres" if name.startswith("postgres") else "others"
+
+
+class Idle:
+    """CPU and wake-ups of one stack by class since this object was made; guards count apart from their executors, each other process under
+    its role. Threads that end meanwhile take their wake-ups along."""
+
+    def __init__(self, pids: Mapping[str, int], *, leader: str) -> None:
+        """`pids` by the names of the stack's processes, of which `leader` is one."""
+        self._pids = dict(pids)
+        self._leader = leader
+        self._began = time.monotonic()
+        self._before = self._now()
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Percent of a core and wake-ups a second by class, and their total."""
+        now, passed = self._now(), time.monotonic() - self._began
+        spent = {kind: [end - start for end, start in zip(now[kind], self._before[kind], strict=True)] for kind in now}
+        spent["total"] = [sum(values) for values in zip(*spent.values(), strict=True)]
+        return {
+            "percent": {kind: round(ticks / TICKS_A_SECOND / passed * 100, 2) for kind, (ticks, _) in spent.items()},
+            "wake_ups_per_s": {kind: round(wakes / passed, 1) for kind, (_, wakes) in spent.items()},
+        }
+
+    def _now(self) -> dict[str, tuple[int, int]]:
+        """Clock ticks and wake-ups by class."""
+        processes, total = _Processes(self._pids.values()), dict[str, tuple[int, int]]()
+        for name, pid in self._pids.items():
+            kind = self._kind(name)
+            for member in processes.family(pid):
+                part = "guards" if kind == "executors" and member != pid else kind
+                stat = processes.get(member)
+                ticks = 0 if stat is None else stat.own + stat.ended_children
+                before = total.get(part, (0, 0))
+                total[part] = before[0] + ticks, before[1] + _wake_ups(member)
+        return total
+
+    def _kind(self, name: str) -> str:
+        role = name.rstrip("-0123456789") if name != "s3" else name
+        if role == "coordinator":
+            return "leader" if name == self._leader else "standbys"
+        return "executors" if role == "executor" else role
+
+
+def _wake_ups(pid: int) -> int:
+    """How often the threads of a process have slept and been woken."""
+    total = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            _, _, rest = status.read_text().partition("\nvoluntary_ctxt_switches:")
+            total += int(rest.split(maxsplit=1)[0])
+    return total
 
 
 def ms_per_run(before: Mapping[str, float], after: Mapping[str, float], runs: int) -> dict[str, float]:

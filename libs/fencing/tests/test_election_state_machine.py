@@ -295,3 +295,26 @@ def test_a_take_over_that_is_won_while_giving_way_is_given_up_with_the_next_word
     box.feed(e.YieldLeadership(True))
     box.feed(e.TakeOverDone(sent_at=box.now, epoch=EPOCH))
     assert kinds(box.feed(e.YieldLeadership(True)))[0] is e.StopLeading
+
+
+def test_a_candidate_reads_a_moving_beat_once_and_a_still_one_at_each_poll(box):
+    timings = box.state.timings
+    assert kinds(box.feed(e.Tick())) == [e.ReadRow]
+    box.feed(e.RowRead(row=row(beat=1)))
+    assert next_due(box.state, box.now) == pytest.approx(box.now + timings.poll), "a first sight is no movement"
+    box.feed(e.Tick(), now=box.now + timings.poll)
+    box.feed(e.RowRead(row=replace(row(beat=2), beat_age=0.1)))
+    due = box.now + timings.beat - 0.1 + timings.after_beat
+    assert next_due(box.state, box.now) == pytest.approx(due)
+    assert box.feed(e.Tick(), now=due - 0.01) == ()
+    assert kinds(box.feed(e.Tick(), now=due)) == [e.ReadRow]
+    box.feed(e.RowRead(row=replace(row(beat=2), beat_age=timings.beat + timings.after_beat)))
+    assert next_due(box.state, box.now) == pytest.approx(due + timings.poll), "the beat stands still"
+
+
+def test_evidence_of_death_is_looked_at_without_a_wait_for_the_next_beat(box):
+    box.see(0.1)
+    box.see(0.1, beat=2)
+    assert next_due(box.state, box.now) > box.now
+    box.feed(e.DeathEvidence(EPOCH))
+    assert next_due(box.state, box.now) == box.now

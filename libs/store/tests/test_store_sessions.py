@@ -357,3 +357,19 @@ async def test_why_nothing_connects_is_said_without_the_address(free_port: int) 
     await absent.close()
     assert "Connection refused" in caught.value.message
     assert str(free_port) not in caught.value.message
+
+
+async def test_the_session_that_was_used_last_is_used_next(pg_url: str) -> None:
+    """Its process of PostgreSQL has its caches and plans at hand."""
+    pool = await open_pool(pg_url, application_name="toban/warm", min_size=3, max_size=3)
+    try:
+        await pool.wait()
+        held = [await pool.getconn() for _ in range(3)]
+        for session in held:
+            await pool.putconn(session)
+        for _ in range(3):
+            session = await pool.getconn()
+            assert session is held[-1]
+            await pool.putconn(session)
+    finally:
+        await pool.close()

@@ -46,6 +46,7 @@ from toban_fencing.election_types import (
     TakeOver,
     TakeOverDone,
     Tick,
+    Timings,
     TryLock,
     YieldLeadership,
 )
@@ -70,7 +71,8 @@ def decide(state: ElectorState, event: Event, now: float) -> Step:
         case RenewDone():
             return _on_renewal(state, event, now)
         case DeathEvidence(epoch=epoch):
-            return _contend(replace(state, candidate=replace(state.candidate, evidence=epoch, evidence_at=now)), now)
+            candidate = replace(state.candidate, evidence=epoch, evidence_at=now, poll_at=now)
+            return _contend(replace(state, candidate=candidate), now)
         case YieldLeadership(on=on):
             return _on_yield(replace(state, should_yield=on), now)
         case Leave():
@@ -80,8 +82,11 @@ def decide(state: ElectorState, event: Event, now: float) -> Step:
 
 
 def next_due(state: ElectorState, now: float) -> float:
-    """When the next Tick is needed, seconds of the same clock; never more than a poll away, or while leading a beat."""
+    """When the next Tick is needed, seconds of the same clock; never more than a poll away, or a beat: while leading, and between two reads of a
+    beat that moves."""
     timings = state.timings
+    if state.term is None and state.role is not Role.LEFT and not state.candidate.reading:
+        return max(now, state.candidate.poll_at)
     due = [now + (timings.poll if state.term is None else timings.beat)]
     if state.term is not None:
         term = state.term
@@ -89,8 +94,6 @@ def next_due(state: ElectorState, now: float) -> float:
         due += [term.beat_at] if not term.beating else []
         due += [term.renew_at] if not term.renewing and term.doubted_at is None else []
         due += [term.doubted_at + timings.confirm] if term.doubted_at is not None else []
-    elif state.role is not Role.LEFT and not state.candidate.reading:
-        due.append(state.candidate.poll_at)
     return max(now, min(due))
 
 
@@ -140,7 +143,14 @@ def _on_row(state: ElectorState, row: LeaderRow | None, now: float) -> Step:
         void = moved and now - candidate.evidence_at > state.timings.still_with_evidence
         evidence = None if void else candidate.evidence
         candidate = replace(candidate, seen=Seen(row=row, since=now, read_at=now), evidence=evidence)
+        if moved and evidence is None and not row.resigned:
+            candidate = replace(candidate, poll_at=_next_look(state.timings, row, now))
     return _contend(replace(state, candidate=candidate), now)
+
+
+def _next_look(timings: Timings, row: LeaderRow, now: float) -> float:
+    """When the beat after this one should be there. While none comes, each poll looks for it."""
+    return now + max(0.0, timings.beat - max(0.0, row.beat_age)) + timings.after_beat
 
 
 def _same_beat(one: LeaderRow, other: LeaderRow) -> bool:

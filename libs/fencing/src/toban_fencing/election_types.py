@@ -3,7 +3,7 @@ process's CLOCK_BOOTTIME."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 
@@ -14,9 +14,12 @@ class Timings:
     beat: float = 0.3
     beat_retry: float = 0.1
     renew: float = 0.4
-    # A tick that comes for another reason may beat and renew so much earlier; a tick that is due for them comes at the times above.
-    early: float = 0.06
+    # A tick that comes for another reason may beat and renew so much earlier, so that a renewal goes with a beat; a tick that is due for them comes
+    # at the times above.
+    early: float = 0.12
     poll: float = 0.15
+    # How long after a beat is due a candidate reads it: between two beats that come there is nothing to see.
+    after_beat: float = 0.05
     lock_ttl: float = 2.0
     # How long the beat must stand still before a take-over: with the lock; without it (Redis is gone, or the lock has another owner, whose
     # own take-over would have come by then); with death evidence.
@@ -65,7 +68,8 @@ class Overwrite(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderRow:
-    """The leader row and its beat as one read showed them. `holder` is the leader's incarnation, empty before the first term."""
+    """The leader row and its beat as one read showed them. `holder` is the leader's incarnation, empty before the first term. `beat_age`: how
+    old the beat was then, seconds by PostgreSQL's clock; it decides only when the next read comes."""
 
     epoch: int
     holder: str
@@ -74,6 +78,7 @@ class LeaderRow:
     address: str = ""
     worker_id: int = 0
     node_id: str = ""
+    beat_age: float = field(default=0.0, compare=False)
 
     @property
     def resigned(self) -> bool:

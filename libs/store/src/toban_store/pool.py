@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -79,12 +80,24 @@ def _grown(seen: dict[str, float], stats: Mapping[str, Any], figure: str) -> flo
 metrics.on_scrape(update_pool_metrics)
 
 
+class _LastFirst(deque[Session]):
+    """What was appended last is the first from the left."""
+
+    def append(self, session: Session, /) -> None:
+        self.appendleft(session)
+
+
 class Pool(AsyncConnectionPool[Session]):
-    """Sessions with one database; `group` is what they share. `open_pool` makes one."""
+    """Sessions with one database; `group` is what they share. `open_pool` makes one.
+
+    The session that was used last is used next: its process of PostgreSQL has its caches and plans at hand, and those of a peak get idle and
+    are closed. psycopg's own order takes turns among all.
+    """
 
     def __init__(self, *, group: SessionGroup, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.group = group
+        self._pool = _LastFirst()
 
 
 # Session bounds; a fenced transaction narrows them further. client_connection_check_interval ends statements of a client that has gone.

@@ -135,9 +135,9 @@ class Outside:
         pass
 
 
-async def present(node):
+async def present(node, **more):
     outside = Outside()
-    fields = {"mirror": outside, "subleader": outside, "server_time": outside, "release": "1"}
+    fields = {"mirror": outside, "subleader": outside, "server_time": outside, "release": "1", **more}
     made = Presence(deps=PresenceDeps(pool=node.pool, clock=CLOCK, **fields), leadership=node.leadership)
     await made.introduce()
     return outside, made
@@ -158,6 +158,18 @@ async def test_one_that_slept_until_its_row_was_forgotten_is_seen_again_and_one_
     await mine.run_once()
     async with autocommit(node.pool) as t:
         assert await t.fetch_all(rows) == [{**before, "role": "standby", "status": "stopped"}]
+
+
+async def test_presence_tells_the_version_of_the_settings(cluster):
+    """So a change is found whose notification was lost."""
+    node, versions = await cluster(), []
+    await until(lambda: node.leads)
+    _, mine = await present(node, on_settings=versions.append)
+    await mine.run_once()
+    async with autocommit(node.pool) as t:
+        await t.execute("INSERT INTO scheduler.settings (name, value) VALUES ('leader_tick_seconds', '2')")
+    await mine.run_once()
+    assert versions[1] == versions[0] + 1
 
 
 async def test_a_leader_whose_clock_is_off_leads_on_alone_and_gives_way_to_a_better_one(cluster, at_most):

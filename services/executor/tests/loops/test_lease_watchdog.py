@@ -9,6 +9,8 @@ from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import FreezeTurn
 from toban_executor.loops.heartbeat import (
     FREEZE_SECONDS,
+    IDLE_SECONDS,
+    WATCHDOG_SECONDS,
     LeaseWatchdog,
 )
 from toban_executor.ports.coordinator import Registered
@@ -106,3 +108,22 @@ async def test_a_job_that_is_not_found_frozen_does_not_keep_the_incarnation(worl
     await world.clock.advance(9.7 + FREEZE_SECONDS)
     await watchdog.run_once()
     assert attempts.lease.over
+
+
+async def test_without_attempts_the_deadline_is_looked_at_once_a_second(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watchdog, attempts = LeaseWatchdog(attempts=world.attempts, clock=world.clock), world.attempts
+    assert watchdog.wait_seconds() == IDLE_SECONDS, "no lease, no attempt"
+    attempts.lease.begin(REGISTERED)
+    attempts.lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
+    assert watchdog.wait_seconds() == IDLE_SECONDS
+    await world.clock.advance(9.7 - IDLE_SECONDS)
+    assert watchdog.wait_seconds() == WATCHDOG_SECONDS, "the lease is about to end"
+    attempts.lease.granted(Instant(world.clock.boottime(), world.clock.wall().timestamp()))
+    woken: list[float] = []
+    attempts.on_live = lambda: woken.append(watchdog.wait_seconds())
+    monkeypatch.setattr(type(attempts.book), "free_slots", attempts.book.slots - 1)
+    attempts._note_live()
+    attempts._note_live()
+    assert woken == [WATCHDOG_SECONDS], "the first attempt wakes the loop, once"

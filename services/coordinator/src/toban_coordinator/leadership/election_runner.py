@@ -264,7 +264,7 @@ class ElectionRunner:
             return
         self._deps.server_time.feed(row["server_time"], sent_at=sent, returned_at=clock.monotonic())
         self.known.note_row(row, read=read)
-        names = ("epoch", "holder", "worker_id", "address", "node_id", "beat", "resigned_epoch")
+        names = ("epoch", "holder", "worker_id", "address", "node_id", "beat", "beat_age", "resigned_epoch")
         self.dispatch(e.RowRead(row=e.LeaderRow(**{name: row[name] for name in names})))
 
     async def _take_over(self, observed: e.LeaderRow) -> None:

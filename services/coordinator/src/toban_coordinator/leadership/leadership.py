@@ -31,6 +31,7 @@ class Leadership:
         self._runner = ElectionRunner(deps=deps, contender=contender, owner=_OnMainLoop(self), timings=timings)
         self._running: RunningTerm | None = None
         self._standby_role = "standby"
+        self._yields = False
         self._changed = asyncio.Event()
 
     @property
@@ -97,7 +98,9 @@ class Leadership:
 
     def yield_leadership(self, on: bool) -> None:
         """True: another coordinator should lead, since this machine's clock is off and the other's is right. Stop leading, do not stand."""
-        self._send(e.YieldLeadership(on))
+        if on or self._yields:
+            self._send(e.YieldLeadership(on))
+        self._yields = on
 
     async def changed(self) -> None:
         """Wait until this process has begun or ended to lead."""

@@ -28,7 +28,8 @@ _log = get_logger(__name__)
 class PresenceDeps:
     """Where presence is written, and by whose clock; `server_time` knows how far that one is off PostgreSQL's.
 
-    `certificate_end` says when this process's certificate ends; `release` is the version that it runs.
+    `certificate_end` says when this process's certificate ends; `release` is the version that it runs. `on_settings` hears of the version of the
+    settings in PostgreSQL.
     """
 
     pool: Pool
@@ -38,6 +39,7 @@ class PresenceDeps:
     server_time: ServerClock
     release: str
     certificate_end: Callable[[], datetime | None] = lambda: None
+    on_settings: Callable[[int], None] = lambda _version: None
 
 
 class Presence:
@@ -92,6 +94,8 @@ class Presence:
             seconds=PRESENT_SECONDS,
         )
         self._looked = True
+        if self._present:
+            self._deps.on_settings(self._present[0].settings_version)
         self._judge_clock(skew)
 
     def _process(self) -> coordinators.Process:

@@ -18,7 +18,6 @@ from toban_coordinator.loops.audit import AuditChain
 from toban_coordinator.loops.cluster_metrics import TICK_SECONDS as CLUSTER_METRICS_SECONDS
 from toban_coordinator.loops.cluster_metrics import ClusterMetrics
 from toban_coordinator.loops.dispatch import Dispatch
-from toban_coordinator.loops.events import TICK_SECONDS as EVENTS_SECONDS
 from toban_coordinator.loops.events import Events
 from toban_coordinator.loops.executor_leases import (
     LEASE_TICK_SECONDS,
@@ -27,7 +26,6 @@ from toban_coordinator.loops.executor_leases import (
     LeaseKeeper,
     OverdueOrders,
 )
-from toban_coordinator.loops.external_locks import TICK_SECONDS as EXTERNAL_SECONDS
 from toban_coordinator.loops.external_locks import ClaimObserver, ExternalLocks
 from toban_coordinator.loops.fire import Fire
 from toban_coordinator.loops.notices import TICK_SECONDS as NOTICES_SECONDS
@@ -87,7 +85,7 @@ def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
     external = ExternalLocks(deps=deps, definitions=definitions, observer=observer)
     return [
         TermLoop("fire", fire.run_once, deps.tick, deps, idle_turn=pending.idle_turn(fire.idle_turn)),
-        TermLoop("events", events.run_once, EVENTS_SECONDS, deps, idle_turn=pending.idle_turn(events.idle_turn)),
+        TermLoop("events", events.run_once, deps.tick, deps, idle_turn=pending.idle_turn(events.idle_turn)),
         assigning,
         *limit_loops,
         TermLoop(
@@ -100,7 +98,7 @@ def leader_loops(deps: LoopDeps, observer: ClaimObserver) -> list[Loop]:
         ),
         TermLoop("reap", reap.run_once, deps.tick, deps, idle_turn=pending.idle_turn(reap.idle_turn)),
         TermLoop("reconcile", reconcile.run_once, deps.tick, deps, idle_turn=pending.idle_turn(reconcile.idle_turn)),
-        TermLoop("external", external.run_once, EXTERNAL_SECONDS, deps),
+        TermLoop("external", external.run_once, external.tick, deps, idle_turn=pending.idle_turn(external.idle_turn)),
         *_upkeep(deps, pending, definitions),
     ]
 

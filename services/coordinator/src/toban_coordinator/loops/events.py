@@ -33,7 +33,6 @@ from toban_runtime.cooperative_yield import CooperativeYield
 from toban_store.errors import DidNotHappen, Refused, StoreError, Unsuitable
 from toban_store.tx import Tx, autocommit, fenced_tx
 
-TICK_SECONDS = 0.5
 # Events of one turn.
 READ_EVENTS = 500
 # What one fenced transaction writes at most, since it has to stay far below its bound: rows (events and runs), and bytes of payloads.

@@ -18,6 +18,7 @@ from toban_coordinator.decide.placement import assign
 from toban_coordinator.decide.runs import reap
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.store.external import external_claims
+from toban_coordinator.store.pending_work import Agenda
 from toban_coordinator.store.runs import runs_finish
 from toban_domain.job import JobSpec
 from toban_observability import metrics
@@ -80,6 +81,14 @@ class ExternalLocks:
         self._looked_at = -OFFERS_SECONDS
         # Those that the metrics name.
         self._types: set[str] = set()
+
+    def tick(self) -> float:
+        """How often the loop looks, seconds: by its own tick while it watches claims."""
+        return TICK_SECONDS if self._observer.watched else self._deps.tick()
+
+    def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
+        """A turn without work; None when a step is offered or claimed, or was claimed at the last look."""
+        return None if agenda.external or self._observer.watched else TurnOutcome()
 
     async def run_once(self) -> TurnOutcome:
         """One turn: ends locks that stood still, and offers that waited for too long."""

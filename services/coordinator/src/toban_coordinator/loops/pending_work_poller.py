@@ -50,6 +50,7 @@ class PendingWorkPoller:
 
     async def _ask(self) -> Agenda:
         now = self._deps.server_time.now()
-        settings = await self._deps.settings.get()
+        # Not read for this: a change wakes every loop.
+        settings = self._deps.settings.known
         async with autocommit(self._deps.pool) as t:
             return await pending_work.read(t, now, now + timedelta(seconds=settings["assign_ahead_seconds"]))

@@ -19,7 +19,8 @@ from toban_runtime.clock import Clock
 from toban_runtime.loop import Loop, WakeRegistry
 from toban_store.pool import Pool
 
-SETTINGS_SECONDS = 2.0
+# A change wakes the loop: by its notification, or by the version that presence reads each second.
+SETTINGS_SECONDS = 15.0
 OBSERVE_SECONDS = 0.5
 PRESENCE_SECONDS = 1.0
 MIRROR_SECONDS = 1.0

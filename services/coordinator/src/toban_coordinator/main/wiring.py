@@ -165,9 +165,15 @@ class Coordinator:
                 server_time=self.server_time,
                 release=release,
                 certificate_end=lambda: self.connections.tls.current().certificate.not_valid_after_utc,
+                on_settings=self._look_for_settings,
             ),
             leadership=self.leadership,
         )
+
+    def _look_for_settings(self, version: int) -> None:
+        """A change whose notification was lost is found so, without a statement of its own each second."""
+        if version != self.settings.known.version:
+            self.wakes.wake("settings")
 
     def _term_loops(self, term: Term, tokens: TokenSource, on_turn: OnTurn) -> Sequence[Loop]:
         """Fresh loops for each term."""

@@ -15,7 +15,8 @@ _sql = queries.load(__name__)
 class Agenda:
     """What waits: schedules with slots up to `until` (`next_slot`: the earliest slot of all), events, runs that are due up to `until` (`next_due`:
     the earliest time of all), runs that were ordered (to start or to be canceled) and not confirmed, whatever `reap` takes care of, attempts that
-    heartbeats left unresolved, runs that limits defer, and rows of the audit that are not in its chain."""
+    heartbeats left unresolved, steps that are offered to external workers or claimed by them, runs that limits defer, and rows of the audit that
+    are not in its chain."""
 
     fire: bool
     next_slot: datetime | None
@@ -25,6 +26,7 @@ class Agenda:
     ordered: bool
     care: bool
     unresolved: bool
+    external: bool
     deferred: bool
     unchained: bool
 

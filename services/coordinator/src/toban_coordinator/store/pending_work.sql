@@ -33,6 +33,8 @@ SELECT (SELECT 1 FROM scheduler.schedules s
        OR (SELECT 1 FROM scheduler.executor_orders o JOIN scheduler.executors x ON x.incarnation = o.incarnation
             WHERE o.done_at IS NOT NULL OR x.state = 'off'
             ORDER BY o.id LIMIT 1) IS NOT NULL AS care,
+       (SELECT 1 FROM scheduler.runs_live r WHERE r.state = 'WAITING_WORKER' AND r.locked_by IS NULL ORDER BY r.worker_type LIMIT 1) IS NOT NULL
+       OR (SELECT 1 FROM scheduler.runs_live r WHERE r.locked_by IS NOT NULL ORDER BY r.id LIMIT 1) IS NOT NULL AS external,
        (SELECT 1 FROM scheduler.runs_live r WHERE r.state = 'DEFERRED' AND r.deferred_on IS NOT NULL ORDER BY r.deferred_on LIMIT 1) IS NOT NULL AS deferred,
        (SELECT 1 FROM scheduler.unresolved_attempts u ORDER BY u.run_id LIMIT 1) IS NOT NULL AS unresolved,
        (SELECT 1 FROM scheduler.admin_action_log a WHERE a.seq IS NULL ORDER BY a.id LIMIT 1) IS NOT NULL AS unchained;

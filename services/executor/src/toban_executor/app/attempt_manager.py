@@ -66,8 +66,9 @@ class Launcher:
 class AttemptManager:
     """The attempts of this incarnation: owns its order book, journal records, output collector and reports.
 
-    `idle` is set while no attempt is live; `broken` when a guard has ended without a successor. `freeze_max` gives the seconds
-    that an attempt may stay frozen, `tries` how to ask about continuation; `wake_heartbeat` sends a heartbeat at once.
+    `idle` is set while no attempt is live, and `on_live` is called when that ends; `broken` when a guard has ended without a successor.
+    `freeze_max` gives the seconds that an attempt may stay frozen, `tries` how to ask about continuation; `wake_heartbeat` sends a heartbeat at
+    once.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class AttemptManager:
         self.notes = notes
         self.progress = notes.progress
         self.idle = asyncio.Event()
+        self.on_live: Callable[[], None] = lambda: None
         self.broken = asyncio.Event()
         self._launcher = launcher
         self._freeze_max = freeze_max
@@ -440,8 +442,9 @@ class AttemptManager:
     def _note_live(self) -> None:
         live = self.book.slots - self.book.free_slots
         _used.set(live)
-        if live:
-            self.idle.clear()
-        else:
+        if not live:
             self.idle.set()
             self._end_unsupervised()
+        elif self.idle.is_set():
+            self.idle.clear()
+            self.on_live()

@@ -1,5 +1,6 @@
 """The executor's lease from registration to the end of the incarnation, as this process sees it."""
 
+import asyncio
 from collections.abc import Callable
 
 from toban_executor.decide.continuation import Plan, plan
@@ -16,7 +17,7 @@ def instant(clock: Clock) -> Instant:
 class ExecutorLease:
     """`registered` is None before a coordinator has accepted the incarnation; nothing may start before the first grant.
 
-    `over` is empty while the incarnation continues, else the reason for its end. `row_state` is the state of its row in
+    `over` is empty while the incarnation continues, else the reason for its end, and `ended` is set. `row_state` is the state of its row in
     PostgreSQL (on, draining, detached, cut, off); `detach_mode` is set when an operator has detached it (let_finish, stop).
     `echo` is the highest grant_seq that any answer had. `tries` gives how often and with what pause in seconds to ask about continuation.
     `superseded`: another copy of this incarnation, of a cloned or restored machine, has the lease.
@@ -25,6 +26,7 @@ class ExecutorLease:
     def __init__(self, *, clock: Clock, tries: Callable[[], tuple[int, float]]) -> None:
         self.registered: Registered | None = None
         self.over = ""
+        self.ended = asyncio.Event()
         self.row_state = "on"
         self.detach_mode = ""
         self.echo = 0
@@ -42,6 +44,7 @@ class ExecutorLease:
     def end(self, reason: str) -> None:
         """The incarnation can never run jobs again; the first reason stays."""
         self.over = self.over or reason
+        self.ended.set()
 
     def granted(self, sent: Instant) -> Instant:
         """A heartbeat sent at `sent` was granted; returns the deadline."""

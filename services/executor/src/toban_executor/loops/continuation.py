@@ -13,6 +13,8 @@ from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 
 MAX_WAIT_SECONDS = 0.5
+# Without attempts there is nothing to ask about: the first one wakes the loop.
+IDLE_SECONDS = 1.0
 # Attempts that one question names.
 MOST_KEYS = 10_000
 _log = get_logger(__name__)
@@ -36,7 +38,9 @@ class Continuation:
     def wait_seconds(self) -> float:
         """The time until the next look."""
         lease = self._attempts.lease
-        if lease.deadline is None or not self._attempts.book.live:
+        if not self._attempts.book.live:
+            return IDLE_SECONDS
+        if lease.deadline is None:
             return MAX_WAIT_SECONDS
         return wait_seconds(self._view(), lease.plan, at_most=MAX_WAIT_SECONDS)
 

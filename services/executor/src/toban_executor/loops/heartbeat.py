@@ -14,7 +14,9 @@ from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 from toban_runtime.settings_watch import SettingsWatch
 
+# How often the deadline is looked at while attempts are live or the lease is about to end, and without either.
 WATCHDOG_SECONDS = 0.1
+IDLE_SECONDS = 1.0
 # How long after the deadline guards are left alone: they act at the deadline itself.
 ENFORCE_SECONDS = 0.1
 # How long after the deadline a job may still be found frozen, by its guard or from here.
@@ -232,6 +234,13 @@ class LeaseWatchdog:
         self._clock = clock
         self._lost = False
         self._lost_at = 0.0
+
+    def wait_seconds(self) -> float:
+        """The time until the next look. A step of the wall clock can end the lease at any moment, which concerns live attempts only: the first
+        one wakes the loop."""
+        attempts, lease = self._attempts, self._attempts.lease
+        quiet = attempts.idle.is_set() and (lease.deadline is None or lease.left > IDLE_SECONDS)
+        return IDLE_SECONDS if quiet else WATCHDOG_SECONDS
 
     async def run_once(self) -> None:
         """Compare the deadline with the clocks. At the deadline the guards have frozen or killed everything; the rest is done from here."""

@@ -13,7 +13,7 @@ from toban_executor.app.recovery import COPIED, Recovery
 from toban_executor.app.registration import Registration
 from toban_executor.app.shutdown import Shutdown
 from toban_executor.config import ExecutorConfig
-from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat
+from toban_executor.loops.heartbeat import Heartbeat
 from toban_executor.ports.guards import GuardConnection, Prepared
 from toban_executor.ports.journal import Journal
 from toban_observability.admin_port import AdminPort
@@ -86,14 +86,12 @@ class Incarnation:
         connections: Connections,
         use_cases: UseCases,
         loops: Loops,
-        clock: Clock,
     ) -> None:
         self._config = config
         self._prepared = prepared
         self._connections = connections
         self._use_cases = use_cases
         self._loops = loops
-        self._clock = clock
         self._lease = use_cases.attempts.lease
         # Set when the loops are to end.
         self._halt = asyncio.Event()
@@ -151,7 +149,7 @@ class Incarnation:
         def leaving() -> bool:
             return stop.is_set() or self._drain.is_set()
 
-        await self._until(leaving)
+        await first_of(stop, self._drain, self._lease.ended)
         if leaving():
             self._loops.wake_heartbeat()
             # Without a registration no runs are sent here: there is nothing to wait for.
@@ -160,7 +158,7 @@ class Incarnation:
             await shutdown.drain(
                 self._shutdown_seconds() if registered else 0.0, acknowledged=lambda: heartbeat.drain_acknowledged
             )
-            await self._until(stop.is_set)
+            await first_of(stop, self._lease.ended)
             if not self._lease.over:
                 await shutdown.flush(deliver=registered)
                 return False
@@ -168,11 +166,6 @@ class Incarnation:
         await shutdown.abandon()
         await shutdown.flush(deliver=False)
         return not leaving()
-
-    async def _until(self, done: Callable[[], bool]) -> None:
-        """Until `done` or the end of the incarnation."""
-        while not done() and not self._lease.over:
-            await self._clock.sleep(WATCHDOG_SECONDS / 2)
 
     def _shutdown_seconds(self) -> float:
         own = self._config.shutdown_timeout_seconds
@@ -225,6 +218,16 @@ class Health:
                 "reports": Check("ok" if pending < MANY_REPORTS else "warning", pending),
             }
         )
+
+
+async def first_of(*events: asyncio.Event) -> None:
+    """Returns when one of them is set."""
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 async def stop_all(tasks: list["asyncio.Task[None]"], seconds: float) -> None:

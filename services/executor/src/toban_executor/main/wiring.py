@@ -32,7 +32,7 @@ from toban_executor.decide.usage import SAMPLE_SECONDS as USAGE_SECONDS
 from toban_executor.decide.waiting_orders import MOST_A_SLOT
 from toban_executor.guard.witness import WitnessCredentials, fill
 from toban_executor.loops.continuation import Continuation
-from toban_executor.loops.heartbeat import WATCHDOG_SECONDS, Heartbeat, LeaseWatchdog, Machine
+from toban_executor.loops.heartbeat import Heartbeat, LeaseWatchdog, Machine
 from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
 from toban_executor.loops.log_shipper import QUARANTINE_SECONDS, LogShipper, Quarantine
 from toban_executor.loops.remote_ends import RemoteEnds
@@ -154,7 +154,6 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
             heartbeat=heartbeat,
             wake_heartbeat=heartbeats.wake,
         ),
-        clock=clock,
     )
 
 
@@ -174,13 +173,15 @@ def _care(own: OwnSteps, attempts: AttemptManager, health: Health, clock: Clock)
 
 
 def _lease_loops(gateway: CoordinatorClient, attempts: AttemptManager, clock: Clock) -> list[Loop]:
-    """What keeps the lease beside the heartbeats."""
+    """What keeps the lease beside the heartbeats; the first attempt after a rest wakes both."""
     continuation = Continuation(gateway=gateway, attempts=attempts, clock=clock)
     watchdog = LeaseWatchdog(attempts=attempts, clock=clock)
-    return [
+    loops = [
         Loop("continuation", continuation.run_once, continuation.wait_seconds, clock),
-        Loop("lease", watchdog.run_once, WATCHDOG_SECONDS, clock),
+        Loop("lease", watchdog.run_once, watchdog.wait_seconds, clock),
     ]
+    attempts.on_live = partial(_wake_all, loops)
+    return loops
 
 
 def _remote_loops(own: OwnSteps, reporter: OutcomeReporter, clock: Clock) -> list[Loop]:
@@ -363,7 +364,11 @@ def _apply_settings(attempts: AttemptManager, wake: Sequence[Loop], version: int
     """The settings have changed, perhaps the interval of heartbeats, how long jobs may stay frozen, or what made a coordinator refuse outcomes."""
     _settings_version.set(version)
     attempts.apply_freeze_max()
-    for loop in wake:
+    _wake_all(wake)
+
+
+def _wake_all(loops: Sequence[Loop]) -> None:
+    for loop in loops:
         loop.wake()
 
 

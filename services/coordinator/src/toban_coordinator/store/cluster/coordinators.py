@@ -26,7 +26,8 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
-    """One coordinator that was seen lately, `age_seconds` ago. `clock_skew_seconds`: its clock minus PostgreSQL's, None before it has said so."""
+    """One coordinator that was seen lately, `age_seconds` ago. `clock_skew_seconds`: its clock minus PostgreSQL's, None before it has said so.
+    `settings_version` is the cluster's, for who reads this."""
 
     incarnation: str
     worker_id: int
@@ -35,6 +36,7 @@ class Coordinator:
     role: str
     clock_skew_seconds: float | None
     age_seconds: float
+    settings_version: int
 
 
 async def draw_worker_id(pool: Pool) -> int:

@@ -10,7 +10,7 @@ ON CONFLICT (incarnation) DO NOTHING;
 
 -- name: touch
 -- Still there, with this role: also one that slept until its row was forgotten. The answer: coordinators seen within the last seconds, as they
--- were before.
+-- were before, each with the version of the settings.
 WITH touched AS (
     INSERT INTO scheduler.coordinators AS c (incarnation, worker_id, node_id, address, pid, version, role, clock_skew_seconds,
                                              certificate_not_after)
@@ -22,7 +22,8 @@ WITH touched AS (
      WHERE c.status = 'ok'
 )
 SELECT incarnation::text AS incarnation, worker_id, node_id, address, role, clock_skew_seconds,
-       extract(epoch FROM now() - last_seen_at)::double precision AS age_seconds
+       extract(epoch FROM now() - last_seen_at)::double precision AS age_seconds,
+       (SELECT coalesce(sum(s.version), 0) FROM scheduler.settings s)::integer AS settings_version
   FROM scheduler.coordinators
  WHERE status = 'ok' AND last_seen_at > now() - make_interval(secs => %(seconds)s::double precision)
  ORDER BY worker_id;

@@ -54,7 +54,7 @@ class Beaten:
 
 
 async def read_row(pool: Pool) -> Row:
-    """epoch, holder ('' = none), worker_id, address, node_id, resigned_epoch, beat, last_tick_at, last_fire_at, server_time."""
+    """epoch, holder ('' = none), worker_id, address, node_id, resigned_epoch, beat, last_tick_at, last_fire_at, server_time, beat_age."""
     async with autocommit(pool) as t:
         row = await t.fetch_one(_Q.read_row)
     if row is None:

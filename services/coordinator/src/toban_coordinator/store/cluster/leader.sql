@@ -1,7 +1,8 @@
 -- name: read_row
--- The leader row, its beat, and the clock of PostgreSQL.
+-- The leader row, its beat and how old that is, and the clock of PostgreSQL.
 SELECT l.epoch, coalesce(l.holder::text, '') AS holder, coalesce(l.worker_id, 0) AS worker_id, l.address, l.node_id, l.resigned_epoch,
-       b.beat, b.last_tick_at, b.last_fire_at, clock_timestamp() AS server_time
+       b.beat, b.last_tick_at, b.last_fire_at, clock_timestamp() AS server_time,
+       coalesce(extract(epoch FROM clock_timestamp() - b.beaten_at), 0)::double precision AS beat_age
   FROM scheduler.leader l, scheduler.leader_beat b
  WHERE l.id = 1 AND b.id = 1;
 
