@@ -150,7 +150,7 @@ _ALL = (
     ),
     _count(
         "prefetch",
-        1,
+        4,
         0,
         8,
         "orders per slot",
