@@ -61,12 +61,12 @@ def _ratio(figure: Figure, ours: float, theirs: float) -> float:
 
 def table(found: Sequence[Mapping[str, object]]) -> str:
     """For people: a row a peer and figure."""
-    rows = [("peer", "figure", "ours", "theirs", "ratio", "of the rounds")]
+    rows: list[list[str]] = [["peer", "figure", "ours", "theirs", "ratio", "of the rounds"]]
     for one in found:
-        names = (str(one[name]) for name in ("peer", "figure", "ours", "theirs", "ratio"))
+        names = [str(one[name]) for name in ("peer", "figure", "ours", "theirs", "ratio")]
         ratios = one["ratios"]
         assert isinstance(ratios, list)
-        rows.append((*names, " ".join(map(str, ratios))))  # type: ignore[arg-type]
+        rows.append([*names, " ".join(map(str, ratios))])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -95,11 +95,11 @@ def test_the_delay_is_that_of_the_retry_that_comes() -> None:
     assert (release.attempt, release.delay_seconds, release.lost_count) == (3, 4.0, 0)
 
 
-def test_an_attempt_that_was_given_back_starts_elsewhere_as_the_same_one() -> None:
+def test_an_attempt_that_was_returned_starts_elsewhere_as_the_same_one() -> None:
     back = ended(K.FAILED, reason=Reason.LEASE_LOST, never_started=True, error_summary="no slot became free")
     made = decide(live(S.ASSIGNED, lost_count=1), back)
     [release], [close] = made.releases, made.closes
-    assert (release.attempt, release.lost_count, release.delay_seconds, release.event) == (1, 1, 0.0, "given_back")
+    assert (release.attempt, release.lost_count, release.delay_seconds, release.event) == (1, 1, 0.0, "returned")
     assert close.state == "REVOKED" and made.answers == [report.Answer.ACCEPTED]
     assert target(decide(live(S.CANCEL_REQUESTED), back)) == "CANCELED"
     assert target(decide(live(S.ORPHANED), back)) == "-"

@@ -13,8 +13,7 @@ from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.app.job_notes import JobNotes
 from toban_executor.app.lease_answers import LeaseAnswers
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder, StepOrder
-from toban_executor.decide.start_gate import BEGINNING_SECONDS, StartGate
-from toban_executor.decide.waiting_orders import WAIT_SECONDS
+from toban_executor.decide.start_queue import STARTING_SECONDS, WAIT_SECONDS, StartThrottle
 from toban_executor.ports.coordinator import Registered
 from toban_fencing.epoch_gate import Header, Record
 from toban_fencing.executor_lease import Instant
@@ -103,7 +102,7 @@ class Bench:
         )
         launcher = Launcher(program=lambda _name: "", home="/")
         fields["notes"] = JobNotes(guards=self.guards, gateway=None, wake_heartbeat=lambda: None, clock=clock)  # type: ignore[arg-type]
-        fields["gate"] = StartGate(most)
+        fields["throttle"] = StartThrottle(most)
         fields |= {"freeze_max": lambda: 300.0, "tries": lambda: (3, 0.3), "wake_heartbeat": lambda: None}
         self.attempts = AttemptManager(book=book, clock=clock, launcher=launcher, **fields)
         self.attempts.lease.begin(REGISTERED)
@@ -277,7 +276,7 @@ def slot_is_free(it: Bench) -> None:
     it.attempts.ended(AttemptEnd(key=it.guards.spawned[-1], exit_code=0))
 
 
-def given_back(it: Bench) -> list[AttemptKey]:
+def returned(it: Bench) -> list[AttemptKey]:
     return [r.key for r in it.collector.outcomes if r.outcome is not None and r.outcome.never_started]
 
 
@@ -287,7 +286,7 @@ async def test_a_slot_that_becomes_free_starts_what_waits_the_highest_priority_f
         slot_is_free(it)
     assert it.guards.spawned == [key(1), key(3), key(2), key(4)]
     slot_is_free(it)
-    assert it.attempts.idle.is_set() and not given_back(it)
+    assert it.attempts.idle.is_set() and not returned(it)
 
 
 async def test_an_order_that_may_not_wait_is_refused_while_all_slots_are_in_use() -> None:
@@ -297,12 +296,12 @@ async def test_an_order_that_may_not_wait_is_refused_while_all_slots_are_in_use(
     assert (await answers)[0].refusal == "NO_SLOT"
 
 
-async def test_what_waits_for_too_long_is_given_back() -> None:
+async def test_what_waits_for_too_long_is_returned() -> None:
     it = await waiting(0, 0)
     await it.clock.advance(WAIT_SECONDS - 0.01)
-    assert given_back(it) == []
+    assert returned(it) == []
     await it.clock.advance(0.02)
-    assert given_back(it) == [key(2), key(3)] and it.guards.spawned == [key(1)]
+    assert returned(it) == [key(2), key(3)] and it.guards.spawned == [key(1)]
     assert [key for key, _ in it.attempts.book.live] == [key(1)]
 
 
@@ -310,21 +309,21 @@ async def test_nothing_that_waits_starts_once_the_lease_has_ended() -> None:
     it = await waiting(0)
     it.clock.jump_wall(60)
     slot_is_free(it)
-    assert given_back(it) == [key(2)] and it.guards.spawned == [key(1)]
+    assert returned(it) == [key(2)] and it.guards.spawned == [key(1)]
 
 
 async def test_nothing_that_waits_starts_in_the_term_of_another_leader() -> None:
     it = await waiting(0)
     it.attempts.book.raise_epoch(Epoch(0, 6).pack())
     slot_is_free(it)
-    assert given_back(it) == [key(2)] and it.guards.spawned == [key(1)]
+    assert returned(it) == [key(2)] and it.guards.spawned == [key(1)]
 
 
 @pytest.mark.parametrize("state", ["draining", "detached", "cut", "off"])
 async def test_nothing_waits_at_an_executor_that_takes_no_work(state: str) -> None:
     it = await waiting(0)
     LeaseAnswers(attempts=it.attempts).apply_state(state, "let_finish")
-    assert given_back(it) == [key(2)] and key(2) not in it.guards.killed
+    assert returned(it) == [key(2)] and key(2) not in it.guards.killed
 
 
 async def test_a_cancel_ends_what_waits_without_a_start() -> None:
@@ -341,7 +340,7 @@ async def test_a_cancel_ends_what_waits_without_a_start() -> None:
 async def test_what_waits_can_be_taken_back() -> None:
     it = await waiting(0, 0)
     assert await it.attempts.revoke(it.header(), [key(1), key(2)]) == ["running", "finished"]
-    assert given_back(it) == [key(2)]
+    assert returned(it) == [key(2)]
     again = await it.attempts.start(it.header(), [order(key(2), may_wait=True)], 0)
     assert again[0].state is AttemptState.FINISHED
     slot_is_free(it)
@@ -351,23 +350,23 @@ async def test_what_waits_can_be_taken_back() -> None:
 async def test_a_revoke_of_an_older_leader_takes_nothing_back() -> None:
     it = await waiting(0)
     assert await it.attempts.revoke(Header(EPOCH - 1, 1, "me"), [key(2)]) == ["STALE_EPOCH"]
-    assert given_back(it) == []
+    assert returned(it) == []
 
 
 async def test_what_the_cluster_does_not_hold_here_does_not_start() -> None:
     it = await waiting(0)
     LeaseAnswers(attempts=it.attempts).end_not_held([key(2)])
-    assert given_back(it) == [key(2)] and it.guards.killed == []
+    assert returned(it) == [key(2)] and it.guards.killed == []
 
 
-async def test_few_attempts_begin_at_a_time() -> None:
+async def test_few_attempts_start_at_the_same_time() -> None:
     it = Bench(slots=4, most=2)
     answers = await it.ask(it.attempts.start(it.header(), [order(key(n)) for n in range(1, 5)], 0))
     it.journal.writes[-1].set_result(None)
     assert [answer.refusal for answer in await answers] == [""] * 4
     assert it.guards.spawned == [key(1), key(2)]
     it.attempts.ended(AttemptEnd(key=key(1), exit_code=0))
-    assert it.guards.spawned == [key(1), key(2), key(3)], "one that has ended lets the next one begin"
-    await it.clock.advance(BEGINNING_SECONDS * 1.5)
+    assert it.guards.spawned == [key(1), key(2), key(3)], "one that has ended lets the next one start"
+    await it.clock.advance(STARTING_SECONDS * 1.5)
     assert it.guards.spawned == [key(1), key(2), key(3), key(4)], "so does one that has run for a moment"
-    assert not given_back(it)
+    assert not returned(it)

@@ -24,7 +24,7 @@ def attempts() -> Any:
         idle=idle,
         lease=ExecutorLease(clock=FakeClock(), tries=lambda: (3, 0.3)),
         reports_pending=0,
-        waiting=SimpleNamespace(give_back_all=lambda _reason: None),
+        waiting=SimpleNamespace(return_all=lambda _reason: None),
     )
 
 

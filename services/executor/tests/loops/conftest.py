@@ -12,7 +12,7 @@ from toban_domain.errors import TobanError
 from toban_domain.outcome import AttemptKey
 from toban_executor.app.attempt_manager import AttemptManager, Launcher
 from toban_executor.app.job_notes import JobNotes
-from toban_executor.decide.start_gate import StartGate
+from toban_executor.decide.start_queue import StartThrottle
 from toban_executor.loops.heartbeat import (
     Heartbeat,
     Machine,
@@ -57,7 +57,7 @@ class Attempts(AttemptManager):
         fields |= {"freeze_max": lambda: 300.0, "tries": lambda: (3, 0.3), "wake_heartbeat": lambda: None}
         unused: Any = None
         fields["notes"] = JobNotes(guards=unused, gateway=unused, wake_heartbeat=lambda: None, clock=world.clock)
-        super().__init__(book=world.book, launcher=launcher, gate=StartGate(1), clock=world.clock, **fields)
+        super().__init__(book=world.book, launcher=launcher, throttle=StartThrottle(1), clock=world.clock, **fields)
         self.world = world
 
     def granted(self, sent: Instant, named: Collection[AttemptKey] = ()) -> None:

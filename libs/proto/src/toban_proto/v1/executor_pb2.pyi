@@ -341,7 +341,7 @@ class StartOrder(_message.Message):
     """The definition has a schema for the output of the job: the outcome repeats this."""
     may_wait: _builtins.bool
     """While all slots are in use the executor may accept it all the same and start it when one becomes free. One that waits for long, or whose leader,
-    lease or executor has changed meanwhile, is given back: its outcome has never_started.
+    lease or executor has changed meanwhile, is returned: its outcome has never_started.
     """
     priority: _builtins.int
     """Of those that wait the highest starts first."""

@@ -27,13 +27,19 @@ class Commands(NamedTuple):
 
 def step_order(step: executor_pb2.Step, *, allow_shell: bool) -> StepOrder:
     """One step to run; it has no argv when its body cannot be read, so that it is refused as a step without a program."""
-    return _step_order(step.SerializeToString(), allow_shell)
+    if step.type in OWN_PROGRAMS:
+        # The body may have values that are filled in for this run: nothing of it is kept.
+        return _read_step(step, allow_shell=allow_shell)
+    return _cached_step(step.SerializeToString(), allow_shell)
 
 
 @lru_cache(maxsize=64)
-def _step_order(message: bytes, allow_shell: bool) -> StepOrder:
+def _cached_step(message: bytes, allow_shell: bool) -> StepOrder:
     """Many runs have the same step."""
-    step = executor_pb2.Step.FromString(message)
+    return _read_step(executor_pb2.Step.FromString(message), allow_shell=allow_shell)
+
+
+def _read_step(step: executor_pb2.Step, *, allow_shell: bool) -> StepOrder:
     try:
         body = _body(step)
         commands = _commands(step.type, body, allow_shell=allow_shell)

@@ -18,14 +18,14 @@ from toban_executor.app.known_epochs import KnownEpochs
 from toban_executor.app.lease import ExecutorLease
 from toban_executor.app.log_collector import LogCollector, count_end
 from toban_executor.app.outcome_reporter import OutcomeReporter
-from toban_executor.app.waiting_room import WaitingRoom
+from toban_executor.app.start_queue import StartQueue
 from toban_executor.decide.environment import job_environment
 from toban_executor.decide.guard_types import FreezeTurn, JobNote
 from toban_executor.decide.lease_end import LEASE_REASON, LeaseEndBook
 from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
-from toban_executor.decide.start_gate import StartGate
+from toban_executor.decide.start_queue import StartThrottle
 from toban_executor.ports.guards import Guards
 from toban_executor.ports.journal import Journal, JournalContents
 from toban_fencing.epoch_gate import Header, Record
@@ -84,7 +84,7 @@ class AttemptManager:
         freeze_max: Callable[[], float],
         tries: Callable[[], tuple[int, float]],
         wake_heartbeat: Callable[[], None],
-        gate: StartGate,
+        throttle: StartThrottle,
         clock: Clock,
     ) -> None:
         self.book = book
@@ -107,11 +107,11 @@ class AttemptManager:
         # Cancels of attempts whose start is still on its way to the disk.
         self._early_cancels: dict[AttemptKey, CancelOrder] = {}
         self._spans = AttemptSpans()
-        # Given to a guard and not over: each has a slot.
+        # Attempts that occupy a slot: given to a guard, and not ended.
         self._in_slots: set[AttemptKey] = set()
-        self._gate = gate
+        self._throttle = throttle
         self._filling: asyncio.Task[None] | None = None
-        self.waiting = WaitingRoom(start=self._spawn, end=self._over, why_not=self._why_not_now, clock=clock)
+        self.waiting = StartQueue(start=self._spawn, end=self._over, why_not=self._why_not_now, clock=clock)
         self._starts: set[asyncio.Task[list[StartAnswer]]] = set()
         self.idle.set()
         _slots.set(book.slots)
@@ -209,7 +209,7 @@ class AttemptManager:
 
     def _spawn_all(self, accepted: Sequence[StartOrder]) -> None:
         for order in accepted:
-            if not self.waiting.length and self._may_begin():
+            if not self.waiting.length and self._may_start():
                 self._spawn(order)
             elif (early := self._early_cancels.pop(order.key, None)) is not None:
                 self.waiting.end_unstarted(order, cause="cancel", reason=early.reason or "canceled")
@@ -217,18 +217,18 @@ class AttemptManager:
                 self.waiting.add(order)
         self._fill_slots()
 
-    def _may_begin(self) -> bool:
-        return len(self._in_slots) < self.book.slots and not self._gate.wait(self._clock.boottime())
+    def _may_start(self) -> bool:
+        return len(self._in_slots) < self.book.slots and not self._throttle.wait(self._clock.boottime())
 
     def _fill_slots(self) -> None:
-        """Free slots get what waits, as many as may begin now; the others when these have begun."""
-        while self.waiting.length and self._may_begin():
+        """Free slots get what waits, as many as may start now; the others when these have started."""
+        while self.waiting.length and self._may_start():
             self.waiting.start_next()
         if self.waiting.length and len(self._in_slots) < self.book.slots and self._filling is None:
-            self._filling = asyncio.create_task(self._fill_later(), name="slots that wait for their turn")
+            self._filling = asyncio.create_task(self._fill_later(), name="orders that wait for other starts")
 
     async def _fill_later(self) -> None:
-        await self._clock.sleep(self._gate.wait(self._clock.boottime()))
+        await self._clock.sleep(self._throttle.wait(self._clock.boottime()))
         self._filling = None
         self._fill_slots()
 
@@ -253,7 +253,7 @@ class AttemptManager:
         env = job_environment(order, incarnation=self.book.incarnation, home=launcher.home, now=self._clock.wall())
         self.book.running(order.key)
         self._in_slots.add(order.key)
-        self._gate.began(order.key, self._clock.boottime())
+        self._throttle.started(order.key, self._clock.boottime())
         self.lease_end.opened(order.key, order.on_lease_loss)
         self._guards.spawn(
             order,
@@ -295,7 +295,7 @@ class AttemptManager:
         """Promise never to start attempts, unless they run or have ended already."""
         results, records = self.book.revoke(header, keys, relayed=relayed)
         for place, (key, result) in enumerate(zip(keys, results, strict=True)):
-            if result == "running" and self.waiting.give_back(key, "revoked"):
+            if result == "running" and self.waiting.return_one(key, "revoked"):
                 results[place] = "finished"
         await self._write(records)
         self._check_saved(records)
@@ -356,7 +356,7 @@ class AttemptManager:
         """Whether the attempt waited for a slot, and does not start any more."""
         if cause == "cancel":
             return self.waiting.cancel(key, "")
-        return self.waiting.give_back(key, "revoked" if cause == "not_held" else "closed")
+        return self.waiting.return_one(key, "revoked" if cause == "not_held" else "closed")
 
     # ---- reports of the guards
 
@@ -402,7 +402,7 @@ class AttemptManager:
     def ended(self, end: AttemptEnd) -> None:
         """The attempt is over: its slot goes to the next one at once; its outcome is reported when all its lines are in the journal."""
         self._in_slots.discard(end.key)
-        self._gate.ended(end.key)
+        self._throttle.ended(end.key)
         self._over(end)
         self._fill_slots()
 
@@ -422,7 +422,7 @@ class AttemptManager:
     def supervisor_gone(self) -> None:
         """Jobs go on under their slot supervisors; nothing new starts. After the last one the process registers again, with new guards."""
         self.book.unsupervised = True
-        self.waiting.give_back_all("closed")
+        self.waiting.return_all("closed")
         _log.error(
             "guard supervisor died; running jobs continue, no new work until they have ended and new guards are started",
             live=len(self.book.live),

@@ -33,7 +33,7 @@ class LeaseAnswers:
         lease.row_state, lease.detach_mode = state, detach_mode if state == "detached" else ""
         attempts.book.row_closed = state in _CLOSED
         if attempts.book.row_closed:
-            attempts.waiting.give_back_all("closed")
+            attempts.waiting.return_all("closed")
         if state in _ENDED:
             # Those of `on_lease_loss: continue` run on, and report under this incarnation.
             reason = f"the executor was put {state}"

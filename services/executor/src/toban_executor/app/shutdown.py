@@ -51,7 +51,7 @@ class Shutdown:
         """
         attempts = self._attempts
         attempts.book.stopping = True
-        attempts.waiting.give_back_all("closed")
+        attempts.waiting.return_all("closed")
         _log.info("draining", live=len(attempts.book.live), timeout_seconds=timeout)
         began = self._clock.boottime()
         await self._until(lambda: acknowledged() or bool(attempts.lease.over), min(DRAIN_NOTICE_SECONDS, timeout))

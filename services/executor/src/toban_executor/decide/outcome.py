@@ -7,7 +7,7 @@ from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind, Reason, StepR
 from toban_domain.progress import Progress
 from toban_executor.decide.models import AttemptEnd, Report, StepEnd
 
-GIVEN_BACK = "given_back"
+RETURNED = "returned"
 """The cause of an attempt that was accepted, has waited for a slot, and will never start here."""
 
 OUTCOME_TIMEOUT_SECONDS = 3.0
@@ -51,7 +51,7 @@ def outcome_of(end: AttemptEnd, progress: Progress | None = None) -> Outcome:
         log_ref=end.log_ref,
         steps=tuple(step_result(step) for step in end.step_ends),
         result_expected=end.result_expected,
-        never_started=end.cause == GIVEN_BACK,
+        never_started=end.cause == RETURNED,
     )
 
 

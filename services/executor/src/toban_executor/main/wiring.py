@@ -27,9 +27,8 @@ from toban_executor.app.shutdown import Shutdown
 from toban_executor.config import ExecutorConfig
 from toban_executor.decide.models import StartOrder
 from toban_executor.decide.programs import ProgramRules
-from toban_executor.decide.start_gate import StartGate
+from toban_executor.decide.start_queue import MOST_A_SLOT, StartThrottle
 from toban_executor.decide.usage import SAMPLE_SECONDS as USAGE_SECONDS
-from toban_executor.decide.waiting_orders import MOST_A_SLOT
 from toban_executor.guard.witness import WitnessCredentials, fill
 from toban_executor.loops.continuation import Continuation
 from toban_executor.loops.heartbeat import Heartbeat, LeaseWatchdog, Machine
@@ -250,7 +249,7 @@ def _attempt_manager(
         collector=collector,
         launcher=Launcher(program=rules.program, home=prepared.isolation.home or str(Path.home())),
         notes=JobNotes(guards=outside.guards, gateway=outside.gateway, wake_heartbeat=wake_heartbeat, clock=clock),
-        gate=StartGate(len(os.sched_getaffinity(0))),
+        throttle=StartThrottle(len(os.sched_getaffinity(0))),
         freeze_max=lambda: settings()["lease_freeze_max_seconds"],
         tries=lambda: (
             settings().whole("continuation_retry_count"),

@@ -11,7 +11,7 @@ from toban_observability.log_throttle import LogThrottle
 from toban_observability.logs import get_logger
 from toban_runtime.clock import Clock
 
-# The refusal of an executor whose slots are all in use; one of a version before 0.2 answers so to an order that may wait.
+# The refusal of an executor whose slots are all in use; one of release 0.1 answers so to an order that may wait.
 FULL = "NO_SLOT"
 # For how long such an executor gets no orders beyond its slots, seconds.
 FULL_SECONDS = 10.0

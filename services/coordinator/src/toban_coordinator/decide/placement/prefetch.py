@@ -31,11 +31,9 @@ class _Seen:
 
     def advance(self, now: float) -> None:
         spans = int((now - self.since) / SPAN_SECONDS)
-        if spans <= 0:
-            return
-        self.before, self.last = (self.last, self.ends) if spans == 1 else ((self.ends, 0) if spans == 2 else (0, 0))
+        for _ in range(min(spans, 3)):
+            self.before, self.last, self.ends = self.last, self.ends, 0
         self.since += spans * SPAN_SECONDS
-        self.ends = 0
 
 
 class Prefetch:

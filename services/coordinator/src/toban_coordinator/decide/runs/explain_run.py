@@ -41,7 +41,7 @@ _TOLD = (
     "deferred",
     "resumed",
     "refused",
-    "given_back",
+    "returned",
     "released",
     "reassigned",
     "orphaned",

@@ -221,7 +221,7 @@ def goes_back(run: LiveRun, token: int, outcome: Outcome) -> Release:
         token=token,
         attempt=run.attempt,
         lost_count=run.lost_count,
-        event="given_back",
+        event="returned",
         message=outcome.error_summary,
     )
 

@@ -1,5 +1,5 @@
 -- name: events
--- Events of runs of the last seconds, in no order: those that are stored, and those that the rows of runs tell (view run_events). Of live runs
+-- Events of runs of the last seconds, in no order: stored ones, and those that follow from the rows of runs (as in view run_events). Of live runs
 -- the newest ids are read: of more of them than that within the window, those that have ended exceed the limit with the others.
 SELECT e.run_id, e.at, e.type
   FROM (SELECT v.run_id, v.at, v.type

@@ -89,7 +89,7 @@ WITH input AS MATERIALIZED (
       FROM gone g
      WHERE a.run_id = g.id AND a.token = g.token AND a.log_day = g.log_day AND g.attempt_state <> ''
 ), event AS (
-    -- The view run_events tells a plain end by the history. The feed of changes would miss one that is committed long after its time.
+    -- The view run_events derives a plain end from the history. The feed of changes would miss one that is committed long after its time.
     INSERT INTO scheduler.job_events (at, run_id, type, from_state, to_state, message, actor)
     SELECT clock_timestamp(), id, lower(target), source, target, message, actor
       FROM gone

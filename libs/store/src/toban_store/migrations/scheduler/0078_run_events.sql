@@ -1,6 +1,7 @@
 -- migrate:up
--- The events of runs. What every run goes through is told by the rows of the run and its attempts, and is no row of job_events: that it was
--- made, each dispatch, and a plain end. Older runs, and those of a coordinator of the release before, have these rows; they are told once.
+-- The events of runs. job_events has no row for what every run has: its creation, each dispatch, and an end without a message. The view derives
+-- these from the rows of the run and its attempts. Older runs, and those of a coordinator of the release before, have such rows: these take
+-- precedence, so each event appears once.
 -- `rank` orders events of one instant.
 SET LOCAL lock_timeout = '10s';
 CREATE VIEW scheduler.run_events AS
@@ -30,7 +31,7 @@ CREATE VIEW scheduler.run_events AS
     SELECT GREATEST(h.finished_at, b.at), h.id, lower(h.state::text), CASE WHEN b.to_state = 'RUNNING' THEN 'RUNNING' ELSE 'ASSIGNED' END,
            h.state::text, '', '', '{}'::jsonb, 3
       FROM scheduler.runs_history h
-      -- The last change of its state that is stored: a start is told when it is committed, which may be after the process has ended.
+      -- The last change of its state that is stored: a start is stored with the time of its commit, which may be after the process has ended.
       LEFT JOIN LATERAL (SELECT v.at, v.to_state FROM scheduler.job_events v
                           WHERE v.run_id = h.id AND v.to_state <> '' ORDER BY v.at DESC LIMIT 1) b ON true
      WHERE b.to_state IS DISTINCT FROM h.state::text;

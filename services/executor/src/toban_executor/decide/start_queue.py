@@ -1,4 +1,4 @@
-"""Orders that were accepted while all slots were in use: which starts next, and which have waited for too long. No I/O."""
+"""Accepted orders that wait for a slot: which starts next, when another one may start, and which have waited for too long. No I/O."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ WAIT_SECONDS = 0.5
 jobs meanwhile let an order wait for so long; its run may then start elsewhere."""
 MOST_A_SLOT = 8
 """Orders that wait for each slot, at most."""
+STARTING_SECONDS = 0.005
+"""For so long an attempt counts as starting; a shorter one until it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,7 @@ class Waiting:
     until: float
 
 
-class WaitingOrders:
+class QueuedStarts:
     """In the order in which they start: the highest priority first, then the oldest."""
 
     def __init__(self) -> None:
@@ -74,3 +76,33 @@ class WaitingOrders:
         while (order := self.take_next()) is not None:
             found.append(order)
         return found
+
+
+class StartThrottle:
+    """At most `most` attempts are starting. Times are seconds of a clock that does not jump.
+
+    Slots that start processes at the same time evict each other from the caches of the processors: a start then costs half as much again, and is
+    no sooner over. So `most` is the number of processors.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # Until when each of them counts as starting, the oldest first.
+        self._starting: dict[AttemptKey, float] = {}
+
+    def started(self, key: AttemptKey, now: float) -> None:
+        """The attempt was given to a slot."""
+        self._starting[key] = now + STARTING_SECONDS
+
+    def ended(self, key: AttemptKey) -> None:
+        """The attempt is over."""
+        self._starting.pop(key, None)
+
+    def wait(self, now: float) -> float:
+        """Seconds until another attempt may start; 0 = now."""
+        while len(self._starting) >= self._most:
+            oldest = next(iter(self._starting))
+            if self._starting[oldest] > now:
+                return self._starting[oldest] - now
+            del self._starting[oldest]
+        return 0.0

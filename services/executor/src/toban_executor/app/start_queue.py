@@ -5,19 +5,19 @@ from collections.abc import Callable
 
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.models import AttemptEnd, StartOrder
-from toban_executor.decide.outcome import GIVEN_BACK
-from toban_executor.decide.waiting_orders import WAIT_SECONDS, WaitingOrders
+from toban_executor.decide.outcome import RETURNED
+from toban_executor.decide.start_queue import WAIT_SECONDS, QueuedStarts
 from toban_observability import metrics
 from toban_runtime.clock import Clock
 
 _waiting = metrics.gauge(
     "toban_executor_orders_waiting",
-    "Accepted orders that wait for a slot of this executor, or for their turn to begin.",
+    "Accepted orders that wait for a slot of this executor, or for other starts.",
 )
-_given_back = metrics.counter(
-    "toban_executor_orders_given_back_total",
-    "Accepted orders that were given back before they started, by reason: waited (too long), closed (drained, detached, stopping), lease, term (a "
-    "new leader), revoked (taken back).",
+_returned = metrics.counter(
+    "toban_executor_orders_returned_total",
+    "Accepted orders that were returned to the leader before they started, by reason: waited (too long), closed (drained, detached, stopping), "
+    "lease, term (a new leader), revoked (taken back).",
     ("reason",),
 )
 # One line for people, by reason.
@@ -30,7 +30,7 @@ _TEXTS = {
 }
 
 
-class WaitingRoom:
+class StartQueue:
     """`start` gives an order to a free slot, `end` takes the end of an attempt that never starts, `why_not` says why one may not start any more
     (a key of _TEXTS; empty when it may)."""
 
@@ -46,7 +46,7 @@ class WaitingRoom:
         self._end = end
         self._why_not = why_not
         self._clock = clock
-        self._orders = WaitingOrders()
+        self._orders = QueuedStarts()
         self._watch: asyncio.Task[None] | None = None
 
     def add(self, order: StartOrder) -> None:
@@ -54,7 +54,7 @@ class WaitingRoom:
         self._orders.add(order, self._clock.boottime())
         _waiting.set(len(self._orders))
         if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._give_back_overdue(), name="orders that wait for a slot")
+            self._watch = asyncio.create_task(self._return_overdue(), name="orders that wait for a slot")
 
     @property
     def length(self) -> int:
@@ -62,25 +62,25 @@ class WaitingRoom:
         return len(self._orders)
 
     def start_next(self) -> None:
-        """A slot is free: the next order starts in it; those that may not start any more are given back."""
+        """A slot is free: the next order starts in it; those that may not start any more are returned."""
         while (order := self._orders.take_next()) is not None:
             _waiting.set(len(self._orders))
             why_not = self._why_not(order)
             if not why_not:
                 self._start(order)
                 return
-            self._give_back(order, why_not)
+            self._return(order, why_not)
 
-    def give_back_all(self, reason: str) -> None:
+    def return_all(self, reason: str) -> None:
         """Nothing of what waits starts: its runs go elsewhere."""
         for order in self._orders.take_all():
-            self._give_back(order, reason)
+            self._return(order, reason)
 
-    def give_back(self, key: AttemptKey, reason: str) -> bool:
+    def return_one(self, key: AttemptKey, reason: str) -> bool:
         """False when this attempt does not wait."""
         order = self._orders.take(key)
         if order is not None:
-            self._give_back(order, reason)
+            self._return(order, reason)
         return order is not None
 
     def cancel(self, key: AttemptKey, reason: str) -> bool:
@@ -96,12 +96,12 @@ class WaitingRoom:
         now = int(self._clock.wall().timestamp() * 1e9)
         self._end(AttemptEnd(key=order.key, cause=cause, reason=reason, steps=len(order.steps), finished_ns=now))
 
-    def _give_back(self, order: StartOrder, reason: str) -> None:
-        _given_back.labels(reason).inc()
-        self.end_unstarted(order, cause=GIVEN_BACK, reason=_TEXTS[reason])
+    def _return(self, order: StartOrder, reason: str) -> None:
+        _returned.labels(reason).inc()
+        self.end_unstarted(order, cause=RETURNED, reason=_TEXTS[reason])
 
-    async def _give_back_overdue(self) -> None:
+    async def _return_overdue(self) -> None:
         while (until := self._orders.next_overdue) is not None:
             await self._clock.sleep(max(0.001, until - self._clock.boottime()))
             for order in self._orders.take_overdue(self._clock.boottime()):
-                self._give_back(order, "waited")
+                self._return(order, "waited")

@@ -1,6 +1,6 @@
 """Orders that wait at executors for a slot, while their leader or executor is killed, drained or stopped: each run starts once, or is repeated.
 
-Usage: python -m pytest tests/faults/test_waiting_orders.py
+Usage: python -m pytest tests/faults/test_start_queue.py
 """
 
 import contextlib
