@@ -53,7 +53,7 @@ def test_each_outcome_comes_once_and_none_before_the_timeout_of_the_disk(
 ) -> None:
     it, now = PendingOutcomes(), 0.0
     since: dict[AttemptKey, float] = {}
-    returned: list[AttemptKey] = []
+    given_back: list[AttemptKey] = []
     for kind, value in steps:
         if kind == "wait":
             one = report(len(since) + int(value) * 1000)
@@ -62,15 +62,15 @@ def test_each_outcome_comes_once_and_none_before_the_timeout_of_the_disk(
         elif kind == "stored":
             keys = [one.key for one in it.waiting][: int(value)]
             assert [one.key for one in it.stored(keys)] == keys
-            returned += keys
+            given_back += keys
         else:
             now += float(value)
             overdue = [one.key for one in it.overdue(now)]
             assert all(now - since[key] >= OUTCOME_TIMEOUT_SECONDS for key in overdue)
-            returned += overdue
+            given_back += overdue
             assert all(now - since[one.key] < OUTCOME_TIMEOUT_SECONDS for one in it.waiting)
-    returned += [one.key for one in it.all()]
-    assert sorted(returned) == sorted(since)
+    given_back += [one.key for one in it.all()]
+    assert sorted(given_back) == sorted(since)
     assert (it.waiting, it.all()) == ([], [])
 
 
