@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from toban_coordinator.store.cluster import read_models
+from toban_store.tx import autocommit
+
 SLOTS = 4
 
 
@@ -39,3 +42,14 @@ async def test_three_executors_grow_to_fifty(world: Any, make: Any) -> None:
 def sent(world: Any) -> dict[str, int]:
     """How many runs each executor was sent."""
     return dict(Counter(incarnation for incarnation, _ in world.orders.starts))
+
+
+async def test_runs_that_wait_at_an_executor_have_no_slot_of_it(world: Any, make: Any) -> None:
+    await world.apply(make.job())
+    await world.executor(1, slots=SLOTS)
+    await world.start(count=SLOTS)
+    await world.turn("assign")
+    await world.sql("UPDATE scheduler.executors SET slots = 1")
+    async with autocommit(world.pool) as t:
+        [shown] = await read_models.executors(t)
+    assert (shown["running"], shown["slots"]) == (1, 1)

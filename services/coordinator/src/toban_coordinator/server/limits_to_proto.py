@@ -69,7 +69,7 @@ def explanation_to_pb(found: Explanation) -> pb.RunExplanation:
                 worker_id=one.executor.worker_id,
                 executor=one.node_id,
                 fits=not one.reason,
-                running=one.executor.held,
+                running=min(one.executor.held, one.executor.slots),
                 slots=one.executor.slots,
                 message=one.reason,
             )

@@ -28,6 +28,8 @@ _TEXTS = {
     "term": "another coordinator leads now",
     "revoked": "it was taken back",
 }
+for _reason in _TEXTS:
+    _returned.labels(_reason)
 
 
 class StartQueue:

@@ -115,12 +115,12 @@ SELECT s.name, d.name AS job, s.enabled, s.status, s.spec::text AS spec, s.timez
  LIMIT %(limit)s::integer
 
 -- name: executors
--- Executors with how many runs each holds, newest last; of very many the newest, and no one that is off in place of one that is not.
+-- Executors with how many runs have a slot of each, without those that wait there for one, newest last; of very many the newest, and no one that is off in place of one that is not.
 SELECT e.worker_id, e.incarnation::text AS incarnation, e.instance, e.node_id, e.grpc_host, e.grpc_port, e.state, e.slots, e.labels, e.executor_group,
        e.last_heartbeat_at, e.registered_at, e.grant_seq, e.lease_ms, e.version, e.off_reason,
        e.load, e.clock_skew_seconds, e.disk_free_bytes, e.certificate_not_after, e.isolation, e.isolation_details,
        d.instance IS NOT NULL AS drained, coalesce(d.reason, '') AS drain_reason,
-       (SELECT count(*) FROM scheduler.runs_live r
+       (SELECT LEAST(count(*), e.slots) FROM scheduler.runs_live r
          WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
            AND r.dispatched_at IS NOT NULL) AS running
   FROM (SELECT *
