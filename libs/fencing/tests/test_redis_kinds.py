@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toban_domain.errors import TobanError
+from toban_fencing import redis_client
 from toban_fencing.election_types import LockOutcome, Overwrite
 from toban_fencing.redis_client import CALL_SECONDS, RedisGone, RedisLink, open_client
 from toban_fencing.redis_info import inspect
@@ -77,7 +78,9 @@ async def held(lock: LeaderLock) -> None:
 
 
 @pytest.mark.seed(15)
-async def test_everything_that_a_coordinator_does_there(url: str) -> None:
+async def test_everything_that_a_coordinator_does_there(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the answers are, and not how soon they come.
+    monkeypatch.setattr(redis_client, "CALL_SECONDS", 60.0)
     link = RedisLink(client=open_client(url), clock=CLOCK)
     mine, other = (LeaderLock(link=link, worker_id=number) for number in (1, 2))
     await held(mine)
