@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toban_coordinator.decide.limits.limits import Admission, Need, Usage
 from toban_coordinator.decide.placement import assign
 from toban_coordinator.decide.schedules import fire
 from toban_domain.fire_plan import DueSchedule, RunTemplate
@@ -97,6 +98,31 @@ def test_runs_that_may_wait_go_beyond_the_slots_when_no_slot_is_free() -> None:
     assert [placed.executor.incarnation for placed in waits.placed] == ["i2", "i1", "i3", "i1", "i1"]
     assert waits.unplaced == {(1, 1)} and not waits.board.has_room()
     assert [placed.executor.incarnation for placed in plan(runs, executors).placed] == ["i2"]
+
+
+@pytest.mark.parametrize(
+    ("need", "placed"),
+    [
+        (Need(key="job:x", capacity=8), 3),
+        (Need(key="pool:p", capacity=8, weight=2), 1),
+        (Need(key="job:x", capacity=2), 0),
+        (Need(key="rate:x", capacity=100, window=60), 0),
+        (Need(key="group:x/a", capacity=1), 0),
+    ],
+)
+def test_runs_hold_a_limit_while_they_wait_only_where_half_of_it_stays_free(need: Need, placed: int) -> None:
+    runs = [due(n) for n in range(5)]
+    made = assign.plan(
+        runs,
+        [executor(1, held=4, queue=10)],
+        {(1, 1): spec()},
+        now=NOW,
+        late_seconds=0.0,
+        admission=Admission({run.id: (need,) for run in runs}, {need.key: Usage(held=1)} if need.capacity > 1 else {}),
+        may_wait=lambda _spec, _lost: True,
+    )
+    assert [one.may_wait for one in made.placed] == [True] * placed
+    assert made.too_full == made.unplaced == {(1, 1)}
 
 
 def test_who_is_usable() -> None:

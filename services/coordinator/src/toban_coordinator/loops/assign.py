@@ -248,8 +248,9 @@ class Assign:
                 admitted = await self._claim(t, turn.groups, admitted)
                 # What the plan could not know: it is made again.
                 refused = len(admitted) < len(planned)
-                placements = [p for p in placements if p in admitted]
-                offers = [o for o in offers if o in admitted]
+                allowed = {one.run_id for one in admitted}
+                placements = [p for p in placements if p.run_id in allowed]
+                offers = [o for o in offers if o.run_id in allowed]
                 holds = self._limits.holds(placements, admission)
             days = await runs_assign.place(t, placements, holds)
             offered = await external_claims.offer(t, offers)
@@ -290,8 +291,7 @@ class Assign:
         for p, token in placed:
             executors[p.executor.incarnation] = p.executor
             spec = turn.read.specs[_version(p.run)]
-            waits = self._reads.may_wait(spec, p.run.lost_count)
-            attempt = attempt_of(p.run, token, days[p.run.id], origins.get(p.run.id), may_wait=waits)
+            attempt = attempt_of(p.run, token, days[p.run.id], origins.get(p.run.id), may_wait=p.may_wait)
             orders[p.executor.incarnation].append(start_order(attempt, spec, cluster=cluster))
         for incarnation, batch in orders.items():
             self._reads.prefetch.sent(incarnation, len(batch))

@@ -67,6 +67,8 @@ class DueReads:
         self._one_scope = True
         # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
         self._blocked: set[tuple[int, int]] = set()
+        # Those of them that wait for a slot, not for room at an executor: their limits are too full for that.
+        self._too_full: set[tuple[int, int]] = set()
         self._pace = 0.0
         # When runs that need no slot are read apart again.
         self._offers_at = 0.0
@@ -106,6 +108,7 @@ class DueReads:
     def planned(self, plan: decide.AssignPlan) -> None:
         """Notes what was made of a read."""
         self._blocked |= plan.unplaced
+        self._too_full |= plan.too_full
         passed_over = plan.skips or plan.defers or plan.offers or (plan.unplaced and plan.board.has_room())
         self._spare = SPARE if passed_over else 1
 
@@ -159,9 +162,12 @@ class DueReads:
         return self._deps.settings.known.whole("prefetch")
 
     def may_wait(self, spec: JobSpec, lost_count: int) -> bool:
-        """Whether a run may wait at an executor for a slot. Not where it would hold a limit meanwhile; nor where the loss of that executor would
-        end it although it had not begun."""
-        return self._prefetched() > 0 and lost_count < spec.max_lost and not self._limits.concerns(spec)
+        """Whether a run may wait at an executor for a slot, as far as its limits allow. Not where the loss of that executor would end it although it
+        had not begun; nor where it has a group, whose other runs would wait for it, or a breaker, which may open meanwhile."""
+        if not self._prefetched() or lost_count >= spec.max_lost:
+            return False
+        concurrency = spec.concurrency
+        return not (concurrency.is_serial or concurrency.dedupe_keys or concurrency.breaker.failure_ratio)
 
     def _usable_of(
         self, executors: Sequence[ExecutorLoad], depths: Mapping[str, int], now: datetime
@@ -201,8 +207,10 @@ class DueReads:
             if self._definitions.broken(key):
                 continue
             spec = self._definitions.known(key)
-            if spec is None or any(e.takes(spec.selector) and e.room(may_wait=self.may_wait(spec, 0)) for e in usable):
+            waits = spec is not None and key not in self._too_full and self.may_wait(spec, 0)
+            if spec is None or any(e.takes(spec.selector) and e.room(may_wait=waits) for e in usable):
                 self._blocked.discard(key)
+                self._too_full.discard(key)
 
 
 def _version(run: DueRun) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.loops import assign
+from toban_coordinator.store.limits import limits
 from toban_domain.errors import ErrorCode
 from toban_store.errors import OutcomeUnknown, Refused, TooLong
 from toban_store.tx import FencedTx, fenced_tx
@@ -112,6 +113,52 @@ async def test_each_key_has_its_own_limit(world: Any, make: Any, limited: Any) -
     [other] = await world.start(payload_json='{"customer": "b"}')
     await limited.turns(2)
     assert len(await limited.live()) == 2 and await world.state(other) == "ASSIGNED"
+
+
+async def test_a_limit_is_counted_again_only_when_half_of_it_may_be_taken(
+    world: Any, make: Any, limited: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    usage_for = limits.usage_for
+
+    async def count(t: Any, keys: Any, ids: Any) -> Any:
+        counted.append(len(ids))
+        return await usage_for(t, keys, ids)
+
+    monkeypatch.setattr(limits, "usage_for", count)
+    await ready(world, make, limit=10)
+    turns = []
+    for _ in range(7):
+        await world.start()
+        await world.turn("assign")
+        turns.append(len(counted))
+    # The first two turns count, since the first one finds that the job has a limit now, and so does each one from the sixth run on.
+    assert turns[0] < turns[1] == turns[4] and turns[5] == turns[4] + 1 and turns[6] == turns[5] + 1
+    assert await limited.held("job:hello") == len(await limited.live()) == 7
+    for run in (await limited.live())[:6]:
+        await limited.end(run)
+    counted.clear()
+    for _ in range(2):
+        await world.start()
+        await world.turn("assign")
+    assert len(counted) == 1 and await limited.held("job:hello") == 3
+
+
+async def test_what_waits_for_a_limit_is_not_passed_by_what_was_counted_before(
+    world: Any, make: Any, limited: Any
+) -> None:
+    await world.executor(slots=100)
+    await world.sql("INSERT INTO scheduler.limits (name, value) VALUES ('pool:p', 20)")
+    await world.apply(
+        make.job("big", concurrency={"pools": {"p": 19}}), make.job("small", concurrency={"pools": {"p": 1}})
+    )
+    await world.start(job="small", count=2)
+    await limited.turns()
+    [big] = await world.start(job="big")
+    await limited.turn("assign")
+    [small] = await world.start(job="small")
+    await limited.turn("assign")
+    assert await world.state(big) == await world.state(small) == "DEFERRED"
 
 
 async def test_pools_are_shared_by_jobs_with_weights(world: Any, make: Any, limited: Any) -> None:

@@ -10,7 +10,16 @@ from datetime import datetime
 from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.withdraw_offers import hold_seconds, withdraw_offers
 from toban_coordinator.decide.limits.groups import Groups
-from toban_coordinator.decide.limits.limits import Admission, LimitTable, Need, job_of, keys_of
+from toban_coordinator.decide.limits.limits import (
+    Admission,
+    LimitTable,
+    Need,
+    Usage,
+    job_of,
+    keys_of,
+    leaves_half,
+    together,
+)
 from toban_coordinator.store.limits import limits
 from toban_coordinator.store.runs import runs_finish
 from toban_domain.epoch import Term
@@ -21,8 +30,10 @@ from toban_domain.transitions import Finish, Hold, LiveRun, Offer, Placement, Re
 from toban_store.pool import Pool
 from toban_store.tx import FencedTx, Tx, fenced_tx
 
-# Rows of ended runs that a limit may have beside those that count; each costs a look at its run in every count.
-DROP_AFTER = 100
+# Of limits that are counted for each value of a payload there may be any number.
+MOST_COUNTED = 10_000
+# Rows of ended runs that a limit may have beside those that count; each costs a look at its run in every count. More where counts are rare.
+DROP_AFTER, DROP_AFTER_AMPLE = 100, 1000
 Specs = Mapping[tuple[int, int], JobSpec]
 Sent = Placement | Offer
 
@@ -44,6 +55,9 @@ class LimitGate:
         self._in_doubt = False
         # What was counted before a commit that may have followed, or before runs got a limit: no part of that turn may go by it.
         self._outdated: Admission | None = None
+        # What limits had taken when they were counted last, and all that was sent since: at least what they have taken now.
+        self._counted: dict[str, Usage] = {}
+        self._last: Admission | None = None
 
     def concerns(self, spec: JobSpec) -> bool:
         """Whether a run of `spec` must come by here before it starts."""
@@ -62,6 +76,7 @@ class LimitGate:
     async def refresh(self, t: Tx) -> bool:
         """Reads all limits; True when they have changed."""
         before, self.table = self.table, await limits.table(t, self._asked)
+        self._counted.clear()
         self._loaded = True
         # A limit that is taken away and comes back has missed what started meanwhile.
         self._adopted = {job for job in self._adopted if self.table.limit_of(f"job:{job}") is not None}
@@ -84,16 +99,32 @@ class LimitGate:
         if not concerned:
             return None
         await self.know(t, {spec.name for _, spec in concerned})
-        needs = {run.id: tuple(self.table.needs(run, spec)) for run, spec in concerned}
-        usage, ignoring = await limits.usage_for(t, keys_of(needs.values()), list(needs))
-        for run_id in ignoring:
-            needs[run_id] = tuple(need.ignored() for need in needs[run_id])
+        needs = self.table.needs_of(concerned)
+        usage = self._known_usage(needs)
+        if not (ample := usage is not None):
+            usage, ignoring = await limits.usage_for(t, keys_of(needs.values()), list(needs))
+            self._counted |= usage
+            for run_id in ignoring:
+                needs[run_id] = tuple(need.ignored() for need in needs[run_id])
         keys = {(run.definition_id, run.group) for run, _ in concerned if run.group is not None}
         found = await limits.groups(t, keys, now) if keys else {}
-        admission = Admission(needs, usage)
+        admission = self._last = Admission(needs, usage or {}, ample=ample)
         if self._in_doubt:
             self._outdated = admission
         return admission, Groups(found)
+
+    def _known_usage(self, needs: Mapping[int, Sequence[Need]]) -> dict[str, Usage] | None:
+        """How the limits are used at most, where half of each stays free whatever of these is sent; None when they must be counted.
+
+        Only this process sends runs in its term, and runs come to wait for a limit by its plans alone."""
+        if self._in_doubt or len(self._counted) > MOST_COUNTED:
+            self._counted.clear()
+        for key in self._last.waited_for if self._last is not None else ():
+            self._counted.pop(key, None)
+        wanted = together(needs.values())
+        found = {key: self._counted[key] for key in wanted if key in self._counted}
+        enough = len(found) == len(wanted) and all(leaves_half(need, found[key]) for key, (need, _) in wanted.items())
+        return found if enough else None
 
     async def enter(
         self, t: FencedTx, sent: Sequence[Sent], due: Mapping[int, DueRun], admission: Admission
@@ -139,15 +170,21 @@ class LimitGate:
         """What sent runs take beside `holds`, in the transaction that sends them. One that goes on after a dispatch has started before."""
         offered: list[tuple[int, Hold]] = []
         starts: list[tuple[int, Need]] = []
+        for key, (all_of_it, times) in together(admission.needs.get(one.run_id, ()) for one in sent).items():
+            if not all_of_it.window:
+                self._held[key] += times
+            if (counted := self._counted.get(key)) is not None:
+                held, begun = counted.held + all_of_it.weight, counted.starts + times
+                self._counted[key] = replace(counted, held=held, starts=begun)
         for one in sent:
             for need in admission.needs.get(one.run_id, ()):
                 if not need.window:
-                    self._held[need.key] += 1
                     if isinstance(one, Offer):
                         offered.append((one.token, Hold(key=need.key, run_id=one.run_id, weight=need.weight)))
                 elif not due[one.run_id].keeps_limits:
                     starts.append((one.token, need))
-        drop = [key for key, rows in self._held.items() if rows >= DROP_AFTER]
+        most = DROP_AFTER_AMPLE if admission.ample else DROP_AFTER
+        drop = [key for key, rows in self._held.items() if rows >= most]
         await limits.hold(t, offered, starts, drop)
         for key in drop:
             del self._held[key]
@@ -163,6 +200,7 @@ class LimitGate:
         new = {job_of(key) for key in keys if key.startswith("job:")} - self._adopted
         self._adopting = new
         if new:
+            self._counted.clear()
             await limits.adopt(t, new)
         return bool(new)
 

@@ -7,6 +7,7 @@ take it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -81,6 +82,20 @@ class LimitTable:
             or self._is_broken(f"job:{spec.name}")
             or (current is not None and not current.concurrency.is_plain)
         )
+
+    def needs_of(self, runs: Iterable[tuple[DueRun, JobSpec]]) -> dict[int, tuple[Need, ...]]:
+        """`needs` of each run, by its id. Runs of one definition share them where neither a group nor a value of the payload tells them apart."""
+        shared: dict[tuple[int, int], tuple[Need, ...]] = {}
+        found = {}
+        for run, spec in runs:
+            key = (run.definition_id, run.definition_version)
+            needs = shared.get(key) if run.group is None else None
+            if needs is None:
+                needs = self.needs(run, spec)
+                if run.group is None and not any(need.key.startswith("key:") for need in needs):
+                    shared[key] = needs
+            found[run.id] = needs
+        return found
 
     def needs(self, run: DueRun, spec: JobSpec) -> tuple[Need, ...]:
         """What `run` has to take before it starts, in the order in which a refusal names it."""
@@ -165,15 +180,27 @@ def room(need: Need, usage: Usage) -> int:
     return max(0, need.capacity - taken - usage.reserved)
 
 
-class Admission:
-    """Admits the runs of one batch, in their order, to what is free."""
+def leaves_half(need: Need, usage: Usage) -> bool:
+    """Whether half of a limit is free when `need` is taken as well, and no run waits for it."""
+    return not usage.waiting and 2 * (usage.taken(need) + usage.reserved + need.weight) <= need.capacity
 
-    def __init__(self, needs: Mapping[int, tuple[Need, ...]], usage: Mapping[str, Usage]) -> None:
+
+class Admission:
+    """Admits the runs of one batch, in their order, to what is free. `ample`: half of each limit stays free whatever of them is sent."""
+
+    def __init__(
+        self, needs: Mapping[int, tuple[Need, ...]], usage: Mapping[str, Usage], *, ample: bool = False
+    ) -> None:
         self.needs = needs
+        self.ample = ample
+        # Limits that runs of this batch wait for.
+        self.waited_for: set[str] = set()
         self._usage = dict(usage)
 
     def blocked_by(self, run: DueRun) -> Need | None:
         """The first limit that `run` finds no room in; None when it may start."""
+        if self.ample:
+            return None
         return next((need for need in self.needs.get(run.id, ()) if not self.admits(run, need)), None)
 
     def admits(self, run: DueRun, need: Need) -> bool:
@@ -195,7 +222,7 @@ class Admission:
 
     def take(self, run: DueRun) -> None:
         """`run` starts. One that goes on after a dispatch is counted already."""
-        if run.keeps_limits:
+        if run.keeps_limits or self.ample:
             return
         for need in self.needs.get(run.id, ()):
             usage = self._usage.get(need.key, Usage())
@@ -204,14 +231,38 @@ class Admission:
                 usage, reserved=reserved, held=usage.held + need.weight, starts=usage.starts + 1
             )
 
+    def may_hold_early(self, run: DueRun) -> bool:
+        """Whether `run` may take its limits while it waits for a slot: where that leaves half of each to others. Never a group, which has one
+        place, nor a start rate, which counts a start when it is sent."""
+        needs = self.needs.get(run.id, ())
+        return all(not need.window and (self.ample or leaves_half(need, self.usage_of(need))) for need in needs)
+
     def defer(self, need: Need) -> None:
         """A run waits for `need` now: those that come later wait behind it."""
+        self.waited_for.add(need.key)
         self._usage[need.key] = replace(self._usage.get(need.key, Usage()), waiting=True)
 
 
 def keys_of(needs: Iterable[Sequence[Need]]) -> dict[str, int]:
     """Every limit that is named in `needs`, with its window."""
-    return {need.key: need.window for some in needs for need in some}
+    return {need.key: need.window for some in _distinct(needs) for need, _ in some}
+
+
+def together(needs: Iterable[Sequence[Need]]) -> dict[str, tuple[Need, int]]:
+    """By limit: what all of `needs` take of it, and how many they are."""
+    found: dict[str, tuple[Need, int]] = {}
+    for some in _distinct(needs):
+        for need, times in some:
+            before, count = found.get(need.key, (replace(need, weight=0), 0))
+            found[need.key] = replace(before, weight=before.weight + need.weight * times), count + times
+    return found
+
+
+def _distinct(needs: Iterable[Sequence[Need]]) -> Iterable[list[tuple[Need, int]]]:
+    """Each sequence once, its needs with the number of times that it was there: runs share them."""
+    kept = list(needs)
+    counts = Counter(map(id, kept))
+    return [[(need, counts[one]) for need in some] for one, some in {id(some): some for some in kept}.items()]
 
 
 def waits_for(need: Need, usage: Usage | None = None) -> str:

@@ -28,10 +28,11 @@ MOST = 500
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A due run and the executor that it goes to."""
+    """A due run and the executor that it goes to. `may_wait`: also when that has no slot free by then."""
 
     run: DueRun
     executor: ExecutorLoad
+    may_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,8 @@ class AssignPlan:
     defers: list[Defer] = field(default_factory=list)
     # Definitions of runs that found no free slot on an executor that fits them.
     unplaced: set[tuple[int, int]] = field(default_factory=set)
+    # Those of them whose runs would have had to wait at an executor, which their limits do not allow now.
+    too_full: set[tuple[int, int]] = field(default_factory=set)
 
 
 def plan(
@@ -179,7 +182,7 @@ def plan(
 
     A definition without a spec cannot be placed. `late_seconds`: the setting for late runs, 0 = never late. Without an `admission` no run
     has limits, and without `groups` none has a group. `left_out`: by run, the incarnations that it does not go to now. `may_wait`: whether a run of
-    this definition that was lost so often may wait at an executor for a slot.
+    this definition that was lost so often may wait at an executor for a slot, as far as its limits allow.
     """
     board = Board(executors)
     made = AssignPlan(board)
@@ -204,13 +207,7 @@ def plan(
         step = external_step(spec, run.first_step or 0)
         if step is not None:
             made.offers.append(Offered(run, step))
-        elif (taken := _take(board, run, spec, left_out, waits=may_wait(spec, run.lost_count))) is not None:
-            made.placed.append(Placed(run, taken))
-        elif run.id in left_out:
-            # It waits by itself: other runs of its job may find an executor.
-            continue
-        else:
-            made.unplaced.add((run.definition_id, run.definition_version))
+        elif not _place(made, run, spec, left_out, may_wait=may_wait(spec, run.lost_count), admission=admission):
             continue
         if admission is not None:
             admission.take(run)
@@ -219,10 +216,27 @@ def plan(
     return made
 
 
-def _take(
-    board: Board, run: DueRun, spec: JobSpec, left_out: Mapping[int, Collection[str]], *, waits: bool
-) -> ExecutorLoad | None:
-    return board.take(spec, prefer=run.placed_on, left_out=left_out.get(run.id, ()), may_wait=waits)
+def _place(
+    made: AssignPlan,
+    run: DueRun,
+    spec: JobSpec,
+    left_out: Mapping[int, Collection[str]],
+    *,
+    may_wait: bool,
+    admission: Admission | None,
+) -> bool:
+    """Whether there is an executor for it."""
+    held_back = may_wait and admission is not None and not admission.may_hold_early(run)
+    waits, definition = may_wait and not held_back, (run.definition_id, run.definition_version)
+    taken = made.board.take(spec, prefer=run.placed_on, left_out=left_out.get(run.id, ()), may_wait=waits)
+    if taken is not None:
+        made.placed.append(Placed(run, taken, waits))
+    elif run.id not in left_out:
+        # One that is left out somewhere waits by itself: other runs of its job may find an executor.
+        made.unplaced.add(definition)
+        if held_back:
+            made.too_full.add(definition)
+    return taken is not None
 
 
 def skip_reason(run: DueRun, spec: JobSpec, *, now: datetime, late_seconds: float) -> tuple[str, str] | None:
