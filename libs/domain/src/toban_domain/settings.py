@@ -150,12 +150,12 @@ _ALL = (
     ),
     _count(
         "prefetch",
-        4,
+        16,
         0,
-        8,
+        16,
         "orders per slot",
         "orders that an executor whose runs end quickly gets beyond its slots, so that a free slot starts the next run at once; they wait there "
-        "for at most half a second; 0 = none",
+        "for at most a second; 0 = none",
     ),
     _seconds(
         "skip_late_runs_after_seconds",

@@ -215,3 +215,8 @@ def test_few_slots_are_looked_at_again_sooner_than_many() -> None:
     assert 0 < small < assign.pace_seconds([executor(1), executor(2)]) < assign.MAX_PACE_SECONDS
     assert assign.pace_seconds([executor(1, slots=1000)]) == assign.MAX_PACE_SECONDS
     assert assign.pace_seconds([]) == assign.MAX_PACE_SECONDS
+    # What waits at all of them fills the slots meanwhile.
+    queued = assign.pace_seconds([executor(1, queue=16), executor(2, queue=1)])
+    assert assign.pace_seconds([executor(1), executor(2)]) < queued < assign.MAX_QUEUED_PACE_SECONDS
+    assert assign.pace_seconds([executor(1, queue=1000)]) == assign.MAX_QUEUED_PACE_SECONDS
+    assert assign.pace_seconds([executor(1, queue=1000), executor(2)]) == assign.MAX_PACE_SECONDS

@@ -47,7 +47,7 @@ class Fleet:
 def test_an_executor_gets_what_it_starts_within_moments() -> None:
     fleet = Fleet()
     assert fleet.end(0, after=0.0).queue == 0, "nothing is known yet"
-    assert fleet.steady(100) == 10
+    assert fleet.steady(50) == 14
     assert fleet.steady(1000) == 16, "at most one a slot"
     assert fleet.prefetch.depths(fleet.now, 2) == {"i1": 32}
     assert fleet.prefetch.depths(fleet.now, 0) == {}

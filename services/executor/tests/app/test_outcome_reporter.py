@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toban_domain.outcome import AttemptKey, Outcome, OutcomeKind
-from toban_executor.app.outcome_reporter import GATHER_SECONDS, OutcomeReporter
+from toban_executor.app.outcome_reporter import GATHER_SECONDS, QUEUED_GATHER_SECONDS, OutcomeReporter
 from toban_executor.decide.models import Report, StartOrder, StepOrder
 from toban_executor.ports.coordinator import ReportAnswer
 from toban_executor.ports.journal import JournalContents
@@ -25,7 +25,7 @@ def report(number: int) -> Report:
 class World:
     """A coordinator that refuses what it is told to refuse, leaves out what it cannot store, and a journal that notes."""
 
-    def __init__(self, *, enough: int = 1) -> None:
+    def __init__(self, *, enough: int = 1, orders: int = 0) -> None:
         self.refused: dict[AttemptKey, str] = {}
         self.left_out: set[AttemptKey] = set()
         self.calls: list[list[AttemptKey]] = []
@@ -34,7 +34,15 @@ class World:
         self.wakes = 0
         me: Any = self
         self.clock = FakeClock()
-        self.reporter = OutcomeReporter(gateway=me, journal=me, wake=self.wake, enough=enough, clock=self.clock)
+        self.orders = orders
+        self.reporter = OutcomeReporter(
+            gateway=me,
+            journal=me,
+            wake=self.wake,
+            enough=enough,
+            orders=lambda: self.orders,
+            clock=self.clock,
+        )
 
     def wake(self) -> None:
         self.wakes += 1
@@ -133,6 +141,26 @@ async def test_after_a_call_with_several_reports_the_next_one_waits_for_more() -
     for number in (5, 6, 7):
         world.reporter.add(report(number))
     assert await world.reporter.run_once() == 3
+
+
+async def test_reports_wait_longer_while_as_many_orders_wait_for_slots() -> None:
+    world = World(enough=2, orders=5)
+    for number in (1, 2):
+        world.reporter.add(report(number))
+    await world.reporter.run_once()
+    for number in (3, 4, 5):
+        world.reporter.add(report(number))
+    call = asyncio.create_task(world.reporter.run_once())
+    await world.clock.advance(GATHER_SECONDS)
+    assert not call.done()
+    await world.clock.advance(QUEUED_GATHER_SECONDS - GATHER_SECONDS)
+    assert await call == 3
+    world.reporter.add(report(6))
+    call = asyncio.create_task(world.reporter.run_once())
+    await asyncio.sleep(0)
+    world.orders = 2
+    world.reporter.add(report(7))
+    assert await call == 2, "few orders are left: free slots may wait for the next ones soon"
 
 
 async def test_reports_that_come_one_at_a_time_wait_for_nothing() -> None:

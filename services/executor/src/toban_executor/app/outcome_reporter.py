@@ -17,8 +17,9 @@ _BATCH = 500
 """Reports of one call: about 150 KB, and one transaction at the coordinator."""
 _BATCH_BYTES = 1 << 20
 """Results of jobs in one call: with them a report is up to 32 KiB larger."""
-GATHER_SECONDS = 0.02
-"""After a call with several reports the next one waits so long for enough of them: a call and its transaction cost as much as dozens of reports."""
+GATHER_SECONDS, QUEUED_GATHER_SECONDS = 0.02, 0.08
+"""After a call with several reports the next one waits so long for enough of them: a call and its transaction cost as much as dozens of reports.
+Longer while orders wait here, since no free slot waits for the next one then."""
 INHERITED = 1000
 """Most reports of earlier incarnations that a registration carries."""
 REFUSED = "refused"
@@ -38,11 +39,18 @@ class OutcomeReporter:
 
     A start that was not sent yet is dropped when its outcome arrives, which implies it. An outcome that is refused is
     quarantined: kept, and sent again by `resend`, until a coordinator gives it a final answer. A call after one with several reports is sent
-    at once when `enough` of them wait. With `hold` the outcome of an attempt with a kubernetes step waits, after a call of it, for `release`.
+    at once when `enough` of them wait, and as many as there are `orders` that wait for a slot. With `hold` the outcome of an attempt with a kubernetes step waits, after a call of it, for `release`.
     """
 
     def __init__(
-        self, *, gateway: Gateway, journal: Journal, wake: Callable[[], None], clock: Clock, enough: int = 1
+        self,
+        *,
+        gateway: Gateway,
+        journal: Journal,
+        wake: Callable[[], None],
+        clock: Clock,
+        enough: int = 1,
+        orders: Callable[[], int] = lambda: 0,
     ) -> None:
         # Sends nothing meanwhile.
         self.held_back = False
@@ -50,6 +58,7 @@ class OutcomeReporter:
         self._journal = journal
         self._wake = wake
         self._enough = enough
+        self._orders = orders
         self._clock = clock
         self._busy = False
         self._gather_timer: asyncio.Future[None] | None = None
@@ -86,7 +95,7 @@ class OutcomeReporter:
                 self._hold(report)
                 return
         self._waiting[(report.key, report.seq)] = report
-        if self._gather_timer is not None and len(self._waiting) >= self._enough:
+        if self._gather_timer is not None and self._has_enough():
             self._gather_timer.cancel()
         self._wake()
 
@@ -140,7 +149,7 @@ class OutcomeReporter:
 
     async def run_once(self) -> int:
         """One call with what waits; returns the number of answers. Raises TobanError when no coordinator answers."""
-        if self._busy and 0 < len(self._waiting) < self._enough:
+        if self._busy and self._waiting and not self._has_enough():
             await self._gather()
         batch = self.first(_BATCH)
         self._busy = len(batch) > 1
@@ -171,8 +180,12 @@ class OutcomeReporter:
             self._wake()
         return len(answered)
 
+    def _has_enough(self) -> bool:
+        return len(self._waiting) >= max(self._enough, self._orders())
+
     async def _gather(self) -> None:
-        self._gather_timer = asyncio.ensure_future(self._clock.sleep(GATHER_SECONDS))
+        seconds = QUEUED_GATHER_SECONDS if self._orders() else GATHER_SECONDS
+        self._gather_timer = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             await asyncio.wait([self._gather_timer])
         finally:

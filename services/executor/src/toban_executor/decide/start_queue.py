@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.models import StartOrder
 
-WAIT_SECONDS = 0.5
-"""How long an order waits at most. The leader sends no more than what the executor starts in a fifth of this, so only slots that were given to longer
+WAIT_SECONDS = 1.0
+"""How long an order waits at most. The leader sends no more than what the executor starts in a third of this, so only slots that were given to longer
 jobs meanwhile let an order wait for so long; its run may then start elsewhere."""
-MOST_A_SLOT = 8
+MOST_A_SLOT = 16
 """Orders that wait for each slot, at most."""
 STARTING_SECONDS = 0.005
 """For so long an attempt counts as starting; a shorter one until it ends."""

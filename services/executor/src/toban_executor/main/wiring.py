@@ -107,7 +107,14 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
     reports = Loop("report", lambda: reporter.run_once(), 1.0, clock)
     heartbeats = Loop("heartbeat", lambda: heartbeat.run_once(), lambda: heartbeat.interval_seconds(), clock)
     enough = len(prepared.guards.slots) // 2
-    reporter = OutcomeReporter(gateway=gateway, journal=journal, wake=reports.wake, clock=clock, enough=enough)
+    reporter = OutcomeReporter(
+        gateway=gateway,
+        journal=journal,
+        wake=reports.wake,
+        clock=clock,
+        enough=enough,
+        orders=lambda: attempts.waiting.length,
+    )
     collector = LogCollector(
         journal=journal,
         guards=guards,

@@ -19,9 +19,9 @@ from toban_domain.transitions import Defer, Finish, Offer, Placement, Release
 
 # New work goes only to executors whose last heartbeat is at most this old, seconds.
 FRESH_SECONDS = 2.0
-# The pace of turns while runs wait for slots: seconds for each slot of the executors that take work, and at most.
+# The pace of turns while runs wait for slots: seconds for each slot of the executors that take work, and at most; with orders that wait there, more.
 PACE_SECONDS_A_SLOT = 0.001
-MAX_PACE_SECONDS = 0.03
+MAX_PACE_SECONDS, MAX_QUEUED_PACE_SECONDS = 0.03, 0.05
 # Runs that one plan moves.
 MOST = 500
 
@@ -105,10 +105,12 @@ def room(executors: Sequence[ExecutorLoad], *, may_wait: bool) -> int:
 def pace_seconds(executors: Sequence[ExecutorLoad]) -> float:
     """How far apart turns are while runs wait for slots of these executors, so that several freed slots share one transaction and one order.
 
-    A turn costs as much as the placement of dozens of runs, whatever it places; of few slots one is not left free for long.
+    A turn costs as much as the placement of dozens of runs, whatever it places; of few slots one is not left free for long. Orders that wait at the
+    executors fill a freed slot meanwhile.
     """
-    slots = sum(e.slots for e in executors)
-    return min(MAX_PACE_SECONDS, PACE_SECONDS_A_SLOT * slots) if slots else MAX_PACE_SECONDS
+    places = sum(e.slots + e.queue for e in executors)
+    most = MAX_QUEUED_PACE_SECONDS if places and all(e.queue for e in executors) else MAX_PACE_SECONDS
+    return min(most, PACE_SECONDS_A_SLOT * places) if places else most
 
 
 class Board:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from toban_domain.placement import ExecutorLoad
 
 # The ends of so many seconds make a rate. Of two spans in a row the smaller one counts: jobs that end together promise nothing.
-SPAN_SECONDS = 0.1
-# An executor gets what it starts within so many seconds at its rate: several round trips of an order and of the end before it.
-AHEAD_SECONDS = 0.1
+SPAN_SECONDS = 0.15
+# An executor gets what it starts within so many seconds at its rate: while reports of ends gather there, and until the turn after them.
+AHEAD_SECONDS = 0.3
 
 
 @dataclass(slots=True)
