@@ -127,6 +127,8 @@ class DueReads:
         """The same by one statement."""
         self._aside.expire()
         beside = self._spare + len(self._aside) + len(self._refusals.left_out())
+        if most + beside > runs_assign.MOST_LOOKED_AT:
+            return await self._one_by_one(now, most)
         depths = self._depths()
         async with autocommit(self._deps.pool) as t:
             read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside, queues=depths)

@@ -20,6 +20,8 @@ from toban_store.tx import Fenced, FencedTx, Row, Tx
 _sql = queries.load(__name__)
 # Due runs of a priority that the outlook reads.
 LOOK = 1000
+# Due runs that `loads_and_due` looks at; its statement has this number.
+MOST_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,8 @@ async def executor_loads(t: Tx) -> list[ExecutorLoad]:
 async def loads_and_due(
     t: Tx, now: datetime, *, limit: int, beside: int, queues: Mapping[str, int] = MappingProxyType({})
 ) -> LoadsAndDue:
-    """`executor_loads`, and due runs of one rank and scope: as many as there are free slots, at most `limit`, and `beside` more.
+    """`executor_loads`, and due runs of one rank and scope: as many as there are free slots, at most `limit`, and `beside` more;
+    these two are MOST_LOOKED_AT together at most.
 
     `queues` are orders that executors take beyond their slots, by incarnation.
     """
