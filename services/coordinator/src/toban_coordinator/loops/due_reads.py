@@ -73,6 +73,7 @@ class DueReads:
         self._spare = SPARE
         # Executors that took work when they were last read.
         self._usable: Sequence[ExecutorLoad] = ()
+        self._known = runs_assign.KnownLoads()
 
     @property
     def has_blocked(self) -> bool:
@@ -131,7 +132,7 @@ class DueReads:
             return await self._one_by_one(now, most)
         depths = self._depths()
         async with autocommit(self._deps.pool) as t:
-            read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside, queues=depths)
+            read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside, known=self._known, queues=depths)
             usable = self._usable_of(read.loads, depths, now)
             self._unblock(usable)
             free = decide.room(usable, may_wait=True)
