@@ -35,7 +35,7 @@ def _panel(left, by, points, colours, goal, highest):
         return round(TOP + HEIGHT - ratio / highest * HEIGHT, 1)
 
     parts = [f'<path class="axis" d="M{left} {TOP}V{TOP + HEIGHT}h{WIDTH}"/>']
-    parts.append(f'<path class="goal" d="M{left} {y(goal)}h{WIDTH}"/>')
+    parts.append(f'<path class="goal" d="M{left} {y(goal)}h{WIDTH}"/>' + _text(left + 8, y(goal) - 6, f"goal {goal:g}"))
     step = next(step for step in (0.5, 1, 2, 5, 10, 20, 50, 100, 1000) if highest / step < 8)
     for tick in range(int(highest / step) + 1):
         parts.append(_text(left - 6, y(tick * step) + 4, f"{tick * step:g}", "end"))
