@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -51,6 +52,23 @@ def test_the_bench_of_the_stores_path_runs() -> None:
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert figures["runs"] == 200 and figures["runs_per_s"] > 0 and figures["assign_turns"] > 0
+
+
+def test_the_bench_of_growth_runs(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, BENCH / "growth.py", "100", "--svg", tmp_path / "growth.svg"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    points = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {(point["by"], point["count"]) for point in points} == {("executors", 2), ("executors", 100)}
+    assert [point["what"] for point in points] == ["tick", "start", "list", "list_filtered", "assign"] * 2
+    assert all(0 < point["p50_ms"] <= point["p95_ms"] and point["ratio"] > 0 for point in points)
+    picture = ElementTree.parse(tmp_path / "growth.svg").getroot()
+    assert len(picture.findall("{*}polyline")) == 5 and picture.findall("{*}path[@class='goal']")
 
 
 def test_the_bench_of_limits_runs() -> None:

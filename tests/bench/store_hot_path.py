@@ -95,23 +95,32 @@ async def lead(pool, slots=SLOTS):
     return Term(epoch=epoch, worker_id=1, incarnation="x", system_id=row["s"], timeline=row["l"])
 
 
+def leader_deps(pool, term, orders, clock):
+    """What the loops of a leader work with, over fake executors."""
+    return LoopDeps(
+        pool=pool,
+        quick=pool,
+        term=term,
+        tokens=TokenSource(term),
+        orders=orders,
+        clock=clock,
+        server_time=Now(),
+        settings=Defaults(),
+        fast_path=CurrentFastPath(),
+    )
+
+
+def loops_of(deps):
+    """The loops of a leader by name; none of them runs yet."""
+    return {loop.name: loop for loop in leader_loops(deps, ClaimObserver(pool=deps.pool, clock=deps.clock))}
+
+
 class Bench:
     """The part of a coordinator that runs pass through, over fake executors."""
 
     def __init__(self, pool, term):
         self.orders = InstantExecutors(ReportQueue(pool=pool), lambda: self.assign.wake())
-        deps = LoopDeps(
-            pool=pool,
-            quick=pool,
-            term=term,
-            tokens=TokenSource(term),
-            orders=self.orders,
-            clock=SystemClock(),
-            server_time=Now(),
-            settings=Defaults(),
-            fast_path=CurrentFastPath(),
-        )
-        self.loops = {loop.name: loop for loop in leader_loops(deps, ClaimObserver(pool=pool, clock=deps.clock))}
+        self.loops = loops_of(leader_deps(pool, term, self.orders, SystemClock()))
         self.assign = self.loops["assign"]
         # A fast path of its own, which no leader serves: these runs are created and assigned in two steps.
         self.starter = StartRuns(

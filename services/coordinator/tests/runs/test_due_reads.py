@@ -253,7 +253,9 @@ async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, case: d
         assert offers == sorted(read[:limit], key=lambda run: (-rank(run), run.scheduled_for, run.id))
 
         loads = await runs_assign.executor_loads(t)
-        both = await runs_assign.loads_and_due(t, now, limit=limit, beside=case["beside"])
+        both = await runs_assign.loads_and_due(
+            t, now, limit=limit, beside=case["beside"], known=runs_assign.KnownLoads()
+        )
         assert sorted(both.loads, key=lambda e: e.worker_id) == sorted(loads, key=lambda e: e.worker_id)
         free = sum(max(0, e.slots - e.held) for e in loads if e.state == "on" and not e.drained)
         most = min(free, limit) + case["beside"] if free else 0
@@ -266,7 +268,7 @@ async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, case: d
 
 @pytest.fixture
 async def two_executors(world: Any, make: Any) -> Any:
-    await executor(world, 1, labels={"zone": "a", "text": 'a "b" \\ ü'})
+    await executor(world, 1, labels={"zone": "a", "text": 'a "b" \\ ü\n\u2028'})
     await executor(world, 2)
     await world.apply(*(make.job(job) for job in JOBS))
     return world
@@ -328,14 +330,53 @@ async def test_a_large_backlog_is_not_read_for_few_slots(world: Any, make: Any) 
     assert len(scans) >= 3 and max(scan["Actual Rows"] for scan in scans) <= 3, scans
 
 
+async def test_a_large_backlog_is_not_planned_for_at_each_turn(world: Any, make: Any) -> None:
+    """PostgreSQL keeps a plan for any values when it expects that plan to cost no more than those for the values of five executions."""
+    await backlog(world, make, runs=100_000)
+    async with autocommit(world.pool) as t:
+        for _ in range(12):
+            known = runs_assign.KnownLoads()
+            await runs_assign.loads_and_due(t, world.now(), limit=BATCH, beside=SPARE, known=known)
+        [plans] = await t.fetch_all(
+            "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement LIKE %(start)s",
+            {"start": "%string_agg(to_json(l)%"},
+        )
+    assert plans["generic_plans"] > 0 and plans["custom_plans"] <= 5, plans
+
+
+async def test_more_than_one_statement_looks_at_is_read_by_two(
+    world: Any, make: Any, reads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_assign, "MOST_LOOKED_AT", BATCH)
+    await executor(world, slots=2)
+    await world.apply(make.job())
+    runs = await world.start(count=5)
+    await world.turn("assign")
+    await world.report(world.key(runs[0]), make.outcome())
+    await world.turn("assign")
+    assert await placed(world) == [runs[1], runs[2]]
+    assert reads["loads_and_due"] == 0
+
+
+async def test_what_is_known_of_executors_is_what_they_hold_now(two_executors: Any) -> None:
+    world, known = two_executors, runs_assign.KnownLoads()
+    async with autocommit(world.administrator) as t:
+        for change in ("load = 0.5", "slots = 7", "state = 'draining'", "labels = '{}'"):
+            await t.execute(f"UPDATE scheduler.executors SET {change} WHERE instance = 'e1'")
+            read = await runs_assign.loads_and_due(t, world.now(), limit=1, beside=0, known=known)
+            assert sorted(read.loads, key=lambda e: e.worker_id) == sorted(
+                await runs_assign.executor_loads(t), key=lambda e: e.worker_id
+            )
+
+
 async def test_runs_that_were_placed_ahead_are_not_read_to_count_what_is_held(world: Any, make: Any) -> None:
     await backlog(world, make, state="ASSIGNED")
     held = [scan for scan in await scans_of_a_turn(world) if scan.get("Index Name") == "runs_live_held"]
     assert held and all(scan["Actual Rows"] == 0 and not scan.get("Rows Removed by Filter") for scan in held), held
 
 
-async def backlog(world: Any, make: Any, **of: Any) -> None:
-    """Five thousand runs, `of` so and then of the one executor, which has two slots."""
+async def backlog(world: Any, make: Any, *, runs: int = 5000, **of: Any) -> None:
+    """So many runs, `of` so and then of the one executor, which has two slots."""
     await executor(world, slots=2)
     await world.apply(make.job())
     [run] = await world.start()
@@ -343,9 +384,9 @@ async def backlog(world: Any, make: Any, **of: Any) -> None:
         [incarnation] = [one.incarnation for one in await runs_assign.executor_loads(t)]
         fields = {**of, "assigned_incarnation": incarnation if of else None}
         await t._run(
-            "INSERT INTO scheduler.runs_live SELECT n.* FROM scheduler.runs_live r CROSS JOIN generate_series(1, 5000) i"
+            "INSERT INTO scheduler.runs_live SELECT n.* FROM scheduler.runs_live r CROSS JOIN generate_series(1, %(runs)s::integer) i"
             " CROSS JOIN LATERAL jsonb_populate_record(r, %(fields)s::jsonb || jsonb_build_object('id', r.id + i)) n WHERE r.id = %(id)s",
-            {"id": run, "fields": json.dumps(fields)},
+            {"id": run, "fields": json.dumps(fields), "runs": runs},
         )
         await t._run("ANALYZE scheduler.runs_live", {})
 

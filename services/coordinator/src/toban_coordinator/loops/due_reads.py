@@ -75,6 +75,7 @@ class DueReads:
         self._spare = SPARE
         # Executors that took work when they were last read.
         self._usable: Sequence[ExecutorLoad] = ()
+        self._known = runs_assign.KnownLoads()
 
     @property
     def has_blocked(self) -> bool:
@@ -130,9 +131,11 @@ class DueReads:
         """The same by one statement."""
         self._aside.expire()
         beside = self._spare + len(self._aside) + len(self._refusals.left_out())
+        if most + beside > runs_assign.MOST_LOOKED_AT:
+            return await self._one_by_one(now, most)
         depths = self._depths()
         async with autocommit(self._deps.pool) as t:
-            read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside, queues=depths)
+            read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside, known=self._known, queues=depths)
             usable = self._usable_of(read.loads, depths, now)
             self._unblock(usable)
             free = decide.room(usable, may_wait=True)

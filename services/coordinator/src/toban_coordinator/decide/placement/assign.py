@@ -117,8 +117,9 @@ class Board:
     """The free slots while a batch is placed: least loaded first, then the lower reported load, then the freshest heartbeat."""
 
     def __init__(self, executors: Sequence[ExecutorLoad]) -> None:
-        self._executors = {e.incarnation: e for e in executors}
-        self._held = {e.incarnation: e.held for e in executors}
+        # A full one has no room before the next turn: each run of a batch would pass over it.
+        self._executors = {e.incarnation: e for e in executors if e.room(may_wait=True)}
+        self._held = {e.incarnation: e.held for e in self._executors.values()}
 
     def take(
         self, spec: JobSpec, *, prefer: str | None = None, left_out: Collection[str] = (), may_wait: bool = False

@@ -20,6 +20,8 @@ from toban_store.tx import Fenced, FencedTx, Row, Tx
 _sql = queries.load(__name__)
 # Due runs of a priority that the outlook reads.
 LOOK = 1000
+# Due runs that `loads_and_due` looks at; its statement has this number.
+MOST_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +175,31 @@ async def executor_loads(t: Tx) -> list[ExecutorLoad]:
     return [_load(row) for row in await t.fetch_all(_sql.executor_loads)]
 
 
+class KnownLoads:
+    """Loads of the read before: of many executors most are the same as a moment ago, and need not be decoded again."""
+
+    def __init__(self) -> None:
+        self._by_line: dict[str, ExecutorLoad] = {}
+
+    def read(self, lines: str) -> list[ExecutorLoad]:
+        """One executor a line, as JSON."""
+        known, self._by_line = self._by_line, {}
+        for line in lines.split("\n") if lines else ():
+            self._by_line[line] = known.get(line) or _load(_with_time(json.loads(line)))
+        return list(self._by_line.values())
+
+
 async def loads_and_due(
-    t: Tx, now: datetime, *, limit: int, beside: int, queues: Mapping[str, int] = MappingProxyType({})
+    t: Tx,
+    now: datetime,
+    *,
+    limit: int,
+    beside: int,
+    known: KnownLoads,
+    queues: Mapping[str, int] = MappingProxyType({}),
 ) -> LoadsAndDue:
-    """`executor_loads`, and due runs of one rank and scope: as many as there are free slots, at most `limit`, and `beside` more.
+    """`executor_loads`, and due runs of one rank and scope: as many as there are free slots, at most `limit`, and `beside` more;
+    these two are MOST_LOOKED_AT together at most.
 
     `queues` are orders that executors take beyond their slots, by incarnation.
     """
@@ -193,8 +216,7 @@ async def loads_and_due(
     for row in rows:
         # One of them has the loads.
         several, loads = row.pop("several"), row.pop("loads") or loads
-    executors = [_load(_with_time(item)) for item in json.loads(loads or "[]")]
-    return LoadsAndDue(executors, [_due_run(row) for row in rows if row["id"] is not None], several)
+    return LoadsAndDue(known.read(loads), [_due_run(row) for row in rows if row["id"] is not None], several)
 
 
 def _with_time(item: dict[str, Any]) -> dict[str, Any]:

@@ -94,7 +94,7 @@ SELECT k.several, {{due_columns}}
 
 -- name: loads_and_due
 -- `executor_loads`, and `due_runs_of_one_scope` for no more than the free slots, what executors take beyond them (`queues`), and some beside, in
--- one statement: for turns while runs wait for slots. The first row has the loads, also when no run is due.
+-- one statement: for turns while runs wait for slots. The first row has the loads, a line each, also when no run is due.
 WITH loads AS MATERIALIZED (
     {{loads}}
 ), room AS MATERIALIZED (
@@ -104,15 +104,16 @@ WITH loads AS MATERIALIZED (
 ), last AS MATERIALIZED (
     {{last_pending}}
 ), found AS MATERIALIZED (
-    -- The inner limit is what the planner knows: without it it may sort all PENDING runs.
+    -- The constant limit (MOST_LOOKED_AT) is what the planner knows: without it it may sort all PENDING runs. For a plan that is kept it takes any
+    -- other limit for a tenth of the rows, and of a large backlog it would make a new plan in each turn, which takes longer than to read.
     SELECT f.*
       FROM (SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 1 AS turn, 0 AS share
               FROM scheduler.runs_live r
              WHERE r.state = 'PENDING' AND {{due_now}}
-             ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer) f
-     LIMIT (SELECT most FROM room)
+             ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT 1000) f
+     LIMIT LEAST(%(limit)s::integer, (SELECT most FROM room))
 )
-SELECT k.several, CASE WHEN row_number() OVER () = 1 THEN (SELECT json_agg(l)::text FROM loads l) END AS loads, {{due_columns}}
+SELECT k.several, CASE WHEN row_number() OVER () = 1 THEN (SELECT string_agg(to_json(l)::text, E'\n') FROM loads l) END AS loads, {{due_columns}}
   FROM (SELECT EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
   LEFT JOIN (
         SELECT * FROM found
