@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from toban_coordinator.loops import assign
 from toban_coordinator.loops.assign import BATCH
 from toban_coordinator.loops.due_reads import SPARE
 from toban_coordinator.store.placement import runs_assign
@@ -73,6 +74,27 @@ async def test_one_statement_reads_slots_and_runs_while_runs_wait(world: Any, ma
     await world.turn("assign")
     assert await placed(world) == [runs[1], runs[2]]
     assert reads == {"loads_and_due": 2}
+
+
+async def test_turns_soon_after_each_other_look_ahead_once(
+    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[datetime] = []
+    outlook = runs_assign.outlook
+
+    async def noted(t: Tx, now: datetime, until: datetime) -> Any:
+        looks.append(now)
+        return await outlook(t, now, until)
+
+    monkeypatch.setattr(runs_assign, "outlook", noted)
+    monkeypatch.setattr(assign, "FREE_LOOK_AHEAD_SECONDS", 60.0)
+    await executor(world, slots=10)
+    await world.apply(make.job())
+    for _ in range(3):
+        await world.start()
+        done = await world.turn("assign")
+    assert len(looks) == 1 and len(await placed(world)) == 3
+    assert done.next_in is not None and 0 < done.next_in <= 60, "it looks again then"
 
 
 async def test_a_drained_executor_gets_none_of_what_waits(world: Any, make: Any, reads: Any) -> None:

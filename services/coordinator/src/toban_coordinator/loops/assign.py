@@ -41,8 +41,8 @@ from toban_store.tx import FencedTx, autocommit, fenced_statement, fenced_tx
 
 # Runs that one turn places: its fenced transaction has to stay far below its bound.
 BATCH = 500
-# How often this loop looks ahead while runs wait for a slot, seconds.
-LOOK_AHEAD_SECONDS = 0.5
+# How often this loop looks ahead at most, seconds: while runs wait for a slot, and else.
+LOOK_AHEAD_SECONDS, FREE_LOOK_AHEAD_SECONDS = 0.5, 0.1
 # While nothing waits, free slots are read this often for the fast path, whose write checks the executor again anyway, seconds.
 BOARD_SECONDS = 5.0
 Move = decide.Placed | decide.Offered | Finish | Defer
@@ -156,9 +156,12 @@ class Assign:
         if plan.skips or plan.defers or hidden or refused or moved >= batch:
             return TurnOutcome(moved, 0.0)
         at = self._deps.clock.monotonic()
-        if self._reads.has_blocked and at - self._looked_ahead_at < LOOK_AHEAD_SECONDS:
+        looked = at - self._looked_ahead_at
+        if self._reads.has_blocked and looked < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
             return TurnOutcome(moved, None if read.offers_at is None else max(0.001, read.offers_at - at))
+        if looked < FREE_LOOK_AHEAD_SECONDS:
+            return TurnOutcome(moved, FREE_LOOK_AHEAD_SECONDS - looked)
         return await self._look_ahead(turn, moved)
 
     async def _begin(self) -> Turn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -38,9 +39,12 @@ async def test_the_next_start_is_known(world: Any, make: Any) -> None:
     slot = await spread(world, make)
     await world.turn("fire", "assign")
     await world.at(slot)
-    await world.turn("assign")
     done = await world.turn("assign")
-    assert done.next_in is not None and 6.9 <= done.next_in <= 7.0
+    while done.next_in is not None and done.next_in < 1.0:
+        # As the loop does: it has looked ahead a moment ago.
+        await asyncio.sleep(done.next_in)
+        done = await world.turn("assign")
+    assert done.next_in is not None and 6.8 <= done.next_in <= 7.0
 
 
 async def test_the_ledger_says_by_how_much(world: Any, make: Any) -> None:

@@ -38,8 +38,9 @@ class OutcomeReporter:
     """Reports in order of arrival; `wake` asks for a turn of `run_once`.
 
     A start that was not sent yet is dropped when its outcome arrives, which implies it. An outcome that is refused is
-    quarantined: kept, and sent again by `resend`, until a coordinator gives it a final answer. A call after one with several reports is sent
-    at once when `enough` of them wait, and as many as there are `orders` that wait for a slot. With `hold` the outcome of an attempt with a kubernetes step waits, after a call of it, for `release`.
+    quarantined: kept, and sent again by `resend`, until a coordinator gives it a final answer. A call after one with several
+    reports is sent at once when `enough` of them wait, and as many as there are `orders` that wait for a slot. With `hold`
+    the outcome of an attempt with a kubernetes step waits, after a call of it, for `release`.
     """
 
     def __init__(

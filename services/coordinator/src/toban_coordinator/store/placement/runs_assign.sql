@@ -74,7 +74,8 @@ SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.turn, c.s
 
 -- name: due_runs_of_one_scope
 -- The same while the due runs have one rank and one scope, as without tenants: the index has them in their order, so they have when the first due
--- run agrees with the last run of all. One row at least, which says whether there are several.
+-- run agrees with the last run of all, which is read only when there may be more due runs than were found. One row at least, which says whether
+-- there are several.
 WITH last AS MATERIALIZED (
     {{last_pending}}
 ), found AS MATERIALIZED (
@@ -84,7 +85,10 @@ WITH last AS MATERIALIZED (
      ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer
 )
 SELECT k.several, {{due_columns}}
-  FROM (SELECT EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
+  FROM (SELECT CASE WHEN (SELECT count(*) FROM found) < %(limit)s::integer
+                    THEN (SELECT count(*) > 1 FROM (SELECT DISTINCT f.rank, f.scope, f.scope_id FROM found f) d)
+                    ELSE EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id))
+               END AS several) k
   LEFT JOIN (
         SELECT * FROM found
         UNION ALL
