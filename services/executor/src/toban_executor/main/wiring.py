@@ -106,15 +106,7 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
     ship = Loop("ship", shipper.run_once, 2.0, clock)
     reports = Loop("report", lambda: reporter.run_once(), 1.0, clock)
     heartbeats = Loop("heartbeat", lambda: heartbeat.run_once(), lambda: heartbeat.interval_seconds(), clock)
-    enough = len(prepared.guards.slots) // 2
-    reporter = OutcomeReporter(
-        gateway=gateway,
-        journal=journal,
-        wake=reports.wake,
-        clock=clock,
-        enough=enough,
-        orders=lambda: attempts.waiting.length,
-    )
+    reporter = _reporter(prepared, outside, reports.wake, clock, lambda: attempts.waiting.length)
     collector = LogCollector(
         journal=journal,
         guards=guards,
@@ -218,6 +210,14 @@ def _connect(config: ExecutorConfig, prepared: Prepared, make: Factories) -> _Ou
         gateway=gateway,
         archivers=make.archivers(channels=channels, addresses=config.log_archivers, keys=gateway),
     )
+
+
+def _reporter(
+    prepared: Prepared, outside: _Outside, wake: Callable[[], None], clock: Clock, orders: Callable[[], int]
+) -> OutcomeReporter:
+    enough = len(prepared.guards.slots) // 2
+    gateway, journal = outside.gateway, outside.journal
+    return OutcomeReporter(gateway=gateway, journal=journal, wake=wake, clock=clock, enough=enough, orders=orders)
 
 
 def _attempt_manager(
