@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from toban_coordinator.decide.placement.prefetch import Prefetch
 from toban_coordinator.loops import assign
 from toban_coordinator.loops.assign import BATCH
 from toban_coordinator.loops.due_reads import SPARE
@@ -124,6 +125,26 @@ async def test_a_definition_that_fits_some_executors_only_holds_up_no_other(worl
     await world.turn("assign")
     assert await placed(world) == [wanting[0], other]
     assert reads["loads_and_due"] == 0
+
+
+@pytest.mark.parametrize(
+    "concurrency", [{"start_rate": {"runs": 1000, "per_seconds": 60}}, {"limit": 2}, {"policy": "queue"}]
+)
+async def test_runs_that_may_not_wait_at_an_executor_keep_no_place_there_from_others(
+    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch, concurrency: dict[str, Any]
+) -> None:
+    await executor(world, slots=1)
+    [incarnation] = world.incarnations
+    monkeypatch.setattr(Prefetch, "depths", lambda *_: {incarnation: 3})
+    await world.apply(make.job("held-back", concurrency=concurrency), make.job())
+    first, *_ = await world.start("held-back", count=2 if "limit" in concurrency else SPARE * 2)
+    await world.turn("assign")
+    assert await placed(world) == [first]
+    others = []
+    for _ in range(3):
+        others += await world.start()
+        await world.turn("assign")
+    assert await placed(world) == [first, *others]
 
 
 async def test_many_definitions_without_room_do_not_keep_a_free_slot_from_another(world: Any, make: Any) -> None:

@@ -114,11 +114,18 @@ class DueReads:
         self._spare = SPARE if passed_over else 1
 
     def _any_room_will_do(self) -> bool:
-        """Whether each definition that waits fits each executor that took work, as without labels: then no read has to leave one out."""
+        """Whether each definition that waits fits each executor that took work, as without labels, and may wait there where runs may: then no read
+        has to leave one out."""
         if not self._one_scope or not self._usable:
             return False
         waiting = [None if self._definitions.broken(key) else self._definitions.known(key) for key in self._blocked]
-        return all(spec is not None and all(e.takes(spec.selector) for e in self._usable) for spec in waiting)
+        queues = any(e.queue for e in self._usable)
+        return not (queues and self._too_full) and all(
+            spec is not None
+            and (not queues or self.may_wait(spec, 0))
+            and all(e.takes(spec.selector) for e in self._usable)
+            for spec in waiting
+        )
 
     async def _one_by_one(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
         usable = await self._read_usable(now)

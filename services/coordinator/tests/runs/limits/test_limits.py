@@ -400,6 +400,35 @@ async def test_a_commit_of_unknown_outcome_is_counted_before_the_next_run_starts
     assert await world.state(second) == "DEFERRED"
 
 
+async def test_what_was_counted_beside_a_commit_of_unknown_outcome_bounds_nothing(
+    world: Any, make: Any, limited: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ready(world, make, limit=10)
+    [warm] = await world.start()
+    await limited.turns()
+    await limited.end(warm)
+    await world.start(count=8)
+    late = LateCommit()
+    monkeypatch.setattr(assign, "fenced_tx", late)
+    with pytest.raises(OutcomeUnknown):
+        await world.turn("assign")
+    # It sends one of those again, and one more; it has counted before the commit of the others.
+    await world.start()
+    turn = asyncio.create_task(world.turn("assign"))
+    while not turn.done() and not await world.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+        pass
+    late.release.set()
+    with suppress(TooLong):
+        await turn
+    assert late.over is not None
+    await late.over
+    for count in (1, 3):
+        await world.start(count=count)
+        # Not loop `limits`, after whose turn everything is counted again.
+        await limited.turn("assign")
+    assert await limited.held("job:hello") == len(await limited.live()) == 10
+
+
 async def test_every_part_of_a_turn_counts_after_a_commit_of_unknown_outcome(
     world: Any, make: Any, limited: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,31 +100,33 @@ class LimitGate:
             return None
         await self.know(t, {spec.name for _, spec in concerned})
         needs = self.table.needs_of(concerned)
-        usage = self._known_usage(needs)
-        if not (ample := usage is not None):
+        usage: dict[str, Usage] = {}
+        ample = self._is_ample(needs)
+        if not ample:
             usage, ignoring = await limits.usage_for(t, keys_of(needs.values()), list(needs))
-            self._counted |= usage
+            if not self._in_doubt:
+                self._counted |= usage
             for run_id in ignoring:
                 needs[run_id] = tuple(need.ignored() for need in needs[run_id])
         keys = {(run.definition_id, run.group) for run, _ in concerned if run.group is not None}
         found = await limits.groups(t, keys, now) if keys else {}
-        admission = self._last = Admission(needs, usage or {}, ample=ample)
+        admission = self._last = Admission(needs, usage, ample=ample)
         if self._in_doubt:
             self._outdated = admission
         return admission, Groups(found)
 
-    def _known_usage(self, needs: Mapping[int, Sequence[Need]]) -> dict[str, Usage] | None:
-        """How the limits are used at most, where half of each stays free whatever of these is sent; None when they must be counted.
+    def _is_ample(self, needs: Mapping[int, Sequence[Need]]) -> bool:
+        """Whether half of each limit stays free whatever of these is sent, by what was counted before: then nothing is counted.
 
         Only this process sends runs in its term, and runs come to wait for a limit by its plans alone."""
         if self._in_doubt or len(self._counted) > MOST_COUNTED:
             self._counted.clear()
         for key in self._last.waited_for if self._last is not None else ():
             self._counted.pop(key, None)
-        wanted = together(needs.values())
-        found = {key: self._counted[key] for key in wanted if key in self._counted}
-        enough = len(found) == len(wanted) and all(leaves_half(need, found[key]) for key, (need, _) in wanted.items())
-        return found if enough else None
+        return all(
+            key in self._counted and leaves_half(need, self._counted[key])
+            for key, (need, _) in together(needs.values()).items()
+        )
 
     async def enter(
         self, t: FencedTx, sent: Sequence[Sent], due: Mapping[int, DueRun], admission: Admission

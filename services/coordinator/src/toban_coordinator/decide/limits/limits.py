@@ -249,12 +249,13 @@ def keys_of(needs: Iterable[Sequence[Need]]) -> dict[str, int]:
 
 
 def together(needs: Iterable[Sequence[Need]]) -> dict[str, tuple[Need, int]]:
-    """By limit: what all of `needs` take of it, and how many they are."""
+    """By limit: what all of `needs` take of it, of the smallest capacity that one of them names, and how many they are."""
     found: dict[str, tuple[Need, int]] = {}
     for some in _distinct(needs):
         for need, times in some:
             before, count = found.get(need.key, (replace(need, weight=0), 0))
-            found[need.key] = replace(before, weight=before.weight + need.weight * times), count + times
+            capacity, weight = min(before.capacity, need.capacity), before.weight + need.weight * times
+            found[need.key] = replace(before, capacity=capacity, weight=weight), count + times
     return found
 
 
