@@ -19,7 +19,7 @@ _BATCH_BYTES = 1 << 20
 """Results of jobs in one call: with them a report is up to 32 KiB larger."""
 GATHER_SECONDS, QUEUED_GATHER_SECONDS = 0.02, 0.08
 """After a call with several reports the next one waits so long for enough of them: a call and its transaction cost as much as dozens of reports.
-Longer while orders wait here, since no free slot waits for the next one then."""
+Longer while orders wait here: a slot that becomes free then starts one of these, without the leader."""
 INHERITED = 1000
 """Most reports of earlier incarnations that a registration carries."""
 REFUSED = "refused"

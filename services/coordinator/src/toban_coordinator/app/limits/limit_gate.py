@@ -39,7 +39,8 @@ Sent = Placement | Offer
 
 
 class LimitGate:
-    """One of a term. `refresh` reads what the limits are; how they are used is counted in PostgreSQL each time."""
+    """One of a term. `refresh` reads what the limits are. How they are used is counted in PostgreSQL, unless an earlier count shows that half of each
+    stays free."""
 
     def __init__(self) -> None:
         self.table = LimitTable()
@@ -57,6 +58,7 @@ class LimitGate:
         self._outdated: Admission | None = None
         # What limits had taken when they were counted last, and all that was sent since: at least what they have taken now.
         self._counted: dict[str, Usage] = {}
+        # The admission of the last turn: a limit that its runs came to wait for is counted again.
         self._last: Admission | None = None
 
     def concerns(self, spec: JobSpec) -> bool:
