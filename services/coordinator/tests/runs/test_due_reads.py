@@ -437,7 +437,9 @@ async def backlog(world: Any, make: Any, *, runs: int = 5000, **of: Any) -> None
 async def scans_of_a_turn(world: Any) -> list[dict[str, Any]]:
     """How runs_live is scanned by a turn while runs wait for slots."""
     parameters = {
+        **runs_assign.KnownLoads().asked(world.now()),
         "now": world.now(),
+        "due_from": "-infinity",
         "beside": 1,
         "limit": 501,
         "queues": "{}",

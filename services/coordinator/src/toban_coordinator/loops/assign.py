@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from toban_coordinator.decide.limits.groups import Groups
 from toban_coordinator.decide.limits.limits import Admission
 from toban_coordinator.decide.placement import assign as decide
 from toban_coordinator.decide.placement.fair import RoundRobin
+from toban_coordinator.decide.placement.search_pace import SearchPace
 from toban_coordinator.loops.due_reads import DueRead, DueReads
 from toban_coordinator.loops.term_loop import LoopDeps, TurnOutcome
 from toban_coordinator.ports.orders import StartOrder, Target
@@ -93,7 +94,7 @@ class Assign:
         self._limits, self._refusals = limits, refusals
         # Whose turn it is among tenants.
         self._turns = RoundRobin()
-        self._looked_ahead_at = 0.0
+        self._looked_ahead_at, self._ahead = 0.0, SearchPace()
         # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
         self._batch = AdaptiveBatch(BATCH)
         self._aside = SetAside(clock=deps.clock)
@@ -112,7 +113,9 @@ class Assign:
         """One turn."""
         await self._keep_pace()
         async with self._fast_path.turn:
-            return await self._turn()
+            outcome = await self._turn()
+        soon = [wait for wait in (outcome.next_in, self._reads.whole_in) if wait is not None]
+        return replace(outcome, next_in=min(soon, default=None))
 
     def idle_turn(self, agenda: Agenda) -> TurnOutcome | None:
         """A turn without work; None when a run is due or comes into view, and when what the fast path knows of free slots has aged."""
@@ -160,8 +163,8 @@ class Assign:
         if self._reads.has_blocked and looked < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
             return TurnOutcome(moved, None if read.offers_at is None else max(0.001, read.offers_at - at))
-        if looked < FREE_LOOK_AHEAD_SECONDS:
-            return TurnOutcome(moved, FREE_LOOK_AHEAD_SECONDS - looked)
+        if (wait := max(FREE_LOOK_AHEAD_SECONDS - looked, self._ahead.waits(at))) > 0:
+            return TurnOutcome(moved, wait)
         return await self._look_ahead(turn, moved)
 
     async def _begin(self) -> Turn:
@@ -309,6 +312,7 @@ class Assign:
         until = turn.now + timedelta(seconds=turn.settings["assign_ahead_seconds"])
         async with autocommit(self._deps.pool) as t:
             outlook = await runs_assign.outlook(t, turn.now, until)
+            self._ahead.took(self._looked_ahead_at, self._deps.clock.monotonic())
         if outlook.unnamed:
             moved += await self._name_ahead(turn, until)
         return TurnOutcome(moved, _seconds_to(outlook.next_due, turn.now))

@@ -15,6 +15,7 @@ from toban_coordinator.app.placement.set_aside import SetAside
 from toban_coordinator.decide.placement import assign as decide
 from toban_coordinator.decide.placement.fair import RoundRobin
 from toban_coordinator.decide.placement.prefetch import Prefetch
+from toban_coordinator.decide.placement.search_pace import SearchPace
 from toban_coordinator.loops.term_loop import LoopDeps
 from toban_coordinator.store.placement import runs_assign
 from toban_domain.job import JobSpec
@@ -25,6 +26,8 @@ from toban_store.tx import autocommit
 SPARE = 16
 # While runs wait for a slot, those that need none are looked for this often, seconds.
 OFFERS_SECONDS = 0.2
+# While runs wait for slots and to find them takes long, turns take a tenth of the time: executors have orders for the pause.
+BACKLOG_SHARE = 10
 
 Specs = dict[tuple[int, int], JobSpec]
 
@@ -75,7 +78,12 @@ class DueReads:
         self._spare = SPARE
         # Executors that took work when they were last read.
         self._usable: Sequence[ExecutorLoad] = ()
-        self._known = runs_assign.KnownLoads()
+        self._known = runs_assign.KnownLoads(deps.clock.monotonic)
+        # Reads of all due runs: what they take while none waits for a slot, and while some do.
+        self._whole, self._backlog = SearchPace(), SearchPace(BACKLOG_SHARE)
+        # Where the last one found the first run, None when there are several ranks or scopes; whether the last read went on from there.
+        self._found: runs_assign.Found | None = None
+        self._went_on = False
 
     @property
     def has_blocked(self) -> bool:
@@ -85,7 +93,12 @@ class DueReads:
     @property
     def pace_seconds(self) -> float:
         """How far apart turns are: 0 while no run waits for a slot."""
-        return self._pace if self._blocked else 0.0
+        return max(self._pace, self._backlog.pause_seconds) if self._blocked else 0.0
+
+    @property
+    def whole_in(self) -> float | None:
+        """In how many seconds the next read looks at all due runs; None when the last one did."""
+        return self._whole.waits(self._deps.clock.monotonic()) if self._went_on else None
 
     def runs_wait(self, usable: Sequence[ExecutorLoad]) -> bool:
         """True when a run waits for a slot; one that fits no executor, or whose definition cannot be read, holds up no other."""
@@ -95,7 +108,7 @@ class DueReads:
     async def read(self, now: datetime, most: int) -> DueRead:
         """Who is free and what is due, `most` runs about: side by side while no run waits for a slot, else no more than there are slots for."""
         if not self._blocked:
-            usable, (due, specs) = await asyncio.gather(self._read_usable(now), self._due(now, most))
+            usable, (due, specs) = await asyncio.gather(self._read_usable(now), self._due(now, most, whole=False))
             return DueRead(usable=usable, due=due, specs=specs, one_scope=self._one_scope)
         usable, due, specs = await (self._both if self._any_room_will_do() else self._one_by_one)(now, most)
         read = DueRead(usable=usable, due=due, specs=specs, one_scope=self._one_scope, offers_at=self._offers_at)
@@ -140,9 +153,11 @@ class DueReads:
         beside = self._spare + len(self._aside) + len(self._refusals.left_out())
         if most + beside > runs_assign.MOST_LOOKED_AT:
             return await self._one_by_one(now, most)
-        depths = self._depths()
+        depths, began = self._depths(), self._deps.clock.monotonic()
+        self._went_on = False
         async with autocommit(self._deps.pool) as t:
             read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside, known=self._known, queues=depths)
+            self._backlog.took(began, self._deps.clock.monotonic())
             usable = self._usable_of(read.loads, depths, now)
             self._unblock(usable)
             free = decide.room(usable, may_wait=True)
@@ -163,7 +178,7 @@ class DueReads:
 
     async def _read_usable(self, now: datetime) -> list[ExecutorLoad]:
         async with autocommit(self._deps.pool) as t:
-            return self._usable_of(await runs_assign.executor_loads(t), self._depths(), now)
+            return self._usable_of(await runs_assign.executor_loads(t, self._known, now), self._depths(), now)
 
     def _depths(self) -> dict[str, int]:
         return self.prefetch.depths(self._deps.clock.monotonic(), self._prefetched(), self._refusals.full())
@@ -188,17 +203,21 @@ class DueReads:
         self._usable, self._pace = usable, decide.pace_seconds(usable)
         return usable
 
-    async def _due(self, now: datetime, most: int) -> tuple[list[DueRun], Specs]:
+    async def _due(self, now: datetime, most: int, *, whole: bool = True) -> tuple[list[DueRun], Specs]:
+        """Without `whole`, what has come since the last read of all is enough while those take long."""
         self._aside.expire()
+        limit = most + self._spare + len(self._aside) + len(self._refusals.left_out())
+        began, known = self._deps.clock.monotonic(), self._found
         async with autocommit(self._deps.pool) as t:
-            found, one_scope = await runs_assign.due_runs(
-                t,
-                now,
-                limit=most + self._spare + len(self._aside) + len(self._refusals.left_out()),
-                blocked=self._blocked,
-                after=self._turns.start,
-                one_scope=self._one_scope,
-            )
+            self._went_on = known is not None and not whole and self._whole.waits(began) > 0
+            if known is not None and self._went_on:
+                found, one_scope = await runs_assign.due_runs_from(t, now, known, limit=limit), True
+            else:
+                found, one_scope = await runs_assign.due_runs(
+                    t, now, limit=limit, blocked=self._blocked, after=self._turns.start, one_scope=self._one_scope
+                )
+                self._whole.took(began, self._deps.clock.monotonic())
+                self._found = runs_assign.found_first(found, now, known) if one_scope else None
             due = self._kept(found, most, one_scope=one_scope)
             # The next read is the short one again when this one found no scopes that take turns.
             self._one_scope = one_scope or len({(r.priority, r.catch_up, r.scope, r.scope_id) for r in due}) < 2

@@ -1,4 +1,6 @@
 -- SQL that several files of this folder share.
+-- Where runs are found by their ids, their state is compared as text: by a comparison of the type itself a partial index may be used too, and the
+-- planner takes each for an empty one while an open snapshot keeps the entries of ended runs in them.
 
 -- fragment: may_grant
 -- Whether executor `e` gets a grant for what `a` presents (echo, nonce). Only with the row of `e` locked. The nonce must be the newest presented

@@ -12,7 +12,7 @@ WITH input AS MATERIALIZED (
            resumed_at = NULL, worker_type = i.worker_type, next_step = i.next_step, kept_token = NULL,
            phase = COALESCE(NULLIF(i.phase, ''), r.phase), version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id
-     WHERE r.id = i.id AND r.state = 'PENDING'
+     WHERE r.id = i.id AND r.state::text = 'PENDING'
     RETURNING r.id, r.token, r.worker_type
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message, metadata)
@@ -53,7 +53,7 @@ WITH input AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     SELECT r.id
       FROM scheduler.runs_live r
-     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state = 'WAITING_WORKER' AND r.locked_by IS NULL
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state::text = 'WAITING_WORKER' AND r.locked_by IS NULL
      ORDER BY r.id
        FOR UPDATE SKIP LOCKED
 ), moved AS (
@@ -64,7 +64,7 @@ WITH input AS MATERIALIZED (
            steps = jsonb_build_array(jsonb_build_object(
                'index', i.step, 'started_at', now(), 'finished_at', NULL, 'exit_code', NULL, 'signal', NULL, 'seq_from', 0, 'seq_to', 0))
       FROM input i JOIN locked l ON l.id = i.id
-     WHERE r.id = i.id AND r.token = i.token AND r.state = 'WAITING_WORKER' AND r.locked_by IS NULL
+     WHERE r.id = i.id AND r.token = i.token AND r.state::text = 'WAITING_WORKER' AND r.locked_by IS NULL
     RETURNING r.id, r.token, r.attempt, r.leader_epoch, r.log_day, r.dispatched_at, r.locked_by
 ), attempt AS (
     INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, state, dispatched_at, started_at, worker)
@@ -85,7 +85,7 @@ WITH input AS MATERIALIZED (
            AND (r.state <> 'CANCEL_REQUESTED' OR r.cancel_until IS NULL OR r.cancel_until > now()) AS extended,
            r.state = 'CANCEL_REQUESTED' AND r.cancel_until IS NOT NULL AS canceled
       FROM scheduler.runs_live r
-     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state IN ('WAITING_WORKER', 'CANCEL_REQUESTED') AND r.locked_by IS NOT NULL
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state::text IN ('WAITING_WORKER', 'CANCEL_REQUESTED') AND r.locked_by IS NOT NULL
      ORDER BY r.id
        FOR NO KEY UPDATE
 ), held AS MATERIALIZED (
@@ -157,7 +157,7 @@ SELECT r.id, r.token
 -- Locks those of some runs that are offered and not claimed.
 SELECT {{run_to_decide}}
   FROM scheduler.runs_live r
- WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state = 'WAITING_WORKER' AND r.locked_by IS NULL
+ WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state::text = 'WAITING_WORKER' AND r.locked_by IS NULL
  ORDER BY r.id
    FOR UPDATE
 

@@ -19,7 +19,7 @@ WITH smallest AS (
       FROM unnest(%(held_by)s::uuid[], %(runs)s::bigint[], %(tokens)s::bigint[]) AS h (incarnation, run_id, token)
      WHERE NOT EXISTS (SELECT 1 FROM scheduler.runs_live r
                         WHERE r.id = h.run_id AND r.token = h.token AND r.assigned_incarnation = h.incarnation
-                          AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED'))
+                          AND r.state::text IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED'))
      GROUP BY h.incarnation
 ), unresolved AS (
     SELECT i.incarnation

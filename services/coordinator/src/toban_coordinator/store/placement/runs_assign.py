@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from toban_coordinator.decide.placement.search_pace import SearchPace
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import DueRun, ExecutorLoad
 from toban_domain.run import RunState
@@ -22,6 +23,11 @@ _sql = queries.load(__name__)
 LOOK = 1000
 # Due runs that `loads_and_due` looks at; its statement has this number.
 MOST_LOOKED_AT = 1000
+# A run that is sent, or becomes due at once, is visible so soon: the transaction that does it is much shorter.
+SETTLED = timedelta(seconds=2)
+# With more runs that were sent before that, each read counts all.
+MOST_HELD_BEFORE = 1000
+_ALWAYS = "-infinity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,15 @@ class Outlook:
 
     next_due: datetime | None
     unnamed: bool
+
+
+class Found(NamedTuple):
+    """Where a read of one rank and scope has found the first run: a read that goes on from there finds what has become due since."""
+
+    rank: int
+    scope: str
+    scope_id: str
+    due_from: datetime
 
 
 class LoadsAndDue(NamedTuple):
@@ -105,6 +120,7 @@ async def due_runs(
     parameters = {
         "now": now,
         "limit": limit,
+        "due_from": _ALWAYS,
         "depth": 0,
         "blocked": array_literals.numbers(definition for definition, _ in blocked),
         "blocked_versions": array_literals.numbers(version for _, version in blocked),
@@ -125,6 +141,28 @@ async def due_runs(
     for row in rows:
         del row["turn"], row["share"]
     return [_due_run(row) for row in rows], False
+
+
+async def due_runs_from(t: Tx, now: datetime, found: Found, *, limit: int) -> list[DueRun]:
+    """Runs of the rank and scope of an earlier read that may start at `now`, with those that were placed ahead. A run that has come into the queue
+    before the first one that was found there is left to the next read of all."""
+    parameters = {
+        "now": now,
+        "limit": limit,
+        "blocked": array_literals.numbers(()),
+        "blocked_versions": array_literals.numbers(()),
+        **found._asdict(),
+    }
+    return [_due_run(row) for row in await t.fetch_all(_sql.due_runs_from, parameters)]
+
+
+def found_first(due: Sequence[DueRun], now: datetime, before: Found | None) -> Found | None:
+    """Where `due`, a read of all at `now` that had one rank and scope, has begun; None when no read has seen a queue yet."""
+    due_from = min([now - SETTLED, *(run.scheduled_for for run in due)])
+    for run in due:
+        if run.state is RunState.PENDING:
+            return Found(run.priority * 2 - run.catch_up, run.scope, run.scope_id, due_from)
+    return before and before._replace(due_from=due_from)
 
 
 async def due_offers(t: Tx, now: datetime, *, limit: int, blocked: Collection[tuple[int, int]] = ()) -> list[DueRun]:
@@ -170,23 +208,65 @@ async def outlook(t: Tx, now: datetime, until: datetime) -> Outlook:
     return Outlook(row["next_due"], row["unnamed"]) if row else Outlook(None, False)
 
 
-async def executor_loads(t: Tx) -> list[ExecutorLoad]:
-    """Every incarnation that is not off."""
-    return [_load(row) for row in await t.fetch_all(_sql.executor_loads)]
-
-
 class KnownLoads:
-    """Loads of the read before: of many executors most are the same as a moment ago, and need not be decoded again."""
+    """What reads of loads leave to the next ones.
 
-    def __init__(self) -> None:
+    Of many executors most are the same as a moment ago, and need not be decoded again. And while counting all runs takes long, a read counts what
+    was sent shortly before the last read of all and since, and those older runs that it has found.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = lambda: 0.0) -> None:
+        self._monotonic = monotonic
         self._by_line: dict[str, ExecutorLoad] = {}
+        self._pace = SearchPace()
+        # Of the last read of all, if it has noted them: runs that were sent before this time.
+        self._sent_from: datetime | None = None
+        self._held_before: Sequence[int] = ()
+        # Of the read of all that is under way: when it began, and the same.
+        self._began: float | None = None
+        self._settled: datetime | None = None
+
+    def asked(self, now: datetime) -> dict[str, Any]:
+        """Parameters of a read at `now`."""
+        at = self._monotonic()
+        self._began = self._settled = None
+        if self._sent_from is not None and self._pace.waits(at):
+            held_before = array_literals.numbers(self._held_before)
+            return {"sent_from": self._sent_from, "held_before": held_before, "settled": _ALWAYS}
+        self._began = at
+        if self._pace.pause_seconds:
+            self._settled = now - SETTLED
+        return {**_ALL_LOADS, "settled": _ALWAYS if self._settled is None else self._settled}
 
     def read(self, lines: str) -> list[ExecutorLoad]:
         """One executor a line, as JSON."""
         known, self._by_line = self._by_line, {}
         for line in lines.split("\n") if lines else ():
             self._by_line[line] = known.get(line) or _load(_with_time(json.loads(line)))
+        if self._began is not None:
+            self.counted(
+                [run for line in self._by_line for run in json.loads(line)["settled"] or ()] if self._settled else ()
+            )
         return list(self._by_line.values())
+
+    def counted(self, held_before: Iterable[int]) -> None:
+        """The read has answered; what it has found of runs that were sent before."""
+        if self._began is not None:
+            self._pace.took(self._began, self._monotonic())
+            self._held_before = list(held_before)
+            self._sent_from = self._settled if len(self._held_before) <= MOST_HELD_BEFORE else None
+
+
+_ALL_LOADS = MappingProxyType({"sent_from": _ALWAYS, "held_before": array_literals.numbers(()), "settled": _ALWAYS})
+
+
+async def executor_loads(t: Tx, known: KnownLoads | None = None, now: datetime | None = None) -> list[ExecutorLoad]:
+    """Every incarnation that is not off. A reader that comes again gives what it knows, and the time."""
+    if known is None or now is None:
+        return [_load(row) for row in await t.fetch_all(_sql.executor_loads, _ALL_LOADS)]
+    rows = await t.fetch_all(_sql.executor_loads, known.asked(now))
+    known.counted(run for row in rows for run in row["settled"] or ())
+    return [_load(row) for row in rows]
 
 
 async def loads_and_due(
@@ -204,7 +284,9 @@ async def loads_and_due(
     `queues` are orders that executors take beyond their slots, by incarnation.
     """
     parameters = {
+        **known.asked(now),
         "now": now,
+        "due_from": _ALWAYS,
         "beside": beside,
         "limit": limit + beside,
         "queues": json.dumps(dict(queues)),

@@ -9,10 +9,11 @@ c.schedule_id IS NOT NULL AND EXISTS (
      WHERE o.schedule_id = c.schedule_id AND (o.scheduled_for, o.id) < (c.scheduled_for, c.id)) AS overlaps
 
 -- fragment: due_ahead
--- Runs that were placed ahead and whose time has come.
+-- Runs that were placed ahead and whose time has come, from `due_from` on.
 SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 0 AS turn, 0 AS share
   FROM scheduler.runs_live r
- WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz
+ WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL
+   AND r.scheduled_for >= %(due_from)s::timestamptz AND r.scheduled_for <= %(now)s::timestamptz
    AND (r.not_before IS NULL OR r.not_before <= %(now)s::timestamptz)
    AND (r.definition_id, r.definition_version) NOT IN (
        SELECT b.id, b.version FROM unnest(%(blocked)s::bigint[], %(blocked_versions)s::bigint[]) AS b(id, version))
@@ -30,17 +31,30 @@ SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
   FROM scheduler.runs_live r WHERE r.state = 'PENDING'
  ORDER BY (r.priority * 2 - r.catch_up::integer), r.scope DESC, r.scope_id DESC, r.scheduled_for DESC, r.id DESC LIMIT 1
 
+-- fragment: held_before
+-- Runs that a read found that counted all runs and that were sent before `sent_from`: each by its id, whatever the planner takes the table for.
+SELECT r.*
+  FROM unnest(%(held_before)s::bigint[]) AS o(id)
+ CROSS JOIN LATERAL (
+    SELECT x.id, x.token, x.state, x.dispatched_at, x.assigned_incarnation FROM scheduler.runs_live x WHERE x.id = o.id OFFSET 0) r
+ WHERE r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.dispatched_at < %(sent_from)s::timestamptz
+
 -- fragment: loads
--- What each incarnation that is not off holds.
+-- What each incarnation that is not off holds, with the runs of it that were sent before `settled`.
 SELECT e.incarnation::text AS incarnation, e.worker_id, e.instance, e.grpc_host, e.grpc_port, e.state, e.slots, e.load, e.labels, e.last_heartbeat_at,
-       d.instance IS NOT NULL AS drained, h.held, h.smallest_token, e.executor_group, e.isolation, coalesce(g.job_labels, '{}') AS job_labels
+       d.instance IS NOT NULL AS drained, h.held, h.smallest_token, h.settled, e.executor_group, e.isolation, coalesce(g.job_labels, '{}') AS job_labels
   FROM scheduler.executors e
   LEFT JOIN scheduler.executor_groups g ON g.name = e.executor_group
   LEFT JOIN scheduler.executor_drains d ON d.instance = e.instance
  CROSS JOIN LATERAL (
-    SELECT count(*) AS held, min(r.token) FILTER (WHERE r.state = 'ASSIGNED') AS smallest_token
-      FROM scheduler.runs_live r
-     WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.dispatched_at IS NOT NULL) h
+    SELECT count(*) AS held, min(c.token) FILTER (WHERE c.state = 'ASSIGNED') AS smallest_token,
+           array_agg(c.id) FILTER (WHERE c.dispatched_at < %(settled)s::timestamptz) AS settled
+      FROM (SELECT r.id, r.token, r.state, r.dispatched_at
+              FROM scheduler.runs_live r
+             WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+               AND r.dispatched_at >= %(sent_from)s::timestamptz
+            UNION ALL
+            SELECT b.id, b.token, b.state, b.dispatched_at FROM held_before b WHERE b.assigned_incarnation = e.incarnation) c) h
  WHERE e.state <> 'off'
 
 -- name: due_runs
@@ -96,10 +110,24 @@ SELECT k.several, {{due_columns}}
        ) c ON NOT k.several
  ORDER BY c.rank DESC, c.turn, c.scheduled_for, c.id
 
+-- name: due_runs_from
+-- What has become due since a read of the same rank and scope: it begins in the index where that one found the first run.
+SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up
+  FROM ((SELECT r.priority * 2 - r.catch_up::integer AS rank, r.*, 0 AS turn, 0 AS share
+           FROM scheduler.runs_live r
+          WHERE r.state = 'PENDING' AND (r.priority * 2 - r.catch_up::integer) = %(rank)s::integer
+            AND r.scope = %(scope)s::text AND r.scope_id = %(scope_id)s::text AND r.scheduled_for >= %(due_from)s::timestamptz AND {{due_now}}
+          ORDER BY r.scheduled_for, r.id LIMIT %(limit)s::integer)
+        UNION ALL
+        ({{due_ahead}})) c
+ ORDER BY c.rank DESC, c.scheduled_for, c.id
+
 -- name: loads_and_due
 -- `executor_loads`, and `due_runs_of_one_scope` for no more than the free slots, what executors take beyond them (`queues`), and some beside, in
 -- one statement: for turns while runs wait for slots. The first row has the loads, a line each, also when no run is due.
-WITH loads AS MATERIALIZED (
+WITH held_before AS MATERIALIZED (
+    {{held_before}}
+), loads AS MATERIALIZED (
     {{loads}}
 ), room AS MATERIALIZED (
     SELECT CASE WHEN f.free > 0 THEN f.free + %(beside)s::bigint ELSE 0 END AS most
@@ -181,6 +209,9 @@ SELECT LEAST(
 
 -- name: executor_loads
 -- Every incarnation that is not off, with what it holds, and the smallest token there whose start is not confirmed.
+WITH held_before AS MATERIALIZED (
+    {{held_before}}
+)
 {{loads}}
 
 -- name: place
@@ -237,14 +268,14 @@ WITH input AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     SELECT r.id
       FROM scheduler.runs_live r
-     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state = 'PENDING' AND (SELECT count(*) FROM takers) > 0
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.state::text = 'PENDING' AND (SELECT count(*) FROM takers) > 0
      ORDER BY r.id
        FOR UPDATE
 ), moved AS (
     UPDATE scheduler.runs_live r
        SET state = 'ASSIGNED', assigned_incarnation = e.incarnation, assigned_worker_id = e.worker_id, assigned_at = now(), version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id JOIN takers e ON e.incarnation = i.incarnation
-     WHERE r.id = i.id AND r.state = 'PENDING'
+     WHERE r.id = i.id AND r.state::text = 'PENDING'
     RETURNING r.id, r.assigned_worker_id
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, metadata)

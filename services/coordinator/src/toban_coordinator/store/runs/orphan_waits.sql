@@ -2,7 +2,7 @@
 -- These ORPHANED runs wait no more: their executor has reported that nothing of the attempt runs.
 UPDATE scheduler.runs_live r SET orphaned_until = NULL, version = r.version + 1
   FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) AS i (id, token)
- WHERE r.id = i.id AND r.token = i.token AND r.state = 'ORPHANED' AND r.orphaned_until IS NOT NULL;
+ WHERE r.id = i.id AND r.token = i.token AND r.state::text = 'ORPHANED' AND r.orphaned_until IS NOT NULL;
 
 -- name: end_of_dead
 -- ORPHANED runs of earlier incarnations of the same instance on the same node wait no more: the machine has booted since, or the successor that
@@ -44,4 +44,4 @@ SELECT h.incarnation::text AS incarnation, h.run_id, h.token
   JOIN scheduler.executors e ON e.incarnation = h.incarnation AND e.state = 'off'
  WHERE NOT EXISTS (SELECT 1 FROM scheduler.runs_live r
                     WHERE r.id = h.run_id AND r.token = h.token AND r.assigned_incarnation = h.incarnation
-                      AND r.state IN ('ASSIGNED', 'RUNNING', 'ORPHANED'));
+                      AND r.state::text IN ('ASSIGNED', 'RUNNING', 'ORPHANED'));

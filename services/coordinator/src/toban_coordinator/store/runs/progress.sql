@@ -11,6 +11,6 @@ UPDATE scheduler.runs_live r
    SET progress = i.progress, version = r.version + 1
   FROM input i JOIN locked l ON l.id = i.id
  WHERE r.id = i.id AND r.token = i.token AND r.assigned_incarnation = i.incarnation
-   AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.progress IS DISTINCT FROM i.progress
+   AND r.state::text IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.progress IS DISTINCT FROM i.progress
    AND coalesce((r.progress ->> 'at')::timestamptz <= (i.progress ->> 'at')::timestamptz, true)
 RETURNING r.id

@@ -13,7 +13,7 @@ UPDATE scheduler.runs_live r
                           WHERE v.definition_id = r.definition_id AND v.version = r.definition_version), r.phase)
   FROM input i JOIN locked l ON l.id = i.id
  WHERE r.id = i.id AND r.token = i.token AND r.assigned_incarnation = i.incarnation
-   AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+   AND r.state::text IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
    AND jsonb_array_length(COALESCE(r.steps, '[]')) < jsonb_array_length(i.steps)
 RETURNING r.id
 
@@ -41,5 +41,5 @@ UPDATE scheduler.runs_live r
                          THEN r.checkpoint
                          ELSE jsonb_build_object('token', %(token)s::bigint, 'seq', %(seq)s::bigint, 'value', %(value)s::jsonb) END
  WHERE r.id = %(id)s::bigint AND r.token = %(token)s::bigint AND r.assigned_incarnation = %(incarnation)s::uuid
-   AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+   AND r.state::text IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
 RETURNING r.id

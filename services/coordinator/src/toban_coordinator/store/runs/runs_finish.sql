@@ -14,7 +14,7 @@ WITH input AS MATERIALIZED (
     UPDATE scheduler.runs_live r
        SET state = 'RUNNING', started_at = GREATEST(r.dispatched_at, LEAST(i.started_at, now())), version = r.version + 1
       FROM input i
-     WHERE r.id = i.id AND r.token = i.token AND r.state = 'ASSIGNED'
+     WHERE r.id = i.id AND r.token = i.token AND r.state::text = 'ASSIGNED'
     RETURNING r.id, r.token, r.log_day, r.started_at
 ), attempt AS (
     UPDATE scheduler.job_attempts a SET state = 'RUNNING', started_at = m.started_at
@@ -217,7 +217,7 @@ WITH input AS MATERIALIZED (
            dispatched_at = a.dispatched_at, started_at = COALESCE(a.started_at, r.started_at), not_before = NULL
       FROM input i
       JOIN scheduler.job_attempts a ON a.run_id = i.id AND a.token = i.token
-     WHERE r.id = i.id AND r.state = 'PENDING' AND r.token IS NULL AND r.attempt = a.attempt
+     WHERE r.id = i.id AND r.state::text = 'PENDING' AND r.token IS NULL AND r.attempt = a.attempt
        AND a.state = 'LOST' AND a.outcome IS NULL AND a.incarnation = ANY(%(reporters)s::uuid[])
        AND NOT EXISTS (SELECT FROM scheduler.job_attempts later WHERE later.run_id = i.id AND later.token > i.token)
        AND NOT EXISTS (SELECT FROM scheduler.job_definition_versions v

@@ -42,7 +42,7 @@ SELECT u.run_id, u.token, u.incarnation::text AS incarnation, u.quarantined, u.h
   FROM scheduler.unresolved_attempts u
   LEFT JOIN scheduler.executors e ON e.incarnation = u.incarnation AND e.state <> 'off'
   LEFT JOIN scheduler.runs_live r ON r.id = u.run_id AND r.token = u.token AND r.assigned_incarnation = e.incarnation
-        AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
+        AND r.state::text IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
  WHERE u.run_id > %(after)s::bigint
  ORDER BY u.run_id, u.token
  LIMIT %(limit)s::integer;
