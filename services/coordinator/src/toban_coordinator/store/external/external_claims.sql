@@ -12,7 +12,7 @@ WITH input AS MATERIALIZED (
            resumed_at = NULL, worker_type = i.worker_type, next_step = i.next_step, kept_token = NULL,
            phase = COALESCE(NULLIF(i.phase, ''), r.phase), version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id
-     WHERE r.id = i.id AND r.state::text = 'PENDING'
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.state::text = 'PENDING'
     RETURNING r.id, r.token, r.worker_type
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message, metadata)
@@ -64,7 +64,7 @@ WITH input AS MATERIALIZED (
            steps = jsonb_build_array(jsonb_build_object(
                'index', i.step, 'started_at', now(), 'finished_at', NULL, 'exit_code', NULL, 'signal', NULL, 'seq_from', 0, 'seq_to', 0))
       FROM input i JOIN locked l ON l.id = i.id
-     WHERE r.id = i.id AND r.token = i.token AND r.state::text = 'WAITING_WORKER' AND r.locked_by IS NULL
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.token = i.token AND r.state::text = 'WAITING_WORKER' AND r.locked_by IS NULL
     RETURNING r.id, r.token, r.attempt, r.leader_epoch, r.log_day, r.dispatched_at, r.locked_by
 ), attempt AS (
     INSERT INTO scheduler.job_attempts (log_day, run_id, token, attempt, leader_epoch, state, dispatched_at, started_at, worker)
@@ -95,7 +95,7 @@ WITH input AS MATERIALIZED (
     UPDATE scheduler.runs_live r
        SET locked_until = now() + make_interval(secs => r.lock_ttl_ms / 1000.0), lock_seq = r.lock_seq + 1
       FROM held h
-     WHERE r.id = h.id AND h.extended
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = h.id AND h.extended
 )
 SELECT h.id, h.token, h.worker, h.extended, h.canceled FROM held h
 

@@ -243,7 +243,7 @@ WITH fence AS MATERIALIZED (
            dispatched_at = now(), not_before = NULL, deferred_on = NULL, deferred_weight = NULL, resumed_at = NULL, version = r.version + 1,
            next_step = i.next_step, kept_token = NULL
       FROM input i JOIN locked l ON l.id = i.id JOIN takers e ON e.incarnation = i.incarnation
-     WHERE r.id = i.id AND r.state = l.state AND r.dispatched_at IS NULL
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.state = l.state AND r.dispatched_at IS NULL
     RETURNING r.id, r.token, r.attempt, r.log_day, r.dispatched_at, r.assigned_incarnation, r.assigned_worker_id
 ), attempt AS (
     {{attempts_of_sent}}
@@ -275,7 +275,7 @@ WITH input AS MATERIALIZED (
     UPDATE scheduler.runs_live r
        SET state = 'ASSIGNED', assigned_incarnation = e.incarnation, assigned_worker_id = e.worker_id, assigned_at = now(), version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id JOIN takers e ON e.incarnation = i.incarnation
-     WHERE r.id = i.id AND r.state::text = 'PENDING'
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.state::text = 'PENDING'
     RETURNING r.id, r.assigned_worker_id
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, metadata)

@@ -10,7 +10,7 @@ WITH input AS MATERIALIZED (
        SET state = 'DEFERRED', deferred_on = i.key, deferred_weight = i.weight, deferred_at = COALESCE(r.deferred_at, now()), resumed_at = NULL,
            wait_until = i.wait_until, version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id
-     WHERE r.id = i.id AND r.state::text = 'PENDING'
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.state::text = 'PENDING'
     RETURNING r.id, i.message
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message) SELECT id, 'deferred', 'PENDING', 'DEFERRED', message FROM moved
@@ -25,7 +25,7 @@ WITH locked AS MATERIALIZED (
     UPDATE scheduler.runs_live r
        SET state = 'PENDING', resumed_at = now(), wait_until = NULL, version = r.version + 1
       FROM locked l
-     WHERE r.id = l.id AND r.state::text = 'DEFERRED'
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = l.id AND r.state::text = 'DEFERRED'
     RETURNING r.id, r.deferred_on
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message)

@@ -10,7 +10,7 @@ WITH input AS MATERIALIZED (
 UPDATE scheduler.runs_live r
    SET progress = i.progress, version = r.version + 1
   FROM input i JOIN locked l ON l.id = i.id
- WHERE r.id = i.id AND r.token = i.token AND r.assigned_incarnation = i.incarnation
+ WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.token = i.token AND r.assigned_incarnation = i.incarnation
    AND r.state::text IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED') AND r.progress IS DISTINCT FROM i.progress
    AND coalesce((r.progress ->> 'at')::timestamptz <= (i.progress ->> 'at')::timestamptz, true)
 RETURNING r.id

@@ -12,7 +12,7 @@ UPDATE scheduler.runs_live r
                            FROM scheduler.job_definition_versions v
                           WHERE v.definition_id = r.definition_id AND v.version = r.definition_version), r.phase)
   FROM input i JOIN locked l ON l.id = i.id
- WHERE r.id = i.id AND r.token = i.token AND r.assigned_incarnation = i.incarnation
+ WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.token = i.token AND r.assigned_incarnation = i.incarnation
    AND r.state::text IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
    AND jsonb_array_length(COALESCE(r.steps, '[]')) < jsonb_array_length(i.steps)
 RETURNING r.id

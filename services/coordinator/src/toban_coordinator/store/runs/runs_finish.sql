@@ -14,7 +14,7 @@ WITH input AS MATERIALIZED (
     UPDATE scheduler.runs_live r
        SET state = 'RUNNING', started_at = GREATEST(r.dispatched_at, LEAST(i.started_at, now())), version = r.version + 1
       FROM input i
-     WHERE r.id = i.id AND r.token = i.token AND r.state::text = 'ASSIGNED'
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.token = i.token AND r.state::text = 'ASSIGNED'
     RETURNING r.id, r.token, r.log_day, r.started_at
 ), attempt AS (
     UPDATE scheduler.job_attempts a SET state = 'RUNNING', started_at = m.started_at
@@ -45,7 +45,7 @@ WITH input AS MATERIALIZED (
     DELETE FROM scheduler.runs_live r
      USING input i JOIN locked l ON l.id = i.id JOIN scheduler.run_transitions t
                 ON t.from_state = l.state AND t.to_state = i.target::scheduler.run_state
-     WHERE r.id = i.id AND r.state = l.state AND r.token IS NOT DISTINCT FROM i.token
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.state = l.state AND r.token IS NOT DISTINCT FROM i.token
        AND (r.state::text = i.source
             OR (r.next_step IS NULL
                 AND (i.source = '' AND r.assigned_incarnation = i.reporter
@@ -198,7 +198,7 @@ WITH input AS MATERIALIZED (
            continuation_state = '', continuation_check_started_at = NULL, continuation_check_deadline_at = NULL,
            deferred_on = NULL, deferred_weight = NULL, deferred_at = NULL, resumed_at = NULL
       FROM input i JOIN locked l ON l.id = i.id
-     WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
     RETURNING r.id, i.source, i.type, i.message
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message) SELECT id, type, source, 'PENDING', message FROM moved
@@ -242,7 +242,7 @@ WITH input AS MATERIALIZED (
     UPDATE scheduler.runs_live r
        SET state = 'ORPHANED', version = r.version + 1, orphaned_until = CASE WHEN i.may_run THEN {{orphan_wait}} END
       FROM input i JOIN locked l ON l.id = i.id
-     WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token = i.token
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token = i.token
     RETURNING r.id, i.source, i.message
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message) SELECT id, 'orphaned', source, 'ORPHANED', message FROM moved
@@ -263,7 +263,7 @@ WITH input AS MATERIALIZED (
        SET state = 'CANCEL_REQUESTED', cancel_requested_at = now(), cancel_reason = i.reason, cancel_mode = i.mode, cancel_actor = i.actor,
            cancel_until = now() + make_interval(secs => i.hold), version = r.version + 1
       FROM input i JOIN locked l ON l.id = i.id
-     WHERE r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
+     WHERE r.id = ANY(%(ids)s::bigint[]) AND r.id = i.id AND r.state = i.source::scheduler.run_state AND r.token IS NOT DISTINCT FROM i.token
     RETURNING r.id, i.source, i.reason, i.actor, i.mode
 ), event AS (
     INSERT INTO scheduler.job_events (run_id, type, from_state, to_state, message, actor)
