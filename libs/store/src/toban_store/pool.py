@@ -99,6 +99,12 @@ class Pool(AsyncConnectionPool[Session]):
         self.group = group
         self._pool = _LastFirst()
 
+    async def _shrink_pool(self) -> None:
+        # It closes the first from the left, one session in each `max_idle` seconds in which some were idle: here the one that is idle for longest.
+        if self._nconns > self._min_size and self._nconns_min > 0:
+            self._pool.rotate(1)
+        await super()._shrink_pool()
+
 
 # Session bounds; a fenced transaction narrows them further. client_connection_check_interval ends statements of a client that has gone.
 SESSION = {

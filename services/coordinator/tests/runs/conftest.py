@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from toban_coordinator.app.runs.run_usage import RunUsages
 from toban_coordinator.app.runs.start_runs import RunRequest, StartRuns
 from toban_coordinator.app.schedules.coming_load import ComingLoads
 from toban_coordinator.app.schedules.schedules import Schedules
+from toban_coordinator.decide.placement import search_pace
 from toban_coordinator.decide.runs.report import Answer, Report
 from toban_coordinator.loops.build_loops import leader_loops
 from toban_coordinator.loops.external_locks import ClaimObserver
@@ -349,6 +351,12 @@ class SlowPace(Pace):
 
     def ended_after(self, seconds: float) -> None:
         """One quick transaction says nothing about the next one."""
+
+
+@pytest.fixture(autouse=True)
+def quick_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine, each turn searches the whole queue."""
+    monkeypatch.setattr(search_pace, "QUICK_SECONDS", math.inf)
 
 
 @pytest.fixture

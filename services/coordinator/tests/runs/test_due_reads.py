@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from toban_coordinator.decide.placement.prefetch import Prefetch
-from toban_coordinator.loops import assign
+from toban_coordinator.loops import assign, due_reads
 from toban_coordinator.loops.assign import BATCH
 from toban_coordinator.loops.due_reads import SPARE
 from toban_coordinator.store.placement import runs_assign
@@ -91,11 +91,16 @@ async def test_turns_soon_after_each_other_look_ahead_once(
     monkeypatch.setattr(assign, "FREE_LOOK_AHEAD_SECONDS", 60.0)
     await executor(world, slots=10)
     await world.apply(make.job())
+    [later] = await world.start()
+    await world.sql(
+        "UPDATE scheduler.runs_live SET scheduled_for = now() + interval '9 s', not_before = now() + interval '9 s' WHERE id = %(id)s",
+        id=later,
+    )
     for _ in range(3):
         await world.start()
         done = await world.turn("assign")
     assert len(looks) == 1 and len(await placed(world)) == 3
-    assert done.next_in is not None and 0 < done.next_in <= 60, "it looks again then"
+    assert done.next_in is not None and 0 < done.next_in <= 9, "what the last look has found is not forgotten"
 
 
 async def test_a_drained_executor_gets_none_of_what_waits(world: Any, make: Any, reads: Any) -> None:
@@ -145,6 +150,31 @@ async def test_runs_that_may_not_wait_at_an_executor_keep_no_place_there_from_ot
         others += await world.start()
         await world.turn("assign")
     assert await placed(world) == [first, *others]
+
+
+async def test_a_run_that_may_not_wait_at_an_executor_gets_a_slot_before_those_that_came_later(
+    world: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While quick runs wait at the executor, each slot that becomes free is theirs."""
+    await executor(world, slots=1)
+    [incarnation] = world.incarnations
+    monkeypatch.setattr(Prefetch, "depths", lambda *_: {incarnation: 2})
+    monkeypatch.setattr(due_reads, "PASSED_OVER_SECONDS", 0.0)
+    await world.apply(make.job("serial", concurrency={"policy": "queue"}), make.job())
+    quick = await world.start(count=3)
+    await world.turn("assign")
+    assert await placed(world) == quick
+    [needing] = await world.start("serial")
+    await world.turn("assign")
+    later = await world.start(count=5)
+    for run in quick:
+        await world.report(world.key(run), make.outcome())
+        await world.turn("assign")
+    assert await placed(world) == [needing]
+    await world.report(world.key(needing), make.outcome())
+    for _ in range(2):
+        await world.turn("assign")
+    assert await placed(world) == later[:3], "nothing needs a slot any more"
 
 
 async def test_many_definitions_without_room_do_not_keep_a_free_slot_from_another(world: Any, make: Any) -> None:
@@ -274,18 +304,18 @@ async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, case: d
         now = world.now()
         jobs = await queue(t, case, now)
         blocked = [(jobs[job], 1) for job in case["blocked"]]
-        whole, _ = await runs_assign.due_runs(t, now, limit=100, blocked=blocked)
+        whole, *_ = await runs_assign.due_runs(t, now, limit=100, blocked=blocked)
         due = [n for n, run in enumerate(case["runs"]) if is_due(run) and run["job"] not in case["blocked"]]
         assert sorted(number(run) for run in whole) == due
 
-        long, _ = await runs_assign.due_runs(t, now, limit=limit, blocked=blocked, after=case["after"])
+        long, *_ = await runs_assign.due_runs(t, now, limit=limit, blocked=blocked, after=case["after"])
         waiting = {rank_and_scope(run) for run in case["runs"] if run["state"] == "PENDING"}
         assert len(long) >= min(limit, len(whole))
         assert list(by_scope(whole)) == sorted(by_scope(whole), key=lambda scope: (-scope[0], scope[1]))
         for scope, runs in by_scope(long).items():
             assert runs == by_scope(whole)[scope][: len(runs)]
 
-        short, alone = await runs_assign.due_runs(t, now, limit=limit, blocked=blocked, one_scope=True)
+        short, alone, _ = await runs_assign.due_runs(t, now, limit=limit, blocked=blocked, one_scope=True)
         if alone:
             assert len(by_scope(whole)) <= 1 and short == first(whole, pending=limit, ahead=limit)
         assert alone or len(waiting) > 1
@@ -302,8 +332,8 @@ async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, case: d
         assert sorted(both.loads, key=lambda e: e.worker_id) == sorted(loads, key=lambda e: e.worker_id)
         free = sum(max(0, e.slots - e.held) for e in loads if e.state == "on" and not e.drained)
         most = min(free, limit) + case["beside"] if free else 0
-        _, alone = await runs_assign.due_runs(t, now, limit=most, one_scope=True)
-        everything, _ = await runs_assign.due_runs(t, now, limit=100)
+        _, alone, _ = await runs_assign.due_runs(t, now, limit=most, one_scope=True)
+        everything, *_ = await runs_assign.due_runs(t, now, limit=100)
         assert both.several is not alone
         looked_at = limit + case["beside"]
         assert both.due == (first(everything, pending=most, ahead=looked_at, urgent=most) if alone else [])

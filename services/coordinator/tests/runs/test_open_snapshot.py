@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -41,11 +42,13 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 async def read_loads(t: Tx, world: Any, known: runs_assign.KnownLoads) -> dict[str, tuple[int, int | None]]:
-    loads = await runs_assign.executor_loads(t, known, world.now())
+    loads = await runs_assign.loads_again(t, world.now(), known)
     return {one.incarnation: (one.held, one.smallest_token) for one in loads}
 
 
-async def test_a_count_of_what_was_sent_lately_says_what_a_count_of_all_says(world: Any, make: Any) -> None:
+async def test_a_count_of_what_was_sent_lately_says_what_a_count_of_all_says(
+    world: Any, make: Any, slow: pytest.MonkeyPatch
+) -> None:
     await world.executor(1, slots=10)
     await world.executor(2, slots=10)
     await world.apply(make.job())
@@ -54,16 +57,12 @@ async def test_a_count_of_what_was_sent_lately_says_what_a_count_of_all_says(wor
     await world.sql(
         "UPDATE scheduler.runs_live SET dispatched_at = now() - interval '1 h' WHERE id <= %(id)s", id=runs[3]
     )
-    seconds = itertools.count()
-    known = runs_assign.KnownLoads(lambda: next(seconds))
+    known = runs_assign.KnownLoads()
     async with autocommit(world.pool) as t:
-        for _ in range(4):
-            assert known.asked(world.now())["sent_from"] == "-infinity", (
-                "three slow counts, and one that notes what it finds"
-            )
+        assert known.asked(world.now())["sent_from"] == "-infinity"
+        for _ in range(2):
             assert await read_loads(t, world, known) == await read_loads(t, world, runs_assign.KnownLoads())
         assert known.asked(world.now())["sent_from"] != "-infinity"
-        assert await read_loads(t, world, known) == await read_loads(t, world, runs_assign.KnownLoads())
         await world.report(world.key(runs[0]), make.outcome())
         await world.start(count=3)
         await world.turn("assign")
@@ -71,6 +70,8 @@ async def test_a_count_of_what_was_sent_lately_says_what_a_count_of_all_says(wor
         counted = await read_loads(t, world, known)
         assert counted == await read_loads(t, world, runs_assign.KnownLoads())
     assert sum(held for held, _ in counted.values()) == 7
+    before = world.now() - timedelta(minutes=1)
+    assert known.asked(before)["sent_from"] == "-infinity", "PostgreSQL's clock went back"
 
 
 async def test_turns_go_on_where_the_last_read_of_all_began(world: Any, make: Any, slow: pytest.MonkeyPatch) -> None:
@@ -84,10 +85,27 @@ async def test_turns_go_on_where_the_last_read_of_all_began(world: Any, make: An
     other = await world.start("urgent")
     turn = await world.turn("assign")
     assert await world.state(other[0]) == "PENDING", "another rank is left to the next read of all"
-    assert turn.next_in is not None and 0 < turn.next_in <= 30
+    assert turn.next_in is not None and 0 < turn.next_in <= 30, "which it asks for"
     slow.undo()
     await world.turn("assign")
     assert await world.state(other[0]) == await world.state(first[0]) == "ASSIGNED"
+
+
+async def test_a_full_cluster_reads_on_where_the_last_read_of_all_began(
+    world: Any, make: Any, slow: pytest.MonkeyPatch
+) -> None:
+    await world.executor(slots=1)
+    await world.apply(make.job(), make.job("other", selector={"labels": {"gpu": "yes"}}))
+    runs = await world.start(count=4)
+    await world.turn("assign")
+    for run, follower in itertools.pairwise(runs):
+        await world.report(world.key(run), make.outcome())
+        await world.turn("assign")
+        assert await world.state(follower) == "ASSIGNED"
+    await world.start("other")
+    await world.turn("assign")
+    turn = await world.turn("assign")
+    assert turn.next_in is None or turn.next_in > 0.01, "a full cluster does not turn without a pause"
 
 
 @pytest.fixture

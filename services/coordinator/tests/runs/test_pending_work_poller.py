@@ -150,7 +150,7 @@ async def test_a_read_of_due_runs_looks_at_no_more_than_it_returns(world: Any, m
     else:
         await world.sql("DELETE FROM pg_statistic WHERE starelid = 'scheduler.runs_live'::regclass")
         await world.sql("UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid = 'scheduler.runs_live'::regclass")
-    asked = {"now": world.now(), "limit": 40, "blocked": "{}", "blocked_versions": "{}"}
+    asked = {"now": world.now(), "due_from": "-infinity", "limit": 40, "blocked": "{}", "blocked_versions": "{}"}
     statement = queries.load(runs_assign.__name__).due_runs_of_one_scope
     for mode in ("force_custom_plan", "force_generic_plan"):
         async with tx(world.pool) as t:

@@ -359,6 +359,26 @@ async def test_what_the_cluster_does_not_hold_here_does_not_start() -> None:
     assert returned(it) == [key(2)] and it.guards.killed == []
 
 
+async def test_nothing_that_waits_starts_once_the_incarnation_is_over() -> None:
+    it = await waiting(0)
+    it.attempts.lease.end("the coordinator does not know it")
+    slot_is_free(it)
+    assert returned(it) == [key(2)] and it.guards.spawned == [key(1)]
+
+
+async def test_an_order_for_a_free_slot_is_not_returned_while_others_start() -> None:
+    it = Bench(slots=400, most=1)
+    orders = [order(key(n)) for n in range(1, 401)]
+    answers = await it.ask(it.attempts.start(it.header(), orders, 0))
+    it.journal.writes[-1].set_result(None)
+    await answers
+    await it.clock.advance(WAIT_SECONDS + 0.1)
+    assert len(it.guards.spawned) < 400 and not returned(it)
+    for _ in range(400):
+        await it.clock.advance(STARTING_SECONDS * 1.5)
+    assert len(it.guards.spawned) == 400 and not returned(it)
+
+
 async def test_few_attempts_start_at_the_same_time() -> None:
     it = Bench(slots=4, most=2)
     answers = await it.ask(it.attempts.start(it.header(), [order(key(n)) for n in range(1, 5)], 0))

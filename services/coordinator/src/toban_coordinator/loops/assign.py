@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +95,9 @@ class Assign:
         self._limits, self._refusals = limits, refusals
         # Whose turn it is among tenants.
         self._turns = RoundRobin()
-        self._looked_ahead_at, self._ahead = 0.0, SearchPace()
+        self._looked_ahead_at, self._ahead = -math.inf, SearchPace()
+        # The next time at which a run becomes due, by the last look ahead.
+        self._next_due: datetime | None = None
         # Less than that while the fenced transaction does not fit into its bound, for example on a slow disk.
         self._batch = AdaptiveBatch(BATCH)
         self._aside = SetAside(clock=deps.clock)
@@ -163,7 +166,9 @@ class Assign:
         if self._reads.has_blocked and looked < LOOK_AHEAD_SECONDS:
             # Runs wait for a slot: the report that frees one wakes this loop.
             return TurnOutcome(moved, None if read.offers_at is None else max(0.001, read.offers_at - at))
-        if (wait := max(FREE_LOOK_AHEAD_SECONDS - looked, self._ahead.waits(at))) > 0:
+        if (wait := max(FREE_LOOK_AHEAD_SECONDS - looked, self._ahead.waits(turn.now.timestamp()))) > 0:
+            if self._next_due is not None and self._next_due > turn.now:
+                wait = min(wait, (self._next_due - turn.now).total_seconds())
             return TurnOutcome(moved, wait)
         return await self._look_ahead(turn, moved)
 
@@ -312,7 +317,8 @@ class Assign:
         until = turn.now + timedelta(seconds=turn.settings["assign_ahead_seconds"])
         async with autocommit(self._deps.pool) as t:
             outlook = await runs_assign.outlook(t, turn.now, until)
-            self._ahead.took(self._looked_ahead_at, self._deps.clock.monotonic())
+        self._ahead.took(turn.now.timestamp(), outlook.took)
+        self._next_due = outlook.next_due
         if outlook.unnamed:
             moved += await self._name_ahead(turn, until)
         return TurnOutcome(moved, _seconds_to(outlook.next_due, turn.now))

@@ -125,6 +125,9 @@ class Dispatch:
             log_day=run.log_day,
             origin=origin,
             again=True,
+            # Sent before, so it has what it needs; without a free slot by now it waits there, and is returned if none becomes free.
+            may_wait=True,
+            priority=run.priority,
         )
         return start_order(attempt, spec, cluster=self._deps.term.system_id)
 

@@ -26,8 +26,10 @@ from toban_store.tx import autocommit
 SPARE = 16
 # While runs wait for a slot, those that need none are looked for this often, seconds.
 OFFERS_SECONDS = 0.2
-# While runs wait for slots and to find them takes long, turns take a tenth of the time: executors have orders for the pause.
-BACKLOG_SHARE = 10
+
+# Runs that need a slot, and may not wait at an executor, let others wait there before them for so long, seconds: those that wait there take each slot
+# that becomes free. From then on no order goes beyond the slots, until no such run waits.
+PASSED_OVER_SECONDS = 1.0
 
 Specs = dict[tuple[int, int], JobSpec]
 
@@ -72,16 +74,18 @@ class DueReads:
         self._blocked: set[tuple[int, int]] = set()
         # Those of them that wait for a slot, not for room at an executor: their limits are too full for that.
         self._too_full: set[tuple[int, int]] = set()
+        # Since when runs of a definition that may not wait there have waited, and when they last did, by the monotonic clock.
+        self._passed_over: dict[tuple[int, int], tuple[float, float]] = {}
         self._pace = 0.0
         # When runs that need no slot are read apart again.
         self._offers_at = 0.0
         self._spare = SPARE
         # Executors that took work when they were last read.
         self._usable: Sequence[ExecutorLoad] = ()
-        self._known = runs_assign.KnownLoads(deps.clock.monotonic)
-        # Reads of all due runs: what they take while none waits for a slot, and while some do.
-        self._whole, self._backlog = SearchPace(), SearchPace(BACKLOG_SHARE)
-        # Where the last one found the first run, None when there are several ranks or scopes; whether the last read went on from there.
+        self._known = runs_assign.KnownLoads()
+        # Of reads of all due runs. Where the last one found the first run, None when there are several ranks or scopes; whether the read of this
+        # turn went on from there.
+        self._whole = SearchPace()
         self._found: runs_assign.Found | None = None
         self._went_on = False
 
@@ -93,12 +97,12 @@ class DueReads:
     @property
     def pace_seconds(self) -> float:
         """How far apart turns are: 0 while no run waits for a slot."""
-        return max(self._pace, self._backlog.pause_seconds) if self._blocked else 0.0
+        return self._pace if self._blocked else 0.0
 
     @property
     def whole_in(self) -> float | None:
         """In how many seconds the next read looks at all due runs; None when the last one did."""
-        return self._whole.waits(self._deps.clock.monotonic()) if self._went_on else None
+        return self._whole.waits(self._deps.server_time.now().timestamp()) if self._went_on else None
 
     def runs_wait(self, usable: Sequence[ExecutorLoad]) -> bool:
         """True when a run waits for a slot; one that fits no executor, or whose definition cannot be read, holds up no other."""
@@ -107,10 +111,16 @@ class DueReads:
 
     async def read(self, now: datetime, most: int) -> DueRead:
         """Who is free and what is due, `most` runs about: side by side while no run waits for a slot, else no more than there are slots for."""
+        self._went_on = False
         if not self._blocked:
             usable, (due, specs) = await asyncio.gather(self._read_usable(now), self._due(now, most, whole=False))
             return DueRead(usable=usable, due=due, specs=specs, one_scope=self._one_scope)
-        usable, due, specs = await (self._both if self._any_room_will_do() else self._one_by_one)(now, most)
+        if not self._any_room_will_do():
+            usable, due, specs = await self._one_by_one(now, most)
+        elif self._is_slow(now):
+            usable, due, specs = await self._one_by_one(now, most, whole=False)
+        else:
+            usable, due, specs = await self._both(now, most)
         read = DueRead(usable=usable, due=due, specs=specs, one_scope=self._one_scope, offers_at=self._offers_at)
         at = self._deps.clock.monotonic()
         if at < self._offers_at:
@@ -140,11 +150,17 @@ class DueReads:
             for spec in waiting
         )
 
-    async def _one_by_one(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
+    def _is_slow(self, now: datetime) -> bool:
+        """Whether the next read of all due runs has to wait, and what has come since the last one can be found."""
+        return self._found is not None and self._whole.waits(now.timestamp()) > 0
+
+    async def _one_by_one(
+        self, now: datetime, most: int, *, whole: bool = True
+    ) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
         usable = await self._read_usable(now)
         self._unblock(usable)
         free = decide.room(usable, may_wait=True)
-        due, specs = await self._due(now, min(free, most)) if free else ([], {})
+        due, specs = await self._due(now, min(free, most), whole=whole) if free else ([], {})
         return usable, due, specs
 
     async def _both(self, now: datetime, most: int) -> tuple[list[ExecutorLoad], list[DueRun], Specs]:
@@ -153,16 +169,16 @@ class DueReads:
         beside = self._spare + len(self._aside) + len(self._refusals.left_out())
         if most + beside > runs_assign.MOST_LOOKED_AT:
             return await self._one_by_one(now, most)
-        depths, began = self._depths(), self._deps.clock.monotonic()
-        self._went_on = False
+        depths = self._depths()
         async with autocommit(self._deps.pool) as t:
             read = await runs_assign.loads_and_due(t, now, limit=most, beside=beside, known=self._known, queues=depths)
-            self._backlog.took(began, self._deps.clock.monotonic())
+            self._whole.took(now.timestamp(), read.took)
             usable = self._usable_of(read.loads, depths, now)
             self._unblock(usable)
             free = decide.room(usable, may_wait=True)
             if not free:
                 return usable, [], {}
+            self._found = None if read.several else runs_assign.found_first(read.due, now, self._found)
             if not read.several:
                 due = self._kept(read.due, min(free, most), one_scope=True)
                 return usable, due, await self._definitions.find(t, {_version(run) for run in due})
@@ -178,7 +194,7 @@ class DueReads:
 
     async def _read_usable(self, now: datetime) -> list[ExecutorLoad]:
         async with autocommit(self._deps.pool) as t:
-            return self._usable_of(await runs_assign.executor_loads(t, self._known, now), self._depths(), now)
+            return self._usable_of(await runs_assign.loads_again(t, now, self._known), self._depths(), now)
 
     def _depths(self) -> dict[str, int]:
         return self.prefetch.depths(self._deps.clock.monotonic(), self._prefetched(), self._refusals.full())
@@ -199,25 +215,40 @@ class DueReads:
     ) -> list[ExecutorLoad]:
         fresh = decide.fresh_seconds(self._deps.settings.known)
         loads = self.prefetch.read(executors, depths, self._deps.clock.monotonic())
+        loads = decide.without_queues(loads, self._needing_slots())
         usable = decide.usable(loads, now, self._sender.reach.avoided(), fresh=fresh)
         self._usable, self._pace = usable, decide.pace_seconds(usable)
         return usable
 
+    def _needing_slots(self) -> list[JobSpec]:
+        """Definitions of runs that may not wait at an executor and have waited for a slot for long enough."""
+        at, before = self._deps.clock.monotonic(), self._passed_over
+        self._passed_over = {key: since for key, since in before.items() if at - since[1] < PASSED_OVER_SECONDS}
+        needing = []
+        for key in self._blocked:
+            spec = None if self._definitions.broken(key) else self._definitions.known(key)
+            if spec is None or (key not in self._too_full and self.may_wait(spec, 0)):
+                continue
+            first, _ = self._passed_over.get(key, (at, at))
+            self._passed_over[key] = first, at
+            if at - first >= PASSED_OVER_SECONDS:
+                needing.append(spec)
+        return needing
+
     async def _due(self, now: datetime, most: int, *, whole: bool = True) -> tuple[list[DueRun], Specs]:
-        """Without `whole`, what has come since the last read of all is enough while those take long."""
+        """Without `whole`, what has come since the last read of all is enough while that takes long."""
         self._aside.expire()
         limit = most + self._spare + len(self._aside) + len(self._refusals.left_out())
-        began, known = self._deps.clock.monotonic(), self._found
         async with autocommit(self._deps.pool) as t:
-            self._went_on = known is not None and not whole and self._whole.waits(began) > 0
-            if known is not None and self._went_on:
-                found, one_scope = await runs_assign.due_runs_from(t, now, known, limit=limit), True
+            if self._found is not None and not whole and self._is_slow(now):
+                self._went_on, one_scope = True, True
+                found = await runs_assign.due_runs_from(t, now, self._found, limit=limit, blocked=self._blocked)
             else:
-                found, one_scope = await runs_assign.due_runs(
+                found, one_scope, took = await runs_assign.due_runs(
                     t, now, limit=limit, blocked=self._blocked, after=self._turns.start, one_scope=self._one_scope
                 )
-                self._whole.took(began, self._deps.clock.monotonic())
-                self._found = runs_assign.found_first(found, now, known) if one_scope else None
+                self._whole.took(now.timestamp(), took)
+                self._found = runs_assign.found_first(found, now, self._found) if one_scope else None
             due = self._kept(found, most, one_scope=one_scope)
             # The next read is the short one again when this one found no scopes that take turns.
             self._one_scope = one_scope or len({(r.priority, r.catch_up, r.scope, r.scope_id) for r in due}) < 2

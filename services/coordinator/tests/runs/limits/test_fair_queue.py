@@ -139,9 +139,9 @@ async def test_a_read_gives_as_many_runs_as_there_are_however_they_are_spread(
     for name in "abc":
         await world.start(scope="account", scope_id=name)
     async with autocommit(world.pool) as t:
-        found, _ = await runs_assign.due_runs(t, world.now(), limit=100)
+        found, *_ = await runs_assign.due_runs(t, world.now(), limit=100)
         assert len(found) >= 100 and {run.scope_id for run in found} == {"a", "b", "c", "flood"}
-        behind, _ = await runs_assign.due_runs(t, world.now(), limit=2, after=("account", "b"))
+        behind, *_ = await runs_assign.due_runs(t, world.now(), limit=2, after=("account", "b"))
         assert {run.scope_id for run in behind} == {"c", "flood"}
-        again, _ = await runs_assign.due_runs(t, world.now(), limit=3, after=("account", "flood"))
+        again, *_ = await runs_assign.due_runs(t, world.now(), limit=3, after=("account", "flood"))
         assert {run.scope_id for run in again} >= {"a", "b", "c"}

@@ -16,6 +16,11 @@ from toban_domain.errors import ErrorCode
 from toban_store.errors import OutcomeUnknown, Refused, TooLong
 from toban_store.tx import FencedTx, fenced_tx
 
+LOCK_IS_WAITED_FOR = (
+    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
 
 async def ready(world: Any, make: Any, slots: int = 100, **concurrency: Any) -> None:
     await world.executor(slots=slots)
@@ -388,7 +393,7 @@ async def test_a_commit_of_unknown_outcome_is_counted_before_the_next_run_starts
     await world.sql("UPDATE scheduler.runs_live SET priority = 10 WHERE id = %(id)s", id=second)
     turn = asyncio.create_task(world.turn("assign"))
     # On a machine so slow that it does not fit into its bound, it comes again after the commit.
-    while not turn.done() and not await world.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+    while not turn.done() and not await world.sql(LOCK_IS_WAITED_FOR):
         pass
     late.release.set()
     with suppress(TooLong):
@@ -415,7 +420,7 @@ async def test_what_was_counted_beside_a_commit_of_unknown_outcome_bounds_nothin
     # It sends one of those again, and one more; it has counted before the commit of the others.
     await world.start()
     turn = asyncio.create_task(world.turn("assign"))
-    while not turn.done() and not await world.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+    while not turn.done() and not await world.sql(LOCK_IS_WAITED_FOR):
         pass
     late.release.set()
     with suppress(TooLong):
@@ -457,7 +462,7 @@ async def test_every_part_of_a_turn_counts_after_a_commit_of_unknown_outcome(
 
     monkeypatch.setattr(assign.runs_assign, "place", refusing)
     turn = asyncio.create_task(world.turn("assign"))
-    while not turn.done() and not await world.sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+    while not turn.done() and not await world.sql(LOCK_IS_WAITED_FOR):
         pass
     late.release.set()
     with suppress(TooLong):

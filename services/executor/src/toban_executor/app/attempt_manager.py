@@ -111,7 +111,13 @@ class AttemptManager:
         self._in_slots: set[AttemptKey] = set()
         self._throttle = throttle
         self._filling: asyncio.Task[None] | None = None
-        self.waiting = StartQueue(start=self._spawn, end=self._over, why_not=self._why_not_now, clock=clock)
+        self.waiting = StartQueue(
+            start=self._spawn,
+            end=self._over,
+            why_not=self._why_not_now,
+            slot_is_free=self._slot_is_free,
+            clock=clock,
+        )
         self._starts: set[asyncio.Task[list[StartAnswer]]] = set()
         self.idle.set()
         _slots.set(book.slots)
@@ -217,14 +223,17 @@ class AttemptManager:
                 self.waiting.add(order)
         self._fill_slots()
 
+    def _slot_is_free(self) -> bool:
+        return len(self._in_slots) < self.book.slots
+
     def _may_start(self) -> bool:
-        return len(self._in_slots) < self.book.slots and not self._throttle.wait(self._clock.boottime())
+        return self._slot_is_free() and not self._throttle.wait(self._clock.boottime())
 
     def _fill_slots(self) -> None:
         """Free slots get what waits, as many as may start now; the others when these have started."""
         while self.waiting.length and self._may_start():
             self.waiting.start_next()
-        if self.waiting.length and len(self._in_slots) < self.book.slots and self._filling is None:
+        if self.waiting.length and self._slot_is_free() and self._filling is None:
             self._filling = asyncio.create_task(self._fill_later(), name="orders that wait for other starts")
 
     async def _fill_later(self) -> None:
@@ -269,7 +278,7 @@ class AttemptManager:
 
     def _why_not_now(self, order: StartOrder) -> str:
         """What has changed since the order was accepted; empty when it may start."""
-        if not self.lease.valid or self.lease.superseded:
+        if self.lease.over or not self.lease.valid or self.lease.superseded:
             return "lease"
         if not self.book.accepting:
             return "closed"

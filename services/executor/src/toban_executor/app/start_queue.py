@@ -1,4 +1,4 @@
-"""Accepted orders while all slots are in use: each starts in a slot that becomes free, or ends without a start."""
+"""Accepted orders while all slots are in use, or others start: each starts in a slot that becomes free, or ends without a start."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,13 +28,15 @@ _TEXTS = {
     "term": "another coordinator leads now",
     "revoked": "it was taken back",
 }
+# How often overdue orders are looked at at most.
+_AGAIN_SECONDS = 0.01
 for _reason in _TEXTS:
     _returned.labels(_reason)
 
 
 class StartQueue:
     """`start` gives an order to a free slot, `end` takes the end of an attempt that never starts, `why_not` says why one may not start any more
-    (a key of _TEXTS; empty when it may)."""
+    (a key of _TEXTS; empty when it may), `slot_is_free` whether one is: then an order waits for other starts only, and is not returned for it."""
 
     def __init__(
         self,
@@ -42,11 +44,13 @@ class StartQueue:
         start: Callable[[StartOrder], None],
         end: Callable[[AttemptEnd], None],
         why_not: Callable[[StartOrder], str],
+        slot_is_free: Callable[[], bool],
         clock: Clock,
     ) -> None:
         self._start = start
         self._end = end
         self._why_not = why_not
+        self._slot_is_free = slot_is_free
         self._clock = clock
         self._orders = QueuedStarts()
         self._watch: asyncio.Task[None] | None = None
@@ -104,6 +108,8 @@ class StartQueue:
 
     async def _return_overdue(self) -> None:
         while (until := self._orders.next_overdue) is not None:
-            await self._clock.sleep(max(0.001, until - self._clock.boottime()))
+            await self._clock.sleep(max(_AGAIN_SECONDS, until - self._clock.boottime()))
+            if self._slot_is_free():
+                continue
             for order in self._orders.take_overdue(self._clock.boottime()):
                 self._return(order, "waited")

@@ -35,9 +35,6 @@ class QueuedStarts:
     def __len__(self) -> int:
         return len(self._priorities)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._priorities
-
     def add(self, order: StartOrder, now: float) -> None:
         """It waits from `now` on."""
         self._by_priority.setdefault(order.priority, {})[order.key] = Waiting(order, now + WAIT_SECONDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
@@ -68,6 +68,13 @@ class Moves:
 def fresh_seconds(settings: Settings) -> float:
     """How old a heartbeat may be for new work: FRESH_SECONDS, more only where executors send them less often."""
     return max(FRESH_SECONDS, 2 * settings["heartbeat_interval_seconds"])
+
+
+def without_queues(executors: Sequence[ExecutorLoad], needing: Sequence[JobSpec]) -> list[ExecutorLoad]:
+    """Executors that a run which needs a slot fits get nothing beyond their slots: those that wait there would take each slot that becomes free."""
+    return [
+        replace(e, queue=0) if e.queue and any(e.takes(spec.selector) for spec in needing) else e for e in executors
+    ]
 
 
 def usable(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ SETTLED = timedelta(seconds=2)
 # With more runs that were sent before that, each read counts all.
 MOST_HELD_BEFORE = 1000
 _ALWAYS = "-infinity"
+# Of a read that leaves nothing to another one.
+_NO_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Outlook:
 
     next_due: datetime | None
     unnamed: bool
+    # What finding it out took PostgreSQL, seconds.
+    took: float = 0.0
 
 
 class Found(NamedTuple):
@@ -57,11 +61,21 @@ class Found(NamedTuple):
 
 
 class LoadsAndDue(NamedTuple):
-    """Every incarnation that is not off, and due runs of one rank and scope; `several`: there are more of these, and no runs were read."""
+    """Every incarnation that is not off, and due runs of one rank and scope; `several`: there are more of these, and no runs were read. `took`:
+    PostgreSQL, seconds."""
 
     loads: list[ExecutorLoad]
     due: list[DueRun]
     several: bool
+    took: float
+
+
+class DueRuns(NamedTuple):
+    """Due runs, whether the short read was enough (all have one rank and scope), and how long PostgreSQL looked for them, seconds."""
+
+    runs: list[DueRun]
+    one_scope: bool
+    took: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +98,7 @@ class SentRun:
     incarnation: str
     worker_id: int
     address: str
+    priority: int = 0
     closed: bool = False
 
 
@@ -110,7 +125,7 @@ async def due_runs(
     blocked: Collection[tuple[int, int]] = (),
     after: tuple[str, str] = ("", ""),
     one_scope: bool = False,
-) -> tuple[list[DueRun], bool]:
+) -> DueRuns:
     """Runs that may start at `now`, more urgent ranks first: at least `limit` when there are so many. Of each scope the oldest, and the scopes in
     turn, beginning behind scope `after`. The (definition, version) in `blocked` are left out.
 
@@ -129,28 +144,35 @@ async def due_runs(
     }
     if one_scope:
         rows = await t.fetch_all(_sql.due_runs_of_one_scope, parameters)
-        several = rows[0]["several"]
+        several, took = rows[0]["several"], _took(rows)
         for row in rows:
             del row["several"]
         if not several:
-            return [_due_run(row) for row in rows if row["id"] is not None], True
+            return DueRuns([_due_run(row) for row in rows if row["id"] is not None], True, took)
     rows = await t.fetch_all(_sql.due_runs, parameters)
     if len(rows) < limit and _shares_used_up(rows):
         # Some scopes have fewer runs than their share, and others more.
         rows = await t.fetch_all(_sql.due_runs, {**parameters, "depth": limit})
+    took = _took(rows)
     for row in rows:
         del row["turn"], row["share"]
-    return [_due_run(row) for row in rows], False
+    return DueRuns([_due_run(row) for row in rows], False, took)
 
 
-async def due_runs_from(t: Tx, now: datetime, found: Found, *, limit: int) -> list[DueRun]:
+def _took(rows: Sequence[Row]) -> float:
+    return max((row.pop("took") for row in rows), default=0.0)
+
+
+async def due_runs_from(
+    t: Tx, now: datetime, found: Found, *, limit: int, blocked: Collection[tuple[int, int]] = ()
+) -> list[DueRun]:
     """Runs of the rank and scope of an earlier read that may start at `now`, with those that were placed ahead. A run that has come into the queue
     before the first one that was found there is left to the next read of all."""
     parameters = {
         "now": now,
         "limit": limit,
-        "blocked": array_literals.numbers(()),
-        "blocked_versions": array_literals.numbers(()),
+        "blocked": array_literals.numbers(definition for definition, _ in blocked),
+        "blocked_versions": array_literals.numbers(version for _, version in blocked),
         **found._asdict(),
     }
     return [_due_run(row) for row in await t.fetch_all(_sql.due_runs_from, parameters)]
@@ -205,7 +227,7 @@ async def ahead_runs(t: Tx, now: datetime, until: datetime, *, limit: int) -> li
 async def outlook(t: Tx, now: datetime, until: datetime) -> Outlook:
     """What is to come after `now`; a run that waits for its next attempt behind LOOK due ones of its priority is not seen."""
     row = await t.fetch_one(_sql.outlook, {"now": now, "until": until, "limit": LOOK})
-    return Outlook(row["next_due"], row["unnamed"]) if row else Outlook(None, False)
+    return Outlook(**row) if row else Outlook(None, False)
 
 
 class KnownLoads:
@@ -215,57 +237,54 @@ class KnownLoads:
     was sent shortly before the last read of all and since, and those older runs that it has found.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = lambda: 0.0) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._by_line: dict[str, ExecutorLoad] = {}
         self._pace = SearchPace()
         # Of the last read of all, if it has noted them: runs that were sent before this time.
         self._sent_from: datetime | None = None
         self._held_before: Sequence[int] = ()
         # Of the read of all that is under way: when it began, and the same.
-        self._began: float | None = None
+        self._began: datetime | None = None
         self._settled: datetime | None = None
 
     def asked(self, now: datetime) -> dict[str, Any]:
         """Parameters of a read at `now`."""
-        at = self._monotonic()
         self._began = self._settled = None
-        if self._sent_from is not None and self._pace.waits(at):
+        if self._sent_from is not None and self._pace.waits(now.timestamp()):
             held_before = array_literals.numbers(self._held_before)
             return {"sent_from": self._sent_from, "held_before": held_before, "settled": _ALWAYS}
-        self._began = at
+        self._began = now
         if self._pace.pause_seconds:
             self._settled = now - SETTLED
-        return {**_ALL_LOADS, "settled": _ALWAYS if self._settled is None else self._settled}
+        settled = _ALWAYS if self._settled is None else self._settled
+        return {"sent_from": _ALWAYS, "held_before": array_literals.numbers(()), "settled": settled}
 
-    def read(self, lines: str) -> list[ExecutorLoad]:
-        """One executor a line, as JSON."""
+    def read(self, lines: str, took: float) -> list[ExecutorLoad]:
+        """One executor a line, as JSON; the statement took PostgreSQL so many seconds."""
         known, self._by_line = self._by_line, {}
         for line in lines.split("\n") if lines else ():
             self._by_line[line] = known.get(line) or _load(_with_time(json.loads(line)))
-        if self._began is not None:
-            self.counted(
-                [run for line in self._by_line for run in json.loads(line)["settled"] or ()] if self._settled else ()
-            )
+        noted = [run for line in self._by_line for run in json.loads(line)["settled"] or ()] if self._settled else ()
+        self.counted(noted, took)
         return list(self._by_line.values())
 
-    def counted(self, held_before: Iterable[int]) -> None:
+    def counted(self, held_before: Iterable[int], took: float) -> None:
         """The read has answered; what it has found of runs that were sent before."""
         if self._began is not None:
-            self._pace.took(self._began, self._monotonic())
+            self._pace.took(self._began.timestamp(), took)
             self._held_before = list(held_before)
             self._sent_from = self._settled if len(self._held_before) <= MOST_HELD_BEFORE else None
 
 
-_ALL_LOADS = MappingProxyType({"sent_from": _ALWAYS, "held_before": array_literals.numbers(()), "settled": _ALWAYS})
+async def executor_loads(t: Tx) -> list[ExecutorLoad]:
+    """Every incarnation that is not off."""
+    return await loads_again(t, _NO_TIME, KnownLoads())
 
 
-async def executor_loads(t: Tx, known: KnownLoads | None = None, now: datetime | None = None) -> list[ExecutorLoad]:
-    """Every incarnation that is not off. A reader that comes again gives what it knows, and the time."""
-    if known is None or now is None:
-        return [_load(row) for row in await t.fetch_all(_sql.executor_loads, _ALL_LOADS)]
+async def loads_again(t: Tx, now: datetime, known: KnownLoads) -> list[ExecutorLoad]:
+    """The same for a reader that comes again and again."""
     rows = await t.fetch_all(_sql.executor_loads, known.asked(now))
-    known.counted(run for row in rows for run in row["settled"] or ())
+    known.counted((run for row in rows for run in row["settled"] or ()), _took(rows))
     return [_load(row) for row in rows]
 
 
@@ -294,11 +313,11 @@ async def loads_and_due(
         "blocked_versions": array_literals.numbers(()),
     }
     rows = await t.fetch_all(_sql.loads_and_due, parameters)
-    several, loads = False, ""
+    several, loads, took = False, "", _took(rows)
     for row in rows:
         # One of them has the loads.
         several, loads = row.pop("several"), row.pop("loads") or loads
-    return LoadsAndDue(known.read(loads), [_due_run(row) for row in rows if row["id"] is not None], several)
+    return LoadsAndDue(known.read(loads, took), [_due_run(row) for row in rows if row["id"] is not None], several, took)
 
 
 def _with_time(item: dict[str, Any]) -> dict[str, Any]:

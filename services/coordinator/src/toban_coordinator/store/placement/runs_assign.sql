@@ -31,6 +31,10 @@ SELECT r.priority * 2 - r.catch_up::integer AS rank, r.scope, r.scope_id
   FROM scheduler.runs_live r WHERE r.state = 'PENDING'
  ORDER BY (r.priority * 2 - r.catch_up::integer), r.scope DESC, r.scope_id DESC, r.scheduled_for DESC, r.id DESC LIMIT 1
 
+-- fragment: took
+-- Seconds that PostgreSQL has spent on this statement so far: without what the way to it, and a busy caller, take.
+extract(epoch FROM clock_timestamp() - statement_timestamp())::double precision AS took
+
 -- fragment: held_before
 -- Runs that a read found that counted all runs and that were sent before `sent_from`: each by its id, whatever the planner takes the table for.
 SELECT r.*
@@ -72,7 +76,7 @@ WITH RECURSIVE queue AS NOT MATERIALIZED (
                      ORDER BY r.scheduled_for, r.id LIMIT 1) IS NOT NULL
              LIMIT %(limit)s::integer) q
 )
-SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.turn, c.share
+SELECT {{due_columns}}, c.priority, c.scope, c.scope_id, c.catch_up, c.turn, c.share, {{took}}
   FROM (
         SELECT x.*, l.turn, s.share
           FROM listed l
@@ -98,7 +102,7 @@ WITH last AS MATERIALIZED (
      WHERE r.state = 'PENDING' AND {{due_now}}
      ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT %(limit)s::integer
 )
-SELECT k.several, {{due_columns}}
+SELECT k.several, {{took}}, {{due_columns}}
   FROM (SELECT CASE WHEN (SELECT count(*) FROM found) < %(limit)s::integer
                     THEN (SELECT count(*) > 1 FROM (SELECT DISTINCT f.rank, f.scope, f.scope_id FROM found f) d)
                     ELSE EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id))
@@ -145,7 +149,7 @@ WITH held_before AS MATERIALIZED (
              ORDER BY (r.priority * 2 - r.catch_up::integer) DESC, r.scope, r.scope_id, r.scheduled_for, r.id LIMIT 1000) f
      LIMIT LEAST(%(limit)s::integer, (SELECT most FROM room))
 )
-SELECT k.several, CASE WHEN row_number() OVER () = 1 THEN (SELECT string_agg(to_json(l)::text, E'\n') FROM loads l) END AS loads, {{due_columns}}
+SELECT k.several, {{took}}, CASE WHEN row_number() OVER () = 1 THEN (SELECT string_agg(to_json(l)::text, E'\n') FROM loads l) END AS loads, {{due_columns}}
   FROM (SELECT EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
   LEFT JOIN (
         SELECT * FROM found
@@ -205,14 +209,16 @@ SELECT LEAST(
     (SELECT min(r.not_before) FROM scheduler.runs_live r
       WHERE r.state = 'ASSIGNED' AND r.dispatched_at IS NULL AND r.scheduled_for <= %(now)s::timestamptz AND r.not_before > %(now)s::timestamptz),
     (SELECT at FROM ahead), (SELECT at FROM again)) AS next_due,
-    coalesce((SELECT at FROM ahead) <= %(until)s::timestamptz, false) AS unnamed
+    coalesce((SELECT at FROM ahead) <= %(until)s::timestamptz, false) AS unnamed, {{took}}
 
 -- name: executor_loads
 -- Every incarnation that is not off, with what it holds, and the smallest token there whose start is not confirmed.
 WITH held_before AS MATERIALIZED (
     {{held_before}}
+), loads AS MATERIALIZED (
+    {{loads}}
 )
-{{loads}}
+SELECT l.*, {{took}} FROM loads l
 
 -- name: place
 -- PENDING, or ASSIGNED and not sent → ASSIGNED and sent: token, day of the logs, attempt row and what it takes of limits in one statement.
@@ -287,7 +293,7 @@ SELECT id FROM moved
 -- Sent runs that no report has confirmed: their start goes out again, or is taken back from an executor that takes no work any more (`closed`). A
 -- page begins after the last run of the one before.
 SELECT r.id, r.token, r.definition_id, r.definition_version, r.job_name, r.slot, r.attempt, r.payload::text AS payload, r.timeout_seconds,
-       (r.checkpoint -> 'value')::text AS checkpoint, r.first_step, r.log_day::text AS log_day, r.dispatched_at, r.assigned_incarnation::text AS incarnation, e.worker_id, e.grpc_host, e.grpc_port,
+       (r.checkpoint -> 'value')::text AS checkpoint, r.first_step, r.priority, r.log_day::text AS log_day, r.dispatched_at, r.assigned_incarnation::text AS incarnation, e.worker_id, e.grpc_host, e.grpc_port,
        d.instance IS NOT NULL OR e.state <> 'on' AS closed
   FROM scheduler.runs_live r
   JOIN scheduler.executors e ON e.incarnation = r.assigned_incarnation
