@@ -122,7 +122,7 @@ def test_runs_hold_a_limit_while_they_wait_only_where_half_of_it_stays_free(need
         may_wait=lambda _spec, _lost: True,
     )
     assert [one.may_wait for one in made.placed] == [True] * placed
-    assert made.too_full == made.unplaced == {(1, 1)}
+    assert made.need_slots == made.unplaced == {(1, 1)}
 
 
 def test_who_is_usable() -> None:

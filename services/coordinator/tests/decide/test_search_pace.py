@@ -11,8 +11,8 @@ def test_what_is_quick_is_made_each_time() -> None:
 def test_a_slow_search_is_followed_by_a_pause() -> None:
     pace = SearchPace()
     for at in (1.0, 2.0, 3.0):
-        pace.took(at, QUICK_SECONDS + 0.01)
-    assert round(pace.pause_seconds, 6) == SHARE * 0.01
+        pace.took(at, QUICK_SECONDS + 0.5 / SHARE)
+    assert round(pace.pause_seconds, 6) == 0.5
     assert round(pace.waits(3.2), 6) == 0.3
     assert pace.waits(4.0) == 0
     assert pace.waits(2.9) == 0, "the clock went back"

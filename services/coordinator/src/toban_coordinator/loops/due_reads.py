@@ -72,8 +72,8 @@ class DueReads:
         self._one_scope = True
         # (definition, version) that no executor with a free slot fits: left out of the reads, so that they hold up no others.
         self._blocked: set[tuple[int, int]] = set()
-        # Those of them that wait for a slot, not for room at an executor: their limits are too full for that.
-        self._too_full: set[tuple[int, int]] = set()
+        # Those of them with runs that wait for a slot and may not wait at an executor.
+        self._need_slots: set[tuple[int, int]] = set()
         # Since when runs of a definition that may not wait there have waited, and when they last did, by the monotonic clock.
         self._passed_over: dict[tuple[int, int], tuple[float, float]] = {}
         self._pace = 0.0
@@ -132,7 +132,7 @@ class DueReads:
     def planned(self, plan: decide.AssignPlan) -> None:
         """Notes what was made of a read."""
         self._blocked |= plan.unplaced
-        self._too_full |= plan.too_full
+        self._need_slots |= plan.need_slots
         passed_over = plan.skips or plan.defers or plan.offers or (plan.unplaced and plan.board.has_room())
         self._spare = SPARE if passed_over else 1
 
@@ -143,11 +143,8 @@ class DueReads:
             return False
         waiting = [None if self._definitions.broken(key) else self._definitions.known(key) for key in self._blocked]
         queues = any(e.queue for e in self._usable)
-        return not (queues and self._too_full) and all(
-            spec is not None
-            and (not queues or self.may_wait(spec, 0))
-            and all(e.takes(spec.selector) for e in self._usable)
-            for spec in waiting
+        return not (queues and self._need_slots) and all(
+            spec is not None and all(e.takes(spec.selector) for e in self._usable) for spec in waiting
         )
 
     def _is_slow(self, now: datetime) -> bool:
@@ -225,9 +222,9 @@ class DueReads:
         at, before = self._deps.clock.monotonic(), self._passed_over
         self._passed_over = {key: since for key, since in before.items() if at - since[1] < PASSED_OVER_SECONDS}
         needing = []
-        for key in self._blocked:
+        for key in self._need_slots:
             spec = None if self._definitions.broken(key) else self._definitions.known(key)
-            if spec is None or (key not in self._too_full and self.may_wait(spec, 0)):
+            if spec is None:
                 continue
             first, _ = self._passed_over.get(key, (at, at))
             self._passed_over[key] = first, at
@@ -267,10 +264,10 @@ class DueReads:
             if self._definitions.broken(key):
                 continue
             spec = self._definitions.known(key)
-            waits = spec is not None and key not in self._too_full and self.may_wait(spec, 0)
+            waits = key not in self._need_slots
             if spec is None or any(e.takes(spec.selector) and e.room(may_wait=waits) for e in usable):
                 self._blocked.discard(key)
-                self._too_full.discard(key)
+                self._need_slots.discard(key)
 
 
 def _version(run: DueRun) -> tuple[int, int]:

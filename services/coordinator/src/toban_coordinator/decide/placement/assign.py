@@ -171,8 +171,8 @@ class AssignPlan:
     defers: list[Defer] = field(default_factory=list)
     # Definitions of runs that found no free slot on an executor that fits them.
     unplaced: set[tuple[int, int]] = field(default_factory=set)
-    # Those of them whose runs would have had to wait at an executor, which their limits do not allow now.
-    too_full: set[tuple[int, int]] = field(default_factory=set)
+    # Those of them of which a run may not wait at an executor, or not now.
+    need_slots: set[tuple[int, int]] = field(default_factory=set)
 
 
 def plan(
@@ -244,8 +244,8 @@ def _place(
     elif run.id not in left_out:
         # One that is left out somewhere waits by itself: other runs of its job may find an executor.
         made.unplaced.add(definition)
-        if held_back:
-            made.too_full.add(definition)
+        if not waits:
+            made.need_slots.add(definition)
     return taken is not None
 
 

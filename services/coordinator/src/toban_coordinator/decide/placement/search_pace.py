@@ -9,7 +9,7 @@ from collections import deque
 
 QUICK_SECONDS = 0.003
 """A search that takes PostgreSQL no longer is made each time."""
-SHARE = 50
+SHARE = 200
 """A slow one is followed by a pause of so many times what it took beyond that."""
 MOST_SECONDS = 2.0
 """The longest pause."""
