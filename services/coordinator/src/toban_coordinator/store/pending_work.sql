@@ -19,7 +19,7 @@ SELECT (SELECT 1 FROM scheduler.schedules s
        (SELECT min(w.scheduled_for) FROM waiting w) AS next_due,
        (SELECT 1 FROM scheduler.runs_live r
          WHERE r.state IN ('ASSIGNED', 'CANCEL_REQUESTED')
-         ORDER BY r.assigned_at LIMIT 1) IS NOT NULL AS ordered,
+         ORDER BY r.assigned_at DESC LIMIT 1) IS NOT NULL AS ordered,
        (SELECT 1 FROM scheduler.runs_live r
          WHERE r.state = 'ORPHANED' AND (r.orphaned_until IS NULL OR r.orphaned_until <= now())
          ORDER BY r.id LIMIT 1) IS NOT NULL
