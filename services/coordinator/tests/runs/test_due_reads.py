@@ -277,6 +277,14 @@ HIDDEN: dict[str, Any] = {
 }
 
 
+# Fewer runs are due than are looked for, all of one scope; the last run of all has another one, and is not due.
+LAST_NOT_DUE: dict[str, Any] = {
+    **HIDDEN,
+    "runs": [{**_RUN, "scope_id": "a", "seconds": -1}, {**_RUN, "scope_id": "b", "seconds": 1}],
+    "executors": ((4, "on", False), (4, "on", False)),
+    "limit": 4,
+}
+
 # So many scopes of several ranks that a sort by rank alone changes the order of those of one rank.
 MANY_RANKS: dict[str, Any] = {
     **HIDDEN,
@@ -296,6 +304,7 @@ MANY_RANKS: dict[str, Any] = {
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(case=queues())
 @example(case=HIDDEN)
+@example(case=LAST_NOT_DUE)
 @example(case=MANY_RANKS)
 async def test_all_readers_of_due_runs_read_the_same(two_executors: Any, case: dict[str, Any]) -> None:
     """What the shorter reads answer is a part of the long read without a limit, which has every due run."""

@@ -150,7 +150,10 @@ WITH held_before AS MATERIALIZED (
      LIMIT LEAST(%(limit)s::integer, (SELECT most FROM room))
 )
 SELECT k.several, {{took}}, CASE WHEN row_number() OVER () = 1 THEN (SELECT string_agg(to_json(l)::text, E'\n') FROM loads l) END AS loads, {{due_columns}}
-  FROM (SELECT EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id)) AS several) k
+  FROM (SELECT CASE WHEN (SELECT count(*) FROM found) < LEAST(%(limit)s::integer, (SELECT most FROM room))
+                    THEN (SELECT count(*) > 1 FROM (SELECT DISTINCT f.rank, f.scope, f.scope_id FROM found f) d)
+                    ELSE EXISTS (SELECT 1 FROM found f JOIN last l ON (f.rank, f.scope, f.scope_id) <> (l.rank, l.scope, l.scope_id))
+               END AS several) k
   LEFT JOIN (
         SELECT * FROM found
         UNION ALL
