@@ -361,7 +361,7 @@ async def test_why_nothing_connects_is_said_without_the_address(free_port: int) 
 
 async def test_the_session_that_was_used_last_is_used_next(pg_url: str) -> None:
     """Its process of PostgreSQL has its caches and plans at hand."""
-    pool = await open_pool(pg_url, application_name="toban/warm", min_size=3, max_size=3)
+    pool = await open_pool(pg_url, application_name="toban/warm", min_size=1, max_size=3)
     try:
         await pool.wait()
         held = [await pool.getconn() for _ in range(3)]
@@ -371,5 +371,11 @@ async def test_the_session_that_was_used_last_is_used_next(pg_url: str) -> None:
             session = await pool.getconn()
             assert session is held[-1]
             await pool.putconn(session)
+        # As each `max_idle` seconds: the first look only notes how many are idle.
+        for _ in range(3):
+            await pool._shrink_pool()
+        assert [session.closed for session in held] == [True, True, False], (
+            "those that were idle for longest are closed"
+        )
     finally:
         await pool.close()

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from toban_coordinator.decide.placement.prefetch import SPAN_SECONDS, Prefetch
+from toban_coordinator.decide.placement.prefetch import PASSED_OVER_SECONDS, SPAN_SECONDS, PassedOver, Prefetch
 from toban_domain.lease import ExecutorState
 from toban_domain.placement import ExecutorLoad
 
@@ -78,3 +78,13 @@ def test_executors_that_are_gone_are_forgotten() -> None:
     fleet.steady(1000)
     fleet.prefetch.read([], {}, fleet.now)
     assert fleet.prefetch.depths(fleet.now, 1) == {}
+
+
+def test_runs_that_need_slots_are_passed_over_for_a_while_only() -> None:
+    passed_over: PassedOver[str] = PassedOver()
+    assert passed_over.for_long(["a"], 10.0) == []
+    assert passed_over.for_long(["a"], 10.5) == []
+    assert passed_over.for_long(["a", "b"], 10.0 + PASSED_OVER_SECONDS) == ["a"]
+    assert passed_over.for_long([], 10.5 + PASSED_OVER_SECONDS) == []
+    assert passed_over.for_long(["a"], 10.9 + PASSED_OVER_SECONDS) == ["a"], "it got a slot, and waits again soon"
+    assert passed_over.for_long(["a"], 13.0 + PASSED_OVER_SECONDS) == [], "none of them waited for a while"

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from toban_coordinator.decide.placement import prefetch
 from toban_coordinator.decide.placement.prefetch import Prefetch
-from toban_coordinator.loops import assign, due_reads
+from toban_coordinator.loops import assign
 from toban_coordinator.loops.assign import BATCH
 from toban_coordinator.loops.due_reads import SPARE
 from toban_coordinator.store.placement import runs_assign
@@ -159,7 +160,7 @@ async def test_a_run_that_may_not_wait_at_an_executor_gets_a_slot_before_those_t
     await executor(world, slots=1)
     [incarnation] = world.incarnations
     monkeypatch.setattr(Prefetch, "depths", lambda *_: {incarnation: 2})
-    monkeypatch.setattr(due_reads, "PASSED_OVER_SECONDS", 0.0)
+    monkeypatch.setattr(prefetch, "PASSED_OVER_SECONDS", 0.0)
     await world.apply(make.job("serial", concurrency={"policy": "queue"}), make.job())
     quick = await world.start(count=3)
     await world.turn("assign")

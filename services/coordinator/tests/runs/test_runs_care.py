@@ -62,7 +62,7 @@ async def test_refusals_that_prove_nothing_move_nothing(world: Any, make: Any, r
 async def test_what_was_not_delivered_goes_out_again(world: Any, make: Any) -> None:
     incarnation = await world.executor()
     world.orders.down.add(incarnation)
-    await world.apply(make.job())
+    await world.apply(make.job(priority=7))
     [run] = await world.start()
     await world.turn("assign", "dispatch")
     assert world.orders.starts == [] and await world.state(run) == "ASSIGNED"
@@ -71,7 +71,9 @@ async def test_what_was_not_delivered_goes_out_again(world: Any, make: Any) -> N
     await world.turn("dispatch", "dispatch")
     assert len(world.orders.starts) == 1
     [row] = await world.sql("SELECT token FROM scheduler.runs_live")
-    assert world.orders.starts[0][1].key.token == row["token"]
+    order = world.orders.starts[0][1]
+    assert order.key.token == row["token"]
+    assert order.may_wait and order.priority == 7, "its slot may have gone to another run"
 
 
 async def test_an_accepted_start_is_not_believed_for_ever(world: Any, make: Any) -> None:

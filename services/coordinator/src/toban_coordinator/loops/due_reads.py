@@ -14,7 +14,7 @@ from toban_coordinator.app.placement.placement_refusals import PlacementRefusals
 from toban_coordinator.app.placement.set_aside import SetAside
 from toban_coordinator.decide.placement import assign as decide
 from toban_coordinator.decide.placement.fair import RoundRobin
-from toban_coordinator.decide.placement.prefetch import Prefetch
+from toban_coordinator.decide.placement.prefetch import PassedOver, Prefetch
 from toban_coordinator.decide.placement.search_pace import SearchPace
 from toban_coordinator.loops.term_loop import LoopDeps
 from toban_coordinator.store.placement import runs_assign
@@ -26,10 +26,6 @@ from toban_store.tx import autocommit
 SPARE = 16
 # While runs wait for a slot, those that need none are looked for this often, seconds.
 OFFERS_SECONDS = 0.2
-
-# Runs that need a slot, and may not wait at an executor, let others wait there before them for so long, seconds: those that wait there take each slot
-# that becomes free. From then on no order goes beyond the slots, until no such run waits.
-PASSED_OVER_SECONDS = 1.0
 
 Specs = dict[tuple[int, int], JobSpec]
 
@@ -74,8 +70,7 @@ class DueReads:
         self._blocked: set[tuple[int, int]] = set()
         # Those of them with runs that wait for a slot and may not wait at an executor.
         self._need_slots: set[tuple[int, int]] = set()
-        # Since when runs of a definition that may not wait there have waited, and when they last did, by the monotonic clock.
-        self._passed_over: dict[tuple[int, int], tuple[float, float]] = {}
+        self._passed_over: PassedOver[tuple[int, int]] = PassedOver()
         self._pace = 0.0
         # When runs that need no slot are read apart again.
         self._offers_at = 0.0
@@ -117,7 +112,7 @@ class DueReads:
             return DueRead(usable=usable, due=due, specs=specs, one_scope=self._one_scope)
         if not self._any_room_will_do():
             usable, due, specs = await self._one_by_one(now, most)
-        elif self._is_slow(now):
+        elif self._goes_on_from(now) is not None:
             usable, due, specs = await self._one_by_one(now, most, whole=False)
         else:
             usable, due, specs = await self._both(now, most)
@@ -147,9 +142,9 @@ class DueReads:
             spec is not None and all(e.takes(spec.selector) for e in self._usable) for spec in waiting
         )
 
-    def _is_slow(self, now: datetime) -> bool:
-        """Whether the next read of all due runs has to wait, and what has come since the last one can be found."""
-        return self._found is not None and self._whole.waits(now.timestamp()) > 0
+    def _goes_on_from(self, now: datetime) -> runs_assign.Found | None:
+        """Where a read may go on while the next one of all due runs has to wait."""
+        return self._found if self._whole.waits(now.timestamp()) else None
 
     async def _one_by_one(
         self, now: datetime, most: int, *, whole: bool = True
@@ -219,27 +214,18 @@ class DueReads:
 
     def _needing_slots(self) -> list[JobSpec]:
         """Definitions of runs that may not wait at an executor and have waited for a slot for long enough."""
-        at, before = self._deps.clock.monotonic(), self._passed_over
-        self._passed_over = {key: since for key, since in before.items() if at - since[1] < PASSED_OVER_SECONDS}
-        needing = []
-        for key in self._need_slots:
-            spec = None if self._definitions.broken(key) else self._definitions.known(key)
-            if spec is None:
-                continue
-            first, _ = self._passed_over.get(key, (at, at))
-            self._passed_over[key] = first, at
-            if at - first >= PASSED_OVER_SECONDS:
-                needing.append(spec)
-        return needing
+        waiting = [key for key in self._need_slots if not self._definitions.broken(key)]
+        long = self._passed_over.for_long(waiting, self._deps.clock.monotonic())
+        return [spec for key in long if (spec := self._definitions.known(key)) is not None]
 
     async def _due(self, now: datetime, most: int, *, whole: bool = True) -> tuple[list[DueRun], Specs]:
         """Without `whole`, what has come since the last read of all is enough while that takes long."""
         self._aside.expire()
         limit = most + self._spare + len(self._aside) + len(self._refusals.left_out())
         async with autocommit(self._deps.pool) as t:
-            if self._found is not None and not whole and self._is_slow(now):
+            if not whole and (start := self._goes_on_from(now)) is not None:
                 self._went_on, one_scope = True, True
-                found = await runs_assign.due_runs_from(t, now, self._found, limit=limit, blocked=self._blocked)
+                found = await runs_assign.due_runs_from(t, now, start, limit=limit, blocked=self._blocked)
             else:
                 found, one_scope, took = await runs_assign.due_runs(
                     t, now, limit=limit, blocked=self._blocked, after=self._turns.start, one_scope=self._one_scope

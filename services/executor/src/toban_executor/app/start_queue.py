@@ -28,7 +28,7 @@ _TEXTS = {
     "term": "another coordinator leads now",
     "revoked": "it was taken back",
 }
-# How often overdue orders are looked at at most.
+# Overdue orders are looked at no more often than this.
 _AGAIN_SECONDS = 0.01
 for _reason in _TEXTS:
     _returned.labels(_reason)

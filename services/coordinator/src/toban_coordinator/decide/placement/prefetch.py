@@ -7,8 +7,9 @@ Runs that wait at an executor cannot start elsewhere. So an executor gets only w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from toban_domain.placement import ExecutorLoad
 
@@ -16,6 +17,11 @@ from toban_domain.placement import ExecutorLoad
 SPAN_SECONDS = 0.15
 # An executor gets what it starts within so many seconds at its rate: while reports of ends gather there, and until the turn after them.
 AHEAD_SECONDS = 0.3
+# What waits at an executor takes each slot there that becomes free. When a run that may not wait there has waited for so long, seconds, no order goes
+# beyond the slots any more, until no such run waits.
+PASSED_OVER_SECONDS = 1.0
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -34,6 +40,22 @@ class _Seen:
         for _ in range(min(spans, 3)):
             self.before, self.last, self.ends = self.last, self.ends, 0
         self.since += spans * SPAN_SECONDS
+
+
+class PassedOver(Generic[Key]):
+    """Since when runs that need a slot, and may not wait at an executor, have let others wait there before them: by any `Key`, in seconds of a
+    monotonic clock."""
+
+    def __init__(self) -> None:
+        # Since when, and when last.
+        self._since: dict[Key, tuple[float, float]] = {}
+
+    def for_long(self, waiting: Collection[Key], now: float) -> list[Key]:
+        """Those of `waiting` that have waited for PASSED_OVER_SECONDS. One that got a slot and waits again soon has waited all the time."""
+        self._since = {key: times for key, times in self._since.items() if now - times[1] < PASSED_OVER_SECONDS}
+        for key in waiting:
+            self._since[key] = self._since.get(key, (now, now))[0], now
+        return [key for key in waiting if now - self._since[key][0] >= PASSED_OVER_SECONDS]
 
 
 class Prefetch:

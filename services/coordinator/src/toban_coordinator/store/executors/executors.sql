@@ -98,10 +98,10 @@ RETURNING e.incarnation::text AS incarnation, e.worker_id, e.node_id, e.pid, e.g
           e.state = 'draining' AND NOT a.draining
           AND NOT EXISTS (SELECT 1 FROM scheduler.executor_drains d WHERE d.instance = e.instance) AS may_resume,
           EXISTS (SELECT 1 FROM scheduler.executor_orders o WHERE o.incarnation = e.incarnation AND o.done_at IS NULL)
-          -- The latest first: behind those that have ended, whose entries an open snapshot keeps, it would be found last.
+          -- The latest first: an open snapshot keeps the entries of ended runs, and they come before those of live ones.
           OR (SELECT 1 FROM scheduler.runs_live r
                WHERE r.assigned_incarnation = e.incarnation AND r.state IN ('ASSIGNED', 'RUNNING', 'CANCEL_REQUESTED')
-               ORDER BY r.assigned_incarnation DESC, r.dispatched_at DESC LIMIT 1) IS NOT NULL AS has_updates;
+               ORDER BY r.dispatched_at DESC LIMIT 1) IS NOT NULL AS has_updates;
 
 -- name: adopt_nonce
 -- Only while the cluster is not settled: PostgreSQL may lack the grant that this signed nonce came with, a later one than it holds.

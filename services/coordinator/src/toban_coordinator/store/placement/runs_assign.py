@@ -137,8 +137,7 @@ async def due_runs(
         "limit": limit,
         "due_from": _ALWAYS,
         "depth": 0,
-        "blocked": array_literals.numbers(definition for definition, _ in blocked),
-        "blocked_versions": array_literals.numbers(version for _, version in blocked),
+        **_without(blocked),
         "scope": after[0],
         "scope_id": after[1],
     }
@@ -159,6 +158,13 @@ async def due_runs(
     return DueRuns([_due_run(row) for row in rows], False, took)
 
 
+def _without(blocked: Collection[tuple[int, int]]) -> dict[str, str]:
+    return {
+        "blocked": array_literals.numbers(definition for definition, _ in blocked),
+        "blocked_versions": array_literals.numbers(version for _, version in blocked),
+    }
+
+
 def _took(rows: Sequence[Row]) -> float:
     return max((row.pop("took") for row in rows), default=0.0)
 
@@ -171,8 +177,7 @@ async def due_runs_from(
     parameters = {
         "now": now,
         "limit": limit,
-        "blocked": array_literals.numbers(definition for definition, _ in blocked),
-        "blocked_versions": array_literals.numbers(version for _, version in blocked),
+        **_without(blocked),
         **found._asdict(),
     }
     return [_due_run(row) for row in await t.fetch_all(_sql.due_runs_from, parameters)]
@@ -192,8 +197,7 @@ async def due_offers(t: Tx, now: datetime, *, limit: int, blocked: Collection[tu
     parameters = {
         "now": now,
         "limit": limit,
-        "blocked": array_literals.numbers(definition for definition, _ in blocked),
-        "blocked_versions": array_literals.numbers(version for _, version in blocked),
+        **_without(blocked),
     }
     return [_due_run(row) for row in await t.fetch_all(_sql.due_offers, parameters)]
 
@@ -309,8 +313,7 @@ async def loads_and_due(
         "beside": beside,
         "limit": limit + beside,
         "queues": json.dumps(dict(queues)),
-        "blocked": array_literals.numbers(()),
-        "blocked_versions": array_literals.numbers(()),
+        **_without(()),
     }
     rows = await t.fetch_all(_sql.loads_and_due, parameters)
     several, loads, took = False, "", _took(rows)
