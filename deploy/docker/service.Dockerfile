@@ -23,6 +23,7 @@ COPY apps apps
 COPY libs libs
 COPY services services
 COPY web web
+COPY VERSION ./
 RUN python3 scripts/image-packages "${SERVICE}" >/packages \
     && sed -i 's|^|./|' /packages \
     && xargs -a /packages /build/bin/python -m pip wheel --quiet --no-cache-dir --no-deps --no-index --no-build-isolation --wheel-dir /wheels \

@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 import pytest
 import redis
 
-from toban_cli.doctor.probe import examine
+from toban_cli.doctor.examine import examine
 from toban_domain.finding import Finding
 from toban_domain.version import VERSION
 from toban_proto.v1 import common_pb2

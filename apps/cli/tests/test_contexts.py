@@ -146,7 +146,7 @@ def test_contexts_are_listed_used_shown_and_deleted_without_their_tokens(file: C
         (
             "TOBAN_HOME",
             "/srv/clone/.toban",
-            "as scripts/toban does, and counts before the current context; set TOBAN_CONTEXT=local",
+            "as scripts/toban of a clone does, and counts before the current context; set TOBAN_CONTEXT=local",
         ),
         ("SCHEDULER_COORDINATORS", "a:1", "and counts before the current context; set TOBAN_CONTEXT=local"),
         ("TOBAN_CONTEXT", "prod", "and counts before the current context; set TOBAN_CONTEXT=local"),
@@ -285,5 +285,5 @@ def test_what_has_no_route_goes_to_the_coordinators_of_a_local_stack(
         assert (code, err) == (0, "") and json.loads(out)[0]["key"] == "logs/a"
     # Without the site, --direct does it all.
     code, _, err = toban("run", "list")
-    assert code == 69 and "`make status`" in err and "`toban --direct`" in err
+    assert code == 69 and "`toban dev status`" in err and "`toban --direct`" in err
     assert toban("--direct", "run", "list", "-o", "name")[:2] == (0, "5\n")

@@ -157,8 +157,15 @@ def test_a_noun_alone_prints_its_help(toban: Toban, group: str) -> None:
 
 def test_version(toban: Toban) -> None:
     assert toban("--version") == (0, f"toban {VERSION}\n", "")
+    places = [
+        "VERSION",
+        "libs/sdk/src/toban/version.py",
+        "deploy/docker/service.Dockerfile",
+        "deploy/helm/toban/Chart.yaml",
+    ]
+    assert [name for name in places if VERSION not in (ROOT / name).read_text(encoding="utf-8")] == []
     for project in ROOT.glob("*/*/pyproject.toml"):
-        assert f'\nversion = "{VERSION}"\n' in project.read_text(encoding="utf-8"), project
+        assert '\npath = "../../VERSION"\n' in project.read_text(encoding="utf-8"), project
 
 
 def test_a_mistake_of_ours_is_one_line(toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:

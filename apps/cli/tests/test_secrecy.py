@@ -116,7 +116,7 @@ def test_stored_tokens_with_more_than_a_token(alone: pytest.MonkeyPatch, toban: 
     (tmp_path / "stack.json").write_text(json.dumps({"sites": ["127.0.0.1:9"], "coordinators": ["127.0.0.1:9"]}))
     alone.setenv("TOBAN_HOME", str(tmp_path))
     code, err = is_hidden(toban, "run", "list")
-    assert code == 78 and "context.json has no API token; run `make up` again" in err
+    assert code == 78 and "context.json has no API token; run `toban dev` again" in err
 
 
 @pytest.mark.parametrize(

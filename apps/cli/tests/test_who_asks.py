@@ -46,7 +46,7 @@ def test_a_stack_without_a_context_has_no_token(home: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", "null"])
 def test_a_damaged_context_names_the_remedy(home: Path, content: str) -> None:
     (home / "context.json").write_text(content)
-    with pytest.raises(TobanError, match=r"context\.json cannot be read .*`make up`.*--direct") as caught:
+    with pytest.raises(TobanError, match=r"context\.json cannot be read .*`toban dev`.*--direct") as caught:
         read_settings({"TOBAN_HOME": str(home)})
     assert caught.value.code is ErrorCode.CONFIG_INVALID
 

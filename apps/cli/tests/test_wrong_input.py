@@ -134,7 +134,7 @@ def test_no_coordinator_answers(toban: Toban, tls: Path, monkeypatch: pytest.Mon
     assert (code, out) == (69, "")
     assert (
         err == f"error: no coordinator answers: 127.0.0.1:{free_port}, 127.0.0.1:1. "
-        "`toban doctor` shows the cause; `make up` starts the local stack of a clone\n"
+        "`toban doctor` shows the cause; `toban dev` starts a local stack\n"
     )
 
 

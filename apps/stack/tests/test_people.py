@@ -6,7 +6,8 @@ from stat import S_IMODE
 
 import pytest
 
-from toban_stack.people import first_link, prepare_context
+from toban_cli.contexts import Context, ContextFile
+from toban_stack.people import DEV, enter_context, first_link, leave_context, prepare_context
 from toban_stack.toban_command import TobanCommand
 
 # Keeps accounts and tokens in a file, and every call.
@@ -102,3 +103,47 @@ def test_the_link_is_for_the_first_administrator_only(command: TobanCommand, tmp
     change(tmp_path, users=["ada"])
     assert first_link(command, "127.0.0.1:8080") is None
     assert calls(tmp_path, "user", "bootstrap") == 1
+
+
+SITE = "127.0.0.1:4711"
+
+
+@pytest.fixture
+def contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContextFile:
+    """The contexts of a person whose stack has a token."""
+    (tmp_path / "context.json").write_text(json.dumps({"user": "local", "token": "toban_pat_" + "0" * 64}))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return ContextFile({"XDG_CONFIG_HOME": str(tmp_path / "config")})
+
+
+def test_commands_reach_a_stack_by_a_context_until_it_is_down(contexts: ContextFile, tmp_path: Path) -> None:
+    enter_context(tmp_path, SITE)
+    enter_context(tmp_path, SITE)
+    found = contexts.load()
+    assert found.current == DEV and found.get(DEV).url == f"http://{SITE}"
+    leave_context(["127.0.0.1:1"])
+    assert DEV in contexts.load().named, "another stack is down"
+    leave_context([SITE])
+    assert contexts.load().named == {}
+
+
+def test_the_context_of_another_cluster_stays_the_current_one(
+    contexts: ContextFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contexts.change() as held:
+        held[0] = held[0].with_one("prod", Context(url="https://toban.example.com"), current=True)
+    enter_context(tmp_path, SITE)
+    assert (contexts.load().current, sorted(contexts.load().named)) == ("prod", [DEV, "prod"])
+    assert "TOBAN_CONTEXT=dev chooses it; the current one is prod" in capsys.readouterr().out
+
+
+def test_a_context_of_that_name_that_leads_elsewhere_is_kept(
+    contexts: ContextFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contexts.change() as held:
+        held[0] = held[0].with_one(DEV, Context(url="https://dev.example.com"), current=False)
+    enter_context(tmp_path, SITE)
+    assert contexts.load().get(DEV).url == "https://dev.example.com"
+    assert f"set TOBAN_HOME={tmp_path} for this stack" in capsys.readouterr().out
+    leave_context([SITE])
+    assert DEV in contexts.load().named

@@ -1,6 +1,5 @@
 """The `toban` command of `make up`: which runs it lists, its failures, and commands spelt for the prompt."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -56,7 +55,9 @@ def test_without_a_clone_printed_commands_are_those_of_the_packages(
     monkeypatch.delenv("TOBAN_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     module = str(tmp_path / "lib/python3.12/site-packages/toban_stack/toban_command.py")
-    assert typed("make down", module) == f"TOBAN_HOME={tmp_path}/.toban {sys.executable} -m toban_stack down"
+    assert typed("make down", module) == "toban dev down"
+    assert typed("make up", module) == "toban dev"
+    assert typed("scripts/toban run list", module) == "toban run list"
     monkeypatch.setenv("TOBAN_HOME", "/srv/stack")
     assert typed("scripts/toban run list", module) == "TOBAN_HOME=/srv/stack toban run list"
 

@@ -1,4 +1,4 @@
-"""The wheel of `toban`: what a program that Toban runs gets needs the standard library alone."""
+"""The wheel of `toban-sdk`: what a program that Toban runs gets needs the standard library alone."""
 
 import json
 import shutil
@@ -53,9 +53,11 @@ def test_a_client_can_be_imported_where_processes_do_not_fork() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, since builds may write beside the sources."""
     folder = tmp_path_factory.mktemp("sdk")
-    shutil.copytree(SDK, folder / "sdk", ignore=shutil.ignore_patterns("__pycache__", "dist", "tests"))
+    copy = folder / "libs/sdk"
+    shutil.copytree(SDK, copy, ignore=shutil.ignore_patterns("__pycache__", "dist", "tests"))
+    shutil.copy(SDK.parents[1] / "VERSION", folder)
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
-    done = subprocess.run(command, cwd=folder / "sdk", capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     [built] = (folder / "dist").iterdir()
     return built
@@ -92,10 +94,10 @@ def test_its_version_is_the_one_that_it_reports(wheel: Path) -> None:
 
 def test_it_requires_no_package_without_an_extra(wheel: Path) -> None:
     lines = metadata(wheel)
-    assert "Name: toban" in lines
+    assert "Name: toban-sdk" in lines
     assert "Requires-Python: >=3.11" in lines
     assert not [line for line in lines if line.startswith("Requires-Dist") and "extra ==" not in line]
-    assert "# toban" in lines, "its page has the README"
+    assert "# toban-sdk" in lines, "its page has the README"
     assert "](../" not in "\n".join(lines), "a link of the clone is dead there"
 
 

@@ -42,7 +42,7 @@ def test_an_unreachable_cluster(web: Any) -> None:
     response = web.get("/jobs")
     text = response.get_data(as_text=True)
     assert response.status_code == 503 and response.headers["Retry-After"] == "5"
-    assert "The cluster does not respond" in text and web.cluster.coordinator in text and "make up" in text
+    assert "The cluster does not respond" in text and web.cluster.coordinator in text and "toban dev" in text
     assert '<meta http-equiv="refresh" content="5">' in text
     part = web.get("/jobs?part=1")
     assert part.status_code == 503 and part.mimetype == "text/plain"

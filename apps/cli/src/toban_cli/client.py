@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toban_cli import report
 from toban_cli.cluster_config import read_settings
 from toban_cli.ports import CALL_SECONDS
+from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
     from toban_cli.direct import DirectClient
@@ -47,10 +48,23 @@ def call(method: str, request: Any, *, timeout: float = CALL_SECONDS) -> Any:
 def _direct() -> DirectClient:
     from toban_cli.direct import DirectClient
 
+    settings = read_settings(os.environ)
+    if missing := missing_grpc():
+        raise missing
     # Read when gRPC is imported: without it a fork of this process would log warnings.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    return DirectClient(read_settings(os.environ))
+    return DirectClient(settings)
+
+
+def missing_grpc() -> TobanError | None:
+    """Why coordinators cannot be called where the package was installed without gRPC; None where it is there."""
+    from importlib.util import find_spec
+
+    if find_spec("grpc") is not None:
+        return None
+    message = "calls of coordinators need gRPC, which is not installed; pip install 'toban[grpc]', or go to a site with `toban login URL`"
+    return TobanError(ErrorCode.UNIMPLEMENTED, message)
 
 
 def _over_rest(site: Site) -> Client:

@@ -65,8 +65,8 @@ def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = N
     if not coordinators and not wrong:
         raise TobanError(
             ErrorCode.CONFIG_INVALID,
-            "no coordinator address is configured; set SCHEDULER_COORDINATORS=host:port,host:port, or `toban login URL`, or run `make up` "
-            "and use scripts/toban",
+            "no coordinator address is configured; set SCHEDULER_COORDINATORS=host:port,host:port, or `toban login URL`, or start "
+            "a stack on this machine with `toban dev`",
         )
     return Settings(
         coordinators=coordinators,
@@ -98,10 +98,10 @@ def local_context(environ: Mapping[str, str]) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, ValueError, LookupError, TypeError) as error:
-        message = f"{path} cannot be read ({error}); run `make up` again, or use `toban --direct`"
+        message = f"{path} cannot be read ({error}); run `toban dev` again, or use `toban --direct`"
         raise TobanError(ErrorCode.CONFIG_INVALID, message) from None
     if not is_token(token):
-        message = f"{path} has no API token; run `make up` again, or use `toban --direct`"
+        message = f"{path} has no API token; run `toban dev` again, or use `toban --direct`"
         raise TobanError(ErrorCode.CONFIG_INVALID, message)
     return token
 
@@ -134,7 +134,7 @@ def read_stack(environ: Mapping[str, str]) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise TobanError(ErrorCode.CONFIG_INVALID, f"{path} cannot be read ({error}); run `make up` again") from None
+        raise TobanError(ErrorCode.CONFIG_INVALID, f"{path} cannot be read ({error}); run `toban dev` again") from None
     return record if isinstance(record, dict) else {}
 
 

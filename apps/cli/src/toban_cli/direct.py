@@ -32,7 +32,7 @@ SEAL_SECONDS = 5.0
 QUIET_SECONDS = 0.3
 # As toban_transport.person_rules.CREDENTIAL, which is not loaded for every command.
 CREDENTIAL = "toban-credential"
-HINT = "`toban doctor` shows the cause; `make up` starts the local stack of a clone"
+HINT = "`toban doctor` shows the cause; `toban dev` starts a local stack"
 
 
 class DirectClient:

@@ -33,8 +33,8 @@ the commands go, and as whom:
 | `TOBAN_URL` with `TOBAN_TOKEN` | by [REST](rest.md) to that site; `TOBAN_CA_FILE` names the CA of its certificate |
 | `TOBAN_CONTEXT` | by REST to the site of that context |
 | `SCHEDULER_COORDINATORS` | by gRPC to these coordinators, with `TOBAN_TOKEN`, or without it as the certificate |
-| `TOBAN_HOME`, as `scripts/toban` sets it | to the local stack: by REST to its site with the token of `context.json`, which `make up` writes |
-| a current context | by REST to its site: `toban login URL` makes a context, `toban context use` chooses one |
+| `TOBAN_HOME`, as `scripts/toban` sets it | to the local stack: by REST to its site with the token of `context.json`, which `toban dev` writes |
+| a current context | by REST to its site: `toban login URL` makes a context, `toban dev` makes `dev`, `toban context use` chooses one |
 
 `toban context show` names what decides, and `toban user whoami` the person. [security.md](security.md) has the roles. Contexts are in
 `~/.config/toban/contexts.toml` (or below `XDG_CONFIG_HOME`), with their tokens: a file of mode 0600, refused when others can open it. Sites

@@ -21,6 +21,7 @@ from toban_cli.commands import (
     cluster,
     completion,
     context,
+    dev,
     doctor,
     events,
     executors,
@@ -77,6 +78,7 @@ toban run list --watch
 _ALONE: Verbs = {
     "apply": apply.apply,
     "validate": apply.validate,
+    "dev": dev.dev,
     "doctor": doctor.doctor,
     "explain": explain.explain,
     "completion": completion.completion,

@@ -1,7 +1,8 @@
 """The command line of a stack on one machine. Usage: python -m toban_stack up|down|status|certs STEP
 
 COORDINATORS, EXECUTORS, LOG_ARCHIVERS and ADMIN_WEBS are the numbers of processes that `up` starts, and EXECUTOR_GROUPS names
-groups, with commas between, that get one more executor each; TOBAN_HOME is the stack's folder (.toban in the clone by default).
+groups, with commas between, that get one more executor each; TOBAN_HOME is the stack's folder, by default .toban in the clone, else in
+the working folder.
 Exit codes: 0 for success, 1 for a failure or an unhealthy process, 2 for a wrong call.
 """
 
@@ -15,13 +16,13 @@ from pathlib import Path
 from toban_domain.errors import TobanError
 from toban_domain.executor_group import check_name
 from toban_runtime.clock import SystemClock
-from toban_stack import certificate_rotation
+from toban_stack import certificate_rotation, people
 from toban_stack.console import columns, print_lines
 from toban_stack.errors import StackError
 from toban_stack.health import ProcessStatus, last_exits
 from toban_stack.stack import Stack
 from toban_stack.supervisor.policy import Backoff
-from toban_stack.toban_command import clone_of, typed
+from toban_stack.toban_command import clone_of, spelled, typed
 
 USAGE = 2
 STATUS_HEADER = ("PROCESS", "ROLE", "ADDRESS", "ADMIN", "PID", "RESTARTS", "HEALTH")
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
     try:
         return commands[command]()
     except (StackError, TobanError, ValueError, PermissionError) as error:
-        sys.stderr.write(f"\nmake {command} failed: {error}\n")
+        sys.stderr.write(f"\n{spelled(f'make {command}')} failed: {error}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
@@ -51,13 +52,16 @@ def up() -> int:
     """Starts the stack, applies the examples and shows the first run."""
     from toban_stack import quickstart_output
 
-    quickstart_output.run(_stack(), root=project_root())
+    quickstart_output.run(_stack(), clone=clone_of())
     return 0
 
 
 def down() -> int:
     """Stops every process of the stack and prints a line for each."""
-    lines = _stack().down()
+    stack = _stack()
+    sites = stack.sites
+    lines = stack.down()
+    people.leave_context(sites)
     print_lines(*(f"• {line}" for line in lines))
     print_lines("Toban is stopped; its data stays in " + str(home()) if lines else "nothing was running")
     return 0
@@ -92,14 +96,9 @@ def certificates(step: Callable[[Path], str]) -> int:
     return 0
 
 
-def project_root() -> Path:
-    """The clone that contains this package; the working folder when the package is installed."""
-    return clone_of(__file__) or Path.cwd()
-
-
 def home() -> Path:
-    """TOBAN_HOME, or .toban in the clone."""
-    return Path(os.environ.get("TOBAN_HOME") or project_root() / ".toban")
+    """TOBAN_HOME, or .toban in the clone; where the package is installed, in the working folder."""
+    return Path(os.environ.get("TOBAN_HOME") or (clone_of() or Path.cwd()) / ".toban")
 
 
 def _stack() -> Stack:

@@ -24,6 +24,7 @@ from toban_domain.deny_list import DENIED, parse_denied, serial_number
 from toban_domain.executor_group import DEFAULT_GROUP, check_name
 from toban_stack import certs
 from toban_stack.errors import StackError
+from toban_stack.toban_command import spelled
 
 # As the key worker_type of a step.
 _WORKER_TYPE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?")
@@ -156,7 +157,7 @@ def step(arguments: Sequence[str]) -> Callable[[Path], str] | None:
 def _authority(directory: Path) -> Path:
     certificate = directory / "ca" / "ca.crt"
     if not certificate.exists():
-        raise StackError(f"{certificate} does not exist: `make up` makes the certificates")
+        raise StackError(f"{certificate} does not exist: `{spelled('make up')}` makes the certificates")
     return certificate
 
 

@@ -12,6 +12,7 @@ from toban_domain.finding import format_check_value
 from toban_stack.processes import ProcessRecord, alive
 from toban_stack.supervisor.policy import Exit, span
 from toban_stack.supervisor.report import ServiceReport
+from toban_stack.toban_command import spelled
 
 TIMEOUT_SECONDS = 2.0
 
@@ -69,7 +70,7 @@ def supervised(
 ) -> list[ProcessStatus]:
     """`rows` with their restarts, and what they wait for, after a line for the supervisor itself."""
     runs = alive(supervisor)
-    health = "ok" if runs else "not running, nothing is restarted: make up"
+    health = "ok" if runs else f"not running, nothing is restarted: {spelled('make up')}"
     return [
         _status(supervisor, green=runs, health=health, running=runs),
         *(_with_report(row, reports, runs, now) for row in rows),

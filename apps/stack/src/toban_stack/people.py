@@ -1,9 +1,12 @@
 """What `make up` does about people: a token for the commands of this machine, and the link for the first administrator."""
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from toban_cli.contexts import Context, ContextFile
 from toban_stack.console import print_lines
 from toban_stack.stack_paths import write_private
 from toban_stack.toban_command import MOST_ROWS, TobanCommand
@@ -11,18 +14,21 @@ from toban_stack.toban_command import MOST_ROWS, TobanCommand
 LOCAL_USER = "local"
 # As toban_cli.cluster_config.CONTEXT_FILE.
 CONTEXT_FILE = "context.json"
+# The context of `toban dev`.
+DEV = "dev"
 TOKEN_DAYS = "366"
 
 
-def prepare_context(command: TobanCommand, home: Path) -> None:
-    """Writes the context of scripts/toban, a file of mode 0600, unless the one that is there is good. Raises StackError.
+def prepare_context(command: TobanCommand, home: Path) -> bool:
+    """Writes the context of scripts/toban, a file of mode 0600, unless the one that is there is good; whether there was none. Raises StackError.
 
     Its token is of the account `local`, which has role admin and no password. An account of that name keeps the rules that it has now,
     unless an earlier start made it and was ended before it gave it a rule: then no token of it was ever made.
     """
     context = home / CONTEXT_FILE
-    if context.exists() and command.succeeds("user", "whoami"):
-        return
+    is_first = not context.exists()
+    if not is_first and command.succeeds("user", "whoami"):
+        return False
     users = _listed(command, "user", "list", "--limit", str(MOST_ROWS))
     is_new = LOCAL_USER not in {user["name"] for user in users}
     if is_new:
@@ -38,6 +44,40 @@ def prepare_context(command: TobanCommand, home: Path) -> None:
     )
     write_private(context, json.dumps({"user": LOCAL_USER, "token": json.loads(created)["secret"]}, indent=1) + "\n")
     print_lines(f"• commands act as user {LOCAL_USER}, by the token in {context.name}")
+    return is_first
+
+
+def enter_context(home: Path, site: str) -> None:
+    """Lets the `toban` command and the SDK of this person reach the stack, by context `dev`, from any folder.
+
+    It becomes the current one where there is none. One of that name that leads to another machine stays as it is.
+    """
+    token = json.loads((home / CONTEXT_FILE).read_text(encoding="utf-8"))["token"]
+    with ContextFile(os.environ).change() as held:
+        known = held[0]
+        if DEV in known.named and not _is_ours(known.named[DEV]):
+            print_lines(
+                f"• context {DEV} leads to {known.named[DEV].url} and stays: set TOBAN_HOME={home} for this stack"
+            )
+            return
+        new = Context(url=f"http://{site}", token=token, user=LOCAL_USER)
+        held[0] = known.with_one(DEV, new, current=known.current in ("", DEV))
+    used = f"TOBAN_CONTEXT={DEV} chooses it; the current one is {known.current}"
+    print_lines(f"• commands reach this stack by context {DEV}" + f" ({used})" * (held[0].current != DEV))
+
+
+def leave_context(sites: Sequence[str]) -> None:
+    """Removes the context of a stack that is down, if it is that of `enter_context`."""
+    file = ContextFile(os.environ)
+    known = file.load().named.get(DEV)
+    if known is None or known.url not in {f"http://{site}" for site in sites}:
+        return
+    with file.change() as held:
+        held[0] = held[0].without(DEV)
+
+
+def _is_ours(context: Context) -> bool:
+    return context.url.startswith("http://127.0.0.1:")
 
 
 def _listed(command: TobanCommand, *words: str) -> list[dict[str, Any]]:

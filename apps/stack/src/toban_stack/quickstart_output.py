@@ -12,11 +12,14 @@ from toban_stack.toban_command import Executor, Run, TobanCommand, typed
 
 # The example that shows a first run: its own schedule may leave a newcomer waiting for a minute.
 FIRST_JOB = "hello"
+# The same where there is no clone.
+FIRST_JOB_FILE = Path(__file__).with_name("hello.yaml")
 HEADER = ("RUN", "JOB", "SLOT", "EXECUTOR", "SECONDS", "LAST LINE OF OUTPUT")
 
 
-def run(stack: Stack, *, root: Path) -> None:
-    """Starts the stack, applies `examples/`, waits for a run or finds a backlog, and prints the result.
+def run(stack: Stack, *, clone: Path | None) -> None:
+    """Starts the stack, applies the `examples/` of a clone or, once, the first job of the package, waits for a run or finds a backlog, and
+    prints the result.
 
     Raises StackError when something fails; processes that this call started are stopped in that case.
     """
@@ -25,11 +28,16 @@ def run(stack: Stack, *, root: Path) -> None:
     before = set(stack.processes())
     stack.up()
     try:
-        command = TobanCommand(home=stack.home.root, root=root)
-        people.prepare_context(command, stack.home.root)
-        examples = root / "examples"
-        if examples.is_dir():
-            print_lines(f"• examples: {command.lines('apply', '-f', str(examples), '-o', 'name')} definitions applied")
+        command = TobanCommand(home=stack.home.root, root=clone or Path.cwd())
+        is_new = people.prepare_context(command, stack.home.root)
+        if clone:
+            print_lines(
+                f"• examples: {command.lines('apply', '-f', str(clone / 'examples'), '-o', 'name')} definitions applied"
+            )
+        elif is_new:
+            command.output("apply", "-f", str(FIRST_JOB_FILE))
+        if not clone and stack.sites:
+            people.enter_context(stack.home.root, stack.sites[0])
         nothing_new = set(stack.processes()) <= before
         if not nothing_new:
             command.start(FIRST_JOB)
@@ -45,7 +53,9 @@ def run(stack: Stack, *, root: Path) -> None:
     else:
         print_lines("", *columns([HEADER, row(first)]), "")
     print_lines(*classes(command.executors()), "")
-    _addresses(stack)
+    if clone:
+        _addresses(stack)
+    _hints(stack)
     if stack.sites and (link := people.first_link(command, stack.sites[0])):
         print_lines("", f"First sign-in, good once and for an hour:  {link}")
     print_lines(f"\nToban is up after {clock.monotonic() - began:.0f} s. Stop it with: {typed('make down')}")
@@ -84,14 +94,18 @@ def _addresses(stack: Stack) -> None:
     rows = [(record.role, name, record.address, record.admin) for name, record in processes.items()]
     table = [("ROLE", "PROCESS", "ADDRESS", "HEALTH AND METRICS")]
     table += [(role, name, address, f"http://{admin}/healthz" if admin else "-") for role, name, address, admin in rows]
-    print_lines(*columns(table), "")
-    print_lines(*(f"Site  http://{address}" for address in stack.sites))
+    token = near(stack.home.admin_token())
+    curl = f'curl -s -H "Authorization: Bearer $(cat {token})" http://ADDRESS/healthz, and /metrics'
+    print_lines(*columns(table), curl, "")
+
+
+def _hints(stack: Stack) -> None:
     print_lines(
+        *(f"Site  http://{address}" for address in stack.sites),
         f"logs: {near(stack.home.logs)}",
         f"try:  {typed('scripts/toban run start hello --wait --follow')}",
         f"      {typed('scripts/toban cluster status')}",
         f"      {typed('make status')}",
-        f'      curl -s -H "Authorization: Bearer $(cat {near(stack.home.admin_token())})" http://ADDRESS/healthz, and /metrics',
     )
 
 

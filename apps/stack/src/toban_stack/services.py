@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -195,9 +196,8 @@ class Services:
             if kind not in (ISOLATED, SHARED):
                 # It has the keys of all services.
                 settings["HIDDEN_FOLDERS"] = str(self._home.root)
-            if kind != SHARED and (clone := clone_of(__file__)) is not None:
-                # Examples and what people write beside them, wherever the clone is.
-                settings["SHOWN_FOLDERS"] = str(clone)
+            if kind != SHARED and (shown := self._shown_folders()):
+                settings["SHOWN_FOLDERS"] = ",".join(map(str, shown))
         passed_on = (
             *PASSED_ON,
             *{"executor": FOR_EXECUTORS, SITE: FOR_SITE, "coordinator": FOR_COORDINATORS}.get(role, ()),
@@ -208,6 +208,14 @@ class Services:
         caller = {**os.environ, **self._environment}
         base = {key: value for key, value in caller.items() if not key.startswith(("SCHEDULER_", "TOBAN_"))}
         return {**base, **{f"SCHEDULER_{key}": value for key, value in {**settings, **given}.items()}}
+
+    def _shown_folders(self) -> list[Path]:
+        """What jobs use: examples and what people write beside them, wherever the clone is; else the folder that has the stack's own, and the
+        Python environment with the SDK."""
+        if (clone := clone_of()) is not None:
+            return [clone]
+        beside = self._home.root.parent
+        return [Path(sys.prefix), *([beside] if beside != Path.home() else [])]
 
     def _listen_settings(self, name: str, role: str) -> dict[str, str]:
         """Its listening address and its state folder; the site has no state."""

@@ -33,6 +33,8 @@ class StackPaths:
                 raise StackError(
                     f"{folder} cannot be made ({error.strerror}): set TOBAN_HOME to a folder that this account may write"
                 ) from None
+        # A folder of a project: nothing of it belongs to its history.
+        (self.root / ".gitignore").write_text("*\n", encoding="utf-8")
         if self.sockets.stat().st_uid != os.geteuid() or self.sockets.is_symlink():
             raise StackError(
                 f"{self.sockets} belongs to another account: remove it, or set TOBAN_HOME to a shorter path"

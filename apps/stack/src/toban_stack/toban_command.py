@@ -89,18 +89,22 @@ class TobanCommand:
             raise StackError(f"toban {' '.join(arguments)} did not finish within {COMMAND_SECONDS:g} s") from error
 
 
-def clone_of(module: str) -> Path | None:
+def clone_of(module: str = __file__) -> Path | None:
     """The clone that contains the file of a module of this package; None when the package is installed."""
     found = Path(module).resolve().parents[4]
     return found if (found / "Makefile").exists() else None
 
 
+def spelled(command: str, module: str = __file__) -> str:
+    """A command of the clone (`make down`, `scripts/toban run list`), or where the package is installed what it is there."""
+    if clone_of(module) is not None:
+        return command
+    if command.startswith("make "):
+        return f"toban dev {command.removeprefix('make ')}".removesuffix(" up")
+    return command.removeprefix("scripts/")
+
+
 def typed(command: str, module: str = __file__) -> str:
-    """`command` as it reaches this stack: with TOBAN_HOME when `make up` had it, and without `make` and `scripts` where there is no clone."""
+    """`command` as it reaches this stack: with TOBAN_HOME when the caller has it."""
     given = os.environ.get("TOBAN_HOME", "")
-    if clone_of(module) is None:
-        given = given or str(Path.cwd() / ".toban")
-        command = command.removeprefix("scripts/")
-        if command.startswith("make "):
-            command = f"{shlex.quote(sys.executable)} -m toban_stack {command.removeprefix('make ')}"
-    return f"TOBAN_HOME={shlex.quote(given)} {command}" if given else command
+    return f"TOBAN_HOME={shlex.quote(given)} {spelled(command, module)}" if given else spelled(command, module)

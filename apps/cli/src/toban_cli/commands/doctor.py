@@ -28,8 +28,8 @@ def doctor(output: Output = Format.TABLE) -> int:
     # Read when gRPC is imported, as in `toban_cli.client`.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from toban_cli.doctor.examine import examine
     from toban_cli.doctor.merge import EXIT_CODES, worst
-    from toban_cli.doctor.probe import examine
     from toban_runtime.clock import SystemClock
 
     found = examine(os.environ, SystemClock())

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toban_domain.certificate_expiry import ends_soon
 from toban_domain.errors import TobanError
 from toban_domain.finding import Finding, Status, format_check_value
-from toban_transport.certificate_inspection import FileFacts, Identity
+
+if TYPE_CHECKING:
+    from toban_transport.certificate_inspection import FileFacts, Identity
 
 # This machine's clock, seconds off PostgreSQL's: it decides which certificates count as valid, and shows times.
 CLOCK_WARNING, CLOCK_ERROR = 2.0, 60.0
@@ -148,13 +150,13 @@ def no_address(service: str, variable: str) -> Finding:
     )
 
 
-_REISSUE = "issue a new one for this service into the folder of SCHEDULER_TLS_DIR (`make certs` renews those of the local stack)"
+_REISSUE = "issue a new one for this service into the folder of SCHEDULER_TLS_DIR (in a clone, `make certs` renews those of the local stack)"
 # Step → (what it means, the remedy).
 _FAILURES = {
     "resolve": ("the host name of the {} cannot be resolved", "correct the address, or the DNS of this machine"),
     "connect": (
         "cannot connect to the {}",
-        "check that it runs (`make status`), then the firewalls in between",
+        "check that it runs (`toban dev status` for the local stack), then the firewalls in between",
     ),
     "tls": ("the TLS handshake with the {} failed", "check that this is its gRPC port, not the admin port of /healthz"),
     "call": (

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from toban_domain.finding import Finding
 
+DIAGNOSE_SECONDS = 10.0
 ORDER = ("ok", "warning", "error")
 EXIT_CODES = {"ok": 0, "error": 1, "warning": 2}
 
@@ -32,3 +34,15 @@ def merged(reports: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
             if not item.ok and (item.name, item.subject, item.status) not in known
         ]
     return found
+
+
+def from_message(check: Any) -> Finding:
+    """What a server found, as its message has it."""
+    return Finding(
+        name=check.name,
+        subject=check.subject,
+        value=check.value,
+        status=check.status if check.status in ("ok", "warning", "error") else "error",
+        message=check.message,
+        remedy=check.remedy,
+    )

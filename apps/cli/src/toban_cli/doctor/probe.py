@@ -12,9 +12,8 @@ from typing import Any
 from toban_cli.cluster_config import IDENTITY, Settings, read_settings
 from toban_cli.doctor import checks
 from toban_cli.doctor.checks import Visit
-from toban_cli.doctor.merge import merged
+from toban_cli.doctor.merge import DIAGNOSE_SECONDS, from_message, merged
 from toban_cli.formatting import count
-from toban_cli.rest.site import CONTEXT, COORDINATORS, URL, Site, read_site
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.finding import Finding
 from toban_domain.version import VERSION
@@ -27,7 +26,6 @@ from toban_transport.tls import TlsFiles
 
 # Seconds for one step at one address.
 STEP_SECONDS = 3.0
-DIAGNOSE_SECONDS = 10.0
 _AT_ONCE = 16
 # Codes of a server that accepts our certificate.
 _ANSWERS = frozenset({ErrorCode.NOT_FOUND, ErrorCode.RUN_NOT_FOUND, ErrorCode.UNIMPLEMENTED, ErrorCode.TICKET_MISSING})
@@ -41,15 +39,8 @@ class _Found:
     diagnosis: list[Finding] | None = None
 
 
-def examine(environ: Mapping[str, str], clock: Clock) -> list[Finding]:
-    """Every finding, in the order in which things depend on each other. Raises nothing for what is wrong out there."""
-    if environ.get(URL) or environ.get(CONTEXT) or not any(environ.get(name) for name in (COORDINATORS, "TOBAN_HOME")):
-        try:
-            site = read_site(environ)
-        except TobanError as error:
-            return [checks.unusable(error)]
-        if site is not None:
-            return _through(site)
+def look(environ: Mapping[str, str], clock: Clock) -> list[Finding]:
+    """What the configuration, the files and every address of it have. Raises nothing for what is wrong out there."""
     wrong: list[TobanError] = []
     try:
         settings = read_settings(environ, wrong)
@@ -152,7 +143,7 @@ class _Visitor:
             if error.code is not ErrorCode.UNIMPLEMENTED:
                 raise
             return _Found(replace(visit, version="older"))
-        return _Found(replace(visit, version=diagnosis.version), [_finding(check) for check in diagnosis.checks])
+        return _Found(replace(visit, version=diagnosis.version), [from_message(check) for check in diagnosis.checks])
 
     def _coordinator(self, visit: Visit, channel: Any) -> _Found:
         from toban_proto.v1 import coordinator_pb2 as pb
@@ -178,28 +169,7 @@ class _Visitor:
                 raise
             return _Found(replace(visit, health=health, clock=offset, version="older"))
         visit = replace(visit, health=health, clock=offset, version=diagnosis.version)
-        return _Found(visit, [_finding(check) for check in diagnosis.checks])
-
-
-def _through(site: Site) -> list[Finding]:
-    """What a site says: whose token it is, and what the coordinators behind it find. Certificates and addresses behind it are out of sight."""
-    from toban_cli.rest.client import RestClient
-    from toban_proto.v1.coordinator_pb2 import AuthenticateRequest, DiagnoseRequest
-
-    found: list[Finding] = []
-    try:
-        client = RestClient(site)
-        try:
-            who = client.call("Accounts.Authenticate", AuthenticateRequest())
-            found.append(Finding(name="site", subject=site.url, value=f"{who.user}, role {who.role or 'none'}"))
-            diagnosis = client.call("Operations.Diagnose", DiagnoseRequest(), timeout=DIAGNOSE_SECONDS)
-        finally:
-            client.close()
-    except TobanError as error:
-        message, _, remedy = error.message.partition("; ")
-        facts = {"value": str(error.code), "message": message, "remedy": remedy or site.hint}
-        return [*found, Finding(name="site", subject=site.url, status="error", **facts)]
-    return found + [_finding(check) for check in diagnosis.checks]
+        return _Found(visit, [from_message(check) for check in diagnosis.checks])
 
 
 def _describe(channel: Any) -> None:
@@ -223,14 +193,3 @@ def _health(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
-
-
-def _finding(check: Any) -> Finding:
-    return Finding(
-        name=check.name,
-        subject=check.subject,
-        value=check.value,
-        status=check.status if check.status in ("ok", "warning", "error") else "error",
-        message=check.message,
-        remedy=check.remedy,
-    )

@@ -15,7 +15,7 @@ from toban_domain.version import VERSION
 URL, CONTEXT, CA_FILE = "TOBAN_URL", "TOBAN_CONTEXT", "TOBAN_CA_FILE"
 COORDINATORS, HOME = "SCHEDULER_COORDINATORS", "TOBAN_HOME"
 LOCAL = "local stack"
-_LOCAL_HINT = "`make status` shows the processes of the stack, and `toban --direct` does without the site"
+_LOCAL_HINT = "`toban dev status` shows the processes of the stack, and `toban --direct` does without the site"
 _HINT = "check the address (`toban context show`) and whether the site runs"
 
 
@@ -80,7 +80,7 @@ def chosen_context(environ: Mapping[str, str], name: str) -> list[str]:
     before = next((one for one in (DIRECT, URL, CONTEXT, COORDINATORS, HOME) if environ.get(one)), "")
     if not before or (before == CONTEXT and environ[CONTEXT] == name):
         return [f"commands use context {name} from now on"]
-    by_whom = " as scripts/toban does," if before == HOME else ""
+    by_whom = " as scripts/toban of a clone does," if before == HOME else ""
     remedy = f"set {CONTEXT}={name}" if before in (COORDINATORS, HOME, CONTEXT) else "unset it"
     return [
         f"context {name} is the current one",
@@ -116,5 +116,5 @@ def _local_site(environ: Mapping[str, str]) -> Site | None:
         token=read_token(environ) or token,
         name=LOCAL,
         hint=_LOCAL_HINT,
-        renewal="`make up` makes a new token",
+        renewal="`toban dev` makes a new token",
     )

