@@ -65,6 +65,7 @@ class Person:
 
     def __init__(self, folder: Path, dist: Path, *wheels: str) -> None:
         self.folder = folder
+        (folder / "home").mkdir()
         venv.create(folder / "venv", symlinks=True)
         site = next((folder / "venv").glob("lib/python*/site-packages"))
         for wheel in wheels:
@@ -81,7 +82,7 @@ class Person:
         command.write_text(f"#!{folder}/venv/bin/python\nfrom toban_cli.main import main\nmain()\n")
         command.chmod(0o755)
         self.environment = {
-            "HOME": str(folder),
+            "HOME": str(folder / "home"),
             "PATH": f"{folder}/venv/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "LANG": "C.UTF-8",
         }
@@ -105,6 +106,8 @@ class Person:
 
 @pytest.fixture
 def person(tmp_path: Path, dist: Path) -> Iterator[Person]:
+    # Jobs of an isolated executor have uids of their own.
+    tmp_path.chmod(0o755)
     every = [wheel.name.split("-")[0] for wheel in dist.glob("*.whl")]
     found = Person(tmp_path, dist, *every)
     yield found
