@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,24 @@ async def test_what_a_job_says_comes_with_heartbeats_and_with_its_outcome(world:
     assert [len(item.steps) for item in held if item.steps][:1] == [1]
     said = [json.loads(item.progress_json) for item in held if item.progress_json]
     assert said[0]["steps"] == {"done": 1, "total": 4}
+
+
+async def test_a_job_knows_its_run(world: Any) -> None:
+    """Of a schedule, with a timeout and parameters of all types; then of a run on demand that has none of these."""
+    script = "print(json.dumps([job.payload, job.run_id, job.attempt, job.fence, *map(str, (job.slot, job.deadline))]))"
+    payload = {"name": "x é", "deep": {"n": 3, "on": True}, "none": None, "list": [1.5]}
+    one = order(
+        world, 1, python(f"import json\n{script}"), payload_json=json.dumps(payload), attempt=2, timeout_seconds=60
+    )
+    one.slot.FromJsonString("2026-11-21T10:00:00Z")
+    await world.start(one, order(world, 2, python(f"import json\n{script}")))
+    outcomes = [await world.outcome(number) for number in (1, 2)]
+    assert [outcome.exit_code for outcome in outcomes] == [0, 0]
+    await world.until(lambda: world.archiver.text(world.key(1)) and world.archiver.text(world.key(2)))
+    *scheduled, deadline = json.loads(world.archiver.text(world.key(1))[0])
+    assert scheduled == [payload, 1, 2, world.key(1)[1], "2026-11-21 10:00:00+00:00"]
+    assert datetime.fromisoformat(deadline).tzinfo is not None
+    assert json.loads(world.archiver.text(world.key(2))[0]) == [{}, 2, 1, world.key(2)[1], "None", "None"]
 
 
 async def test_a_checkpoint_waits_for_coordinators_and_is_not_lost(world: Any) -> None:

@@ -8,8 +8,14 @@ import socket
 import sys
 import threading
 import time
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+T = TypeVar("T")
 
 CANCELLED_EXIT_CODE = 143
 """With which `stop_if_cancelled` ends the program, as a shell reports one that SIGTERM ended."""
@@ -26,10 +32,13 @@ class Job:
     """The run that this program belongs to. Thread-safe; use one for each process.
 
     Without a socket (`path` empty: the program was not started by Toban) every call is without effect, so that the same program runs anywhere.
+    What describes the run (`payload`, `run_id`, `attempt`, `slot`, `deadline`, `fence`) is read from the variables `environ` when it is used,
+    by default from those of the process; outside of a run it raises LookupError.
     """
 
-    def __init__(self, path: str = "") -> None:
+    def __init__(self, path: str = "", environ: Mapping[str, str] | None = None) -> None:
         self._path = path
+        self._environ = os.environ if environ is None else environ
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._received = b""
@@ -42,6 +51,43 @@ class Job:
     def is_managed(self) -> bool:
         """Whether Toban runs this program."""
         return bool(self._path)
+
+    @cached_property
+    def payload(self) -> dict[str, Any]:
+        """The parameters of the run, with their types; it is read once. Raises LookupError outside of a run."""
+        if path := self._environ.get("TOBAN_PAYLOAD_FILE"):
+            with open(path, encoding="utf-8") as file:  # noqa: PTH123 (pathlib costs milliseconds)
+                text = file.read()
+        else:
+            # Containers have the variable.
+            text = self._environ.get("TOBAN_PAYLOAD") or self._variable("TOBAN_PAYLOAD_FILE", str)
+        payload: dict[str, Any] = json.loads(text or "{}")
+        return payload
+
+    @property
+    def run_id(self) -> int:
+        """The number of the run. Raises LookupError outside of a run."""
+        return self._variable("TOBAN_RUN_ID", int)
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt of the run, from 1. Raises LookupError outside of a run."""
+        return self._variable("TOBAN_ATTEMPT", int)
+
+    @property
+    def slot(self) -> datetime | None:
+        """The time of the schedule that the run is for, with a zone; None for a run on demand. Raises LookupError outside of a run."""
+        return self._variable("TOBAN_SLOT", _time)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the timeout ends this attempt, with a zone; None without one. Raises LookupError outside of a run."""
+        return self._variable("TOBAN_DEADLINE", _time)
+
+    @property
+    def fence(self) -> int:
+        """The fencing token of this attempt, for `toban.fencing`. Raises LookupError outside of a run."""
+        return self._variable("TOBAN_FENCE", int)
 
     def progress(
         self,
@@ -106,6 +152,17 @@ class Job:
         with self._lock:
             self._disconnect()
 
+    def _variable(self, name: str, read: Callable[[str], T]) -> T:
+        text = self._environ.get(name)
+        if text is None:
+            raise LookupError(
+                f"{name} is not set: Toban does not run this program; in tests give Job the variables, as `environ`"
+            )
+        try:
+            return read(text)
+        except ValueError:
+            raise ValueError(f"{name} is {text!r}, which Toban does not set; leave the variable as it was") from None
+
     def _estimate(self, done: int, total: int) -> float | None:
         now = time.monotonic()
         if self._first is None:
@@ -161,6 +218,13 @@ class Job:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _time(text: str) -> datetime | None:
+    # Most jobs need no times.
+    from datetime import datetime
+
+    return datetime.fromisoformat(text) if text else None
 
 
 @cache
