@@ -317,14 +317,15 @@ async def test_progress_is_told_again_when_no_coordinator_answered(world: Any) -
 
 
 async def test_a_warm_step_by_an_order(world: Any, folder: Path) -> None:
-    """Each is a fork of the same zygote: the second one goes to the slot that has it."""
+    """Each is a fork of the same zygote: the second one goes to the slot that has it. What it returns is the result, as of a cold one."""
     (folder / "shop" / "pids.py").write_text(
-        "import os\nBY = os.getpid()\n\n\ndef show():\n    print(BY, os.getpid())\n"
+        "import os\nBY = os.getpid()\n\n\ndef show():\n    print(BY, os.getpid())\n    return {'pid': os.getpid()}\n"
     )
     shown = []
     for number in (1, 2):
         outcome, lines = await run(world, number, call("shop.pids:show", folder, warm=True))
         assert (outcome.kind, outcome.exit_code) == (SUCCEEDED, 0)
         shown.append([int(pid) for pid in lines[-1].split()])
+        assert json.loads(outcome.result_json) == {"pid": shown[-1][1]}
     (first, own), (second, other) = shown
     assert first == second and len({first, own, other}) == 3
