@@ -35,20 +35,6 @@ print(json.dumps({
 """
 
 
-WITHOUT_FORK = """
-import os
-del os.fork, os.register_at_fork
-import toban.client
-print(toban.client.Client.__name__)
-"""
-
-
-def test_a_client_can_be_imported_where_processes_do_not_fork() -> None:
-    given = {"PYTHONPATH": str(SDK / "src")}
-    done = subprocess.run([sys.executable, "-c", WITHOUT_FORK], capture_output=True, text=True, env=given, check=False)
-    assert done.stdout == "Client\n", done.stderr
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, since builds may write beside the sources."""

@@ -155,10 +155,13 @@ def contexts_path(environ: Mapping[str, str]) -> Path:
 def read_contexts(path: Path, parse: Callable[[dict[str, Any]], T]) -> T:
     """The content of that file, which has tokens and so belongs to its user alone, as `parse` gives it.
 
-    Raises FileNotFoundError, and ConfigError for a file that others can open, that belongs to another user, or that is damaged.
+    Raises FileNotFoundError, and ConfigError for a file that others can open, that belongs to another user, or that is damaged, and on
+    systems such as Windows, where its mode does not show who can open it.
     """
     import tomllib
 
+    if not hasattr(os, "geteuid"):
+        raise _wrong("this system has no users and modes of files that protect tokens; set TOBAN_URL and TOBAN_TOKEN")
     try:
         with path.open("rb") as opened:
             facts = os.fstat(opened.fileno())

@@ -12,12 +12,13 @@ from toban.errors import ConflictError, TobanError
 from toban.worker.site import Key, WorkSite, key_of
 
 _log = logging.getLogger("toban.worker")
-_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def now() -> float:
     """Seconds of a clock that no step moves, and that counts while the machine is suspended."""
-    return time.clock_gettime(_CLOCK)
+    # Elsewhere than on Linux the monotonic clock counts on by itself.
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 class StepStoppedError(Exception):
