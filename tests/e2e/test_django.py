@@ -229,7 +229,7 @@ def test_a_trigger_that_is_declared_no_more_is_disabled_and_enabled_again(projec
         assert "EventTrigger count-books: created" in shop.manage("toban_sync")
         shop.jobs.write_text(before)
         assert "EventTrigger count-books: disabled, it is no longer declared" in shop.manage("toban_sync", "--prune")
-        assert client.call("GET", "/triggers/count-books")["enabled"] is False
+        assert client.triggers.get("count-books").enabled is False
         assert shop.manage("toban_sync")[-1] == "nothing to change"
         shop.jobs.write_text(declared)
         shown = shop.manage("toban_sync")

@@ -94,6 +94,12 @@ MANIFESTS: list[dict[str, Any]] = [
         "metadata": {"name": "greet-daily"},
         "spec": {"job": "greet", "cron": "0 3 * * *"},
     },
+    {
+        "apiVersion": "toban/v1",
+        "kind": "EventTrigger",
+        "metadata": {"name": "greet-on-arrival", "description": "says hello"},
+        "spec": {"job": "greet", "event_type": "sdk.arrived"},
+    },
 ]
 
 
@@ -117,14 +123,16 @@ def use_definitions(client: Client) -> None:
     assert [(one.kind, one.name, one.action) for one in planned] == [
         ("Job", "greet", "created"),
         ("Schedule", "greet-daily", "created"),
+        ("EventTrigger", "greet-on-arrival", "created"),
     ]
     assert "greet" not in [job.name for job in client.jobs.list()]
-    assert [one.action for one in client.apply(MANIFESTS)] == ["created", "created"]
-    assert [one.action for one in client.apply(MANIFESTS)] == ["unchanged", "unchanged"]
+    assert [one.action for one in client.apply(MANIFESTS)] == ["created"] * 3
+    assert [one.action for one in client.apply(MANIFESTS)] == ["unchanged"] * 3
     read = client.jobs.get("greet")
     assert read.spec["timeout_seconds"] == 60
-    stored = [read.manifest, client.schedules.get("greet-daily").manifest]
-    assert [one.action for one in client.apply(stored)] == ["unchanged", "unchanged"]
+    stored = [read, client.schedules.get("greet-daily"), client.triggers.get("greet-on-arrival")]
+    assert [one.action for one in client.apply(one.manifest for one in stored)] == ["unchanged"] * 3
+    assert [one.name for one in client.triggers.list(job="greet")] == ["greet-on-arrival"]
     assert [job.name for job in client.jobs.list()].count("greet") == 1
     [schedule] = client.schedules.list(job="greet")
     assert schedule.next_run_at is not None and schedule.rule

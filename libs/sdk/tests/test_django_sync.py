@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toban.client import AppliedManifest, Job, Schedule
+from toban.client import AppliedManifest, EventTrigger, Job, Schedule
 from toban.django.declarations import Declaration, DeclarationError, Place
 from toban.django.sync import Plan, carry_out, plan
 from toban.errors import InvalidRequestError, Mistake
@@ -28,9 +28,10 @@ class Site:
         for one in declared:
             for manifest in one.manifests(place):
                 spec = {**manifest["metadata"], **manifest["spec"]}
-                state = {"version": 1, "enabled": True, "status": "active", "job": one.name}
+                state = {"version": 1, "enabled": True, "status": "active", "job": one.name, "event_type": "order.paid"}
                 self.stored[manifest["kind"]].append({"name": one.name, "spec": spec, **state})
         self.jobs, self.schedules = _Group(Job, self.stored["Job"]), _Group(Schedule, self.stored["Schedule"])
+        self.triggers = _Group(EventTrigger, self.stored["EventTrigger"])
 
     def apply(self, manifests: list[Any], dry_run: bool = False) -> list[AppliedManifest]:
         if self.refusal:
@@ -40,13 +41,6 @@ class Site:
         return [
             AppliedManifest(kind=one["kind"], name=one["metadata"]["name"], action="unchanged") for one in manifests
         ]
-
-    def call(self, _method: str, path: str, cursor: str | None = None) -> Any:
-        assert path == "/triggers"
-        # A page for each trigger.
-        at = int(cursor or 0)
-        more = str(at + 1) if at + 1 < len(self.stored["EventTrigger"]) else None
-        return {"triggers": self.stored["EventTrigger"][at : at + 1], "next_cursor": more}
 
 
 class _Group:

@@ -196,25 +196,33 @@ def test_pages_are_read_as_they_are_needed(client: Any, site: ScriptedSite) -> N
     assert site.seen[2].path.endswith("&limit=100&cursor=c2")
 
 
-@pytest.mark.parametrize("name", ["runs", "events", "jobs", "schedules"])
+@pytest.mark.parametrize("name", ["runs", "events", "jobs", "schedules", "triggers"])
 def test_no_list_ends_before_its_last_page(client: Any, site: ScriptedSite, name: str) -> None:
     one = {**RUN, "name": "a", "event_type": "a", "version": 1, "enabled": True, "status": "active"}
     site.script = [says(200, {name: [one] * size, "next_cursor": cursor}) for size, cursor in ((100, "c"), (1, ""))]
     assert len(client.do(lambda c: getattr(c, name).list())) == 101
 
 
-@pytest.mark.parametrize("kind", ["jobs", "schedules"])
-def test_a_definition_that_was_read_can_be_applied(client: Any, site: ScriptedSite, kind: str) -> None:
-    metadata = {"name": "slow", "labels": {"team": "ops"}}
-    spec = {"steps": [{"id": "step-1", "argv": ["true"]}]} if kind == "jobs" else {"job": "slow", "cron": "@daily"}
+@pytest.mark.parametrize(
+    ("group", "kind", "spec"),
+    [
+        ("jobs", "Job", {"steps": [{"id": "step-1", "argv": ["true"]}]}),
+        ("schedules", "Schedule", {"job": "slow", "cron": "@daily"}),
+        ("triggers", "EventTrigger", {"job": "slow", "event_type": "order.paid"}),
+    ],
+)
+def test_a_definition_that_was_read_can_be_applied(
+    client: Any, site: ScriptedSite, group: str, kind: str, spec: dict[str, Any]
+) -> None:
+    metadata = {"name": "slow", "description": "takes long", "labels": {"team": "ops"}}
     answer = {"name": "slow", "version": 3, "enabled": True, "spec": {**metadata, **spec}}
-    site.script = [says(200, {**answer, "job": "slow", "status": "active"})]
-    found = client.do(lambda c: getattr(c, kind).get("slow"))
+    site.script = [says(200, {**answer, "job": "slow", "status": "active", "event_type": "order.paid"})]
+    found = client.do(lambda c: getattr(c, group).get("slow"))
     assert (found.spec, found.labels, found.raw["spec"]["name"]) == (spec, {"team": "ops"}, "slow")
     site.script = [says(200, {"applied": []})]
     client.do(lambda c: c.apply(found.manifest))
     assert site.seen[-1].body["manifests"] == [
-        {"apiVersion": "toban/v1", "kind": kind[:-1].title(), "metadata": metadata, "spec": spec}
+        {"apiVersion": "toban/v1", "kind": kind, "metadata": metadata, "spec": spec}
     ]
 
 

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toban.client.async_client import AsyncClient
-    from toban.client.models import AppliedManifest, Emitted, Event, Job, LogLine, Run, Schedule, StartedRun
+    from toban.client.models import (
+        AppliedManifest,
+        Emitted,
+        Event,
+        EventTrigger,
+        Job,
+        LogLine,
+        Run,
+        Schedule,
+        StartedRun,
+    )
     from toban.client.sync_client import Client
     from toban.client.target import Target
 
@@ -17,6 +27,7 @@ __all__ = [
     "Client",
     "Emitted",
     "Event",
+    "EventTrigger",
     "Job",
     "LogLine",
     "Run",

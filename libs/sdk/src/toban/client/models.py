@@ -118,8 +118,9 @@ class Definition(Answer):
     def _parts(cls, found: Mapping[str, Any]) -> Mapping[str, Any]:
         # The site stores metadata and spec in one mapping.
         stored = found.get("spec") or {}
-        spec = {key: value for key, value in stored.items() if key not in ("name", "description", "labels")}
-        return {**found, "labels": stored.get("labels"), "spec": spec}
+        metadata = {key: stored.get(key) for key in ("description", "labels")}
+        spec = {key: value for key, value in stored.items() if key not in ("name", *metadata)}
+        return {**found, **metadata, "spec": spec}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +148,18 @@ class Schedule(Definition):
     paused_until: datetime | None = None
     version: int = 0
     updated_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTrigger(Definition):
+    """A trigger with its definition. `event_type` is what it waits for, `last_error` why it last started no run."""
+
+    job: str
+    event_type: str
+    enabled: bool
+    version: int = 0
+    updated_at: datetime | None = None
+    last_error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,18 @@ from datetime import datetime
 from typing import Any, Self, cast
 
 from toban.client.calls import RETRY_SECONDS, Calls, pairs, run_of, stated_pairs, time_text
-from toban.client.models import AppliedManifest, Emitted, Event, Job, LogLine, Run, Schedule, StartedRun, list_of
+from toban.client.models import (
+    AppliedManifest,
+    Emitted,
+    Event,
+    EventTrigger,
+    Job,
+    LogLine,
+    Run,
+    Schedule,
+    StartedRun,
+    list_of,
+)
 from toban.client.streams import follow_output, read_output, wait_for_run
 from toban.client.sync_transport import SyncTransport
 from toban.client.target import Target
@@ -30,6 +41,7 @@ class Client:
         self.runs = Runs(self._transport, self._calls)
         self.jobs = Jobs(self._transport, self._calls)
         self.schedules = Schedules(self._transport, self._calls)
+        self.triggers = Triggers(self._transport, self._calls)
         self.events = Events(self._transport, self._calls)
 
     def apply(
@@ -37,7 +49,7 @@ class Client:
     ) -> list[AppliedManifest]:
         """Creates or changes jobs, schedules and triggers: all of them or none. `dry_run` says what would change.
 
-        One manifest or several, each as in a file of `toban apply`, or the `manifest` of a Job or Schedule.
+        One manifest or several, each as in a file of `toban apply`, or the `manifest` of a Job, Schedule or EventTrigger.
         `expect_version` in it (0 = create only) makes another version a ConflictError.
         Raises InvalidRequestError, whose `mistakes` have the path of each.
         """
@@ -184,6 +196,20 @@ class Schedules(_Group):
         """Runs again, from its next slot on."""
         body = {"reason": reason}
         return self._transport.run(self._calls.post(Schedule.from_json, "schedules", name, "resume", body=body))
+
+
+class Triggers(_Group):
+    """Triggers: jobs that events start. `Client.apply` changes them."""
+
+    def get(self, name: str) -> EventTrigger:
+        """A trigger. Raises NotFoundError."""
+        return self._transport.run(self._calls.get(EventTrigger.from_json, "triggers", name))
+
+    def list(self, *, job: str = "", event_type: str = "", limit: int = 0) -> Iterator[EventTrigger]:
+        """Triggers by name; 0 = all of them."""
+        query = pairs(job=job, event_type=event_type)
+        found = self._calls.pages(list_of(EventTrigger, "triggers"), "triggers", query=query, limit=limit)
+        return cast(Iterator[EventTrigger], self._transport.iterate(found))
 
 
 class Events(_Group):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,14 +66,14 @@ def plan(
     touched = [(one.kind, one.name) for one in changes if one.action != "unchanged"]
     # What is declared has the name of its job; a schedule or trigger with another name was made by a person.
     schedules = [one for one in client.schedules.list() if one.job in own and one.name == one.job]
-    triggers = [one for one in _triggers(client) if one["job"] in own and one["name"] == one["job"] and one["enabled"]]
+    triggers = [one for one in client.triggers.list() if one.job in own and one.name == one.job and one.enabled]
     return Plan(
         manifests=manifests,
         changes=changes,
         diffs={key: _diff(_current(client, *key), _flat(wanted[key])) for key in touched},
         kept=kept,
         orphans=[one.name for one in schedules if ("Schedule", one.name) not in wanted and one.status != "paused"],
-        orphan_triggers=[_manifest_of(one["spec"]) for one in triggers if ("EventTrigger", one["name"]) not in wanted],
+        orphan_triggers=[one.manifest for one in triggers if ("EventTrigger", one.name) not in wanted],
         resumed=[one.name for one in schedules if ("Schedule", one.name) in wanted and one.status_reason == REASON],
     )
 
@@ -140,29 +140,12 @@ def _of_commands(error: InvalidRequestError, made: Sequence[tuple[Declaration, M
     return DeclarationError("\n".join(lines) or str(error))
 
 
-def _triggers(client: Client) -> Iterator[Mapping[str, Any]]:
-    cursor = None
-    while cursor != "":
-        page = client.call("GET", "/triggers", cursor=cursor)
-        yield from page["triggers"]
-        cursor = str(page.get("next_cursor") or "")
-
-
 def _current(client: Client, kind: str, name: str) -> Mapping[str, Any]:
+    get = {"Job": client.jobs.get, "Schedule": client.schedules.get, "EventTrigger": client.triggers.get}[kind]
     try:
-        if kind == "EventTrigger":
-            return dict(client.call("GET", f"/triggers/{name}")["spec"])
-        found = client.jobs.get(name) if kind == "Job" else client.schedules.get(name)
+        return _flat(get(name).manifest)
     except NotFoundError:
         return {}
-    return _flat(found.manifest)
-
-
-def _manifest_of(stored: Mapping[str, Any]) -> Manifest:
-    """The manifest of a stored trigger."""
-    metadata = {key: stored[key] for key in ("name", "description", "labels") if key in stored}
-    spec = {key: value for key, value in stored.items() if key not in metadata}
-    return {"apiVersion": "toban/v1", "kind": "EventTrigger", "metadata": metadata, "spec": spec}
 
 
 def _flat(manifest: Manifest) -> dict[str, Any]:
