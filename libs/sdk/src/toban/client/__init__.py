@@ -31,6 +31,7 @@ __all__ = [
     "Job",
     "LogLine",
     "Run",
+    "RunState",
     "Schedule",
     "StartedRun",
     "Target",
