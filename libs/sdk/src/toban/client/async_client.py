@@ -36,7 +36,7 @@ class AsyncClient:
 
     def __init__(self, target: Target | None = None, *, retry_seconds: float = RETRY_SECONDS) -> None:
         self.target = target or Target.from_env()
-        self._transport = AsyncTransport(self.target)
+        self._transport = self._connect()
         self._calls = Calls(retry_seconds)
         self.runs = Runs(self._transport, self._calls)
         self.jobs = Jobs(self._transport, self._calls)
@@ -62,6 +62,9 @@ class AsyncClient:
     async def close(self) -> None:
         """Closes kept connections."""
         await self._transport.close()
+
+    def _connect(self) -> AsyncTransport:
+        return AsyncTransport(self.target)
 
     async def __aenter__(self) -> Self:
         return self

@@ -37,7 +37,7 @@ class Client:
 
     def __init__(self, target: Target | None = None, *, retry_seconds: float = RETRY_SECONDS) -> None:
         self.target = target or Target.from_env()
-        self._transport = SyncTransport(self.target)
+        self._transport = self._connect()
         self._calls = Calls(retry_seconds)
         self.runs = Runs(self._transport, self._calls)
         self.jobs = Jobs(self._transport, self._calls)
@@ -63,6 +63,9 @@ class Client:
     def close(self) -> None:
         """Closes kept connections."""
         self._transport.close()
+
+    def _connect(self) -> SyncTransport:
+        return SyncTransport(self.target)
 
     def __enter__(self) -> Self:
         return self
