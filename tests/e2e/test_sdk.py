@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from toban import errors
-from toban.client import AsyncClient, Client, StartedRun, Target
+from toban.client import AsyncClient, Client, JobManifest, StartedRun, Target
 from toban.testing import FakeClient
 from toban_runtime.clock import SystemClock
 from toban_stack.stack import Stack
@@ -106,6 +106,15 @@ MANIFESTS: list[dict[str, Any]] = [
 ]
 
 
+QUIET: JobManifest = {
+    "apiVersion": "toban/v1",
+    "kind": "Job",
+    "metadata": {"name": "quiet"},
+    "spec": {"steps": [{"argv": ["true"]}], "retry": {"from": "failed_step", "max_retries": 1}},
+    "expect_version": 0,
+}
+
+
 def test_every_method_of_both_clients(stack: Stack, admin: AdminClient, toban: Callable[..., str]) -> None:
     target = target_of(stack, admin, "all", "admin")
     with Client(target) as client:
@@ -123,7 +132,7 @@ def test_every_method_of_both_clients(stack: Stack, admin: AdminClient, toban: C
 
 def test_a_client_in_memory_answers_as_the_site_does(stack: Stack, admin: AdminClient) -> None:
     with Client(target_of(stack, admin, "memory", "admin")) as client:
-        client.apply({**MANIFESTS[0], "metadata": {"name": "quiet"}})
+        client.apply(QUIET)
         tomorrow = SystemClock().wall() + timedelta(days=1)
         assert seen_of(client, tomorrow) == seen_of(FakeClient("quiet"), tomorrow)
 
