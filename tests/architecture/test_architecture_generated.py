@@ -13,7 +13,16 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    "script", ["gen-architecture", "gen-run-states", "gen-seeds", "gen-settings", "gen-sync-client", "web-libraries"]
+    "script",
+    [
+        "gen-architecture",
+        "gen-manifest-types",
+        "gen-run-states",
+        "gen-seeds",
+        "gen-settings",
+        "gen-sync-client",
+        "web-libraries",
+    ],
 )
 def test_generated_documents_are_current(script: str) -> None:
     environment = {**os.environ, "PYTHON": sys.executable}

@@ -7,13 +7,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toban import errors
-from toban.client import AsyncClient, Client, Target
+from toban.client import AsyncClient, Client, JobManifest, StartedRun, Target
+from toban.testing import FakeClient
+from toban_runtime.clock import SystemClock
 from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_testing.accounts import user_token
@@ -103,6 +106,15 @@ MANIFESTS: list[dict[str, Any]] = [
 ]
 
 
+QUIET: JobManifest = {
+    "apiVersion": "toban/v1",
+    "kind": "Job",
+    "metadata": {"name": "quiet"},
+    "spec": {"steps": [{"argv": ["true"]}], "retry": {"from": "failed_step", "max_retries": 1}},
+    "expect_version": 0,
+}
+
+
 def test_every_method_of_both_clients(stack: Stack, admin: AdminClient, toban: Callable[..., str]) -> None:
     target = target_of(stack, admin, "all", "admin")
     with Client(target) as client:
@@ -116,6 +128,53 @@ def test_every_method_of_both_clients(stack: Stack, admin: AdminClient, toban: C
         assert caught.value.code == "PERMISSION_DENIED" and caught.value.request_id
     asyncio.run(use_async(target))
     toban("schedule", "remove", "greet-daily")
+
+
+def test_a_client_in_memory_answers_as_the_site_does(stack: Stack, admin: AdminClient) -> None:
+    with Client(target_of(stack, admin, "memory", "admin")) as client:
+        client.apply(QUIET)
+        tomorrow = SystemClock().wall() + timedelta(days=1)
+        assert seen_of(client, tomorrow) == seen_of(FakeClient("quiet"), tomorrow)
+
+
+def seen_of(client: Client, later: datetime) -> list[Any]:
+    """What the tests of a program may rely on."""
+
+    def refusal(call: Callable[[], object]) -> tuple[str, str, int]:
+        with pytest.raises(errors.TobanError) as caught:
+            call()
+        return type(caught.value).__name__, caught.value.code, caught.value.status
+
+    def start(payload: dict[str, Any]) -> StartedRun:
+        return client.runs.start("quiet", payload, idempotency_key="memory", scheduled_for=later)
+
+    first, again = start({"n": [1, "é"]}), start({"n": [1, "é"]})
+    run = client.runs.get(first.run_id)
+    seen: list[Any] = [first.created, again.created, again.run_id == first.run_id]
+    seen += [run.job, run.state, run.origin, run.payload, run.scheduled_for, run.idempotency_key, run.result]
+    seen += [refusal(lambda: start({"n": 2})), refusal(lambda: client.runs.start("no-such-job"))]
+    seen += [refusal(lambda: client.runs.start("quiet", {"n": "x" * 33_000}))]
+    seen += [refusal(lambda: client.runs.get(10**9)), refusal(lambda: client.runs.cancel(10**9))]
+    stopped = client.runs.cancel(first.run_id, reason="not needed")
+    seen += [
+        stopped.state,
+        stopped.cancel_reason,
+        stopped.reason,
+        stopped.error_summary,
+        client.runs.wait(first.run_id).state,
+    ]
+    seen += [refusal(lambda: client.runs.cancel(first.run_id))]
+    for more in ({"state": "PENDING"}, {"state": "CANCELED"}, {}):
+        listed = [[one.id for one in client.runs.list(job="quiet", ahead=ahead, **more)] for ahead in (False, True)]
+        seen.append([[one == first.run_id for one in ids] for ids in listed])
+    paid = [
+        client.events.emit("memory.paid", {"n": number}, dedupe_key=key)
+        for number, key in ((1, "a"), (2, "a"), (3, ""))
+    ]
+    seen += [[one.duplicate for one in paid], paid[0].event_id == paid[1].event_id]
+    seen += [[(one.payload, one.dedupe_key) for one in client.events.list(event_type="memory.paid")]]
+    seen += [refusal(lambda: client.events.emit("no type"))]
+    return seen
 
 
 def use_definitions(client: Client) -> None:

@@ -50,6 +50,16 @@ def test_what_the_page_imports_exists(number: int) -> None:
         exec(compile(ast.Module([node], []), str(PAGE), "exec"), {})
 
 
+def test_the_tests_of_the_page_pass() -> None:
+    [block] = [block for block in BLOCKS if "toban.testing" in block]
+    found: dict[str, Any] = {}
+    exec(compile(block, str(PAGE), "exec"), found)
+    tests = [one for name, one in found.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        test()
+
+
 def test_the_worker_of_the_page_does_its_step() -> None:
     [block] = [block for block in BLOCKS if "@worker.task" in block]
     found: dict[str, Any] = {"__name__": "page"}

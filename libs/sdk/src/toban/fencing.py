@@ -6,11 +6,11 @@ the largest that it has seen: a row of your database, a server behind HTTP, or a
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from toban.job import Job, current_job
 from toban.transactions import fetch_value
 
 if TYPE_CHECKING:
@@ -41,10 +41,7 @@ def current_fence(environ: Mapping[str, str] | None = None) -> int:
     >>> current_fence({"TOBAN_FENCE": "2251800082120705"})
     2251800082120705
     """
-    given = (os.environ if environ is None else environ).get("TOBAN_FENCE", "")
-    if not given:
-        raise LookupError("TOBAN_FENCE is not set: Toban does not run this program; pass a token of your own in tests")
-    return parse_fence(given)
+    return (current_job() if environ is None else Job(environ=environ)).fence
 
 
 def parse_fence(text: str) -> int:

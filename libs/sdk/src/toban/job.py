@@ -87,9 +87,7 @@ class Job:
     @property
     def fence(self) -> int:
         """The fencing token of this attempt, for `toban.fencing`. Raises LookupError outside of a run."""
-        from toban.fencing import current_fence
-
-        return current_fence(self._environ)
+        return self._variable("TOBAN_FENCE", int)
 
     def progress(
         self,
@@ -157,9 +155,7 @@ class Job:
     def _variable(self, name: str, read: Callable[[str], T]) -> T:
         text = self._environ.get(name)
         if text is None:
-            raise LookupError(
-                f"{name} is not set: Toban does not run this program; in tests give Job the variables, as `environ`"
-            )
+            raise LookupError(f"{name} is not set: Toban does not run this program; in tests use toban.testing.FakeJob")
         try:
             return read(text)
         except ValueError:
@@ -229,12 +225,20 @@ def _time(text: str) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-@cache
+in_place: list[Job] = []
+"""Jobs that `toban.testing` has put in the place of the one of this process; the last one counts."""
+
+
 def current_job() -> Job:
     """The run that this process belongs to, by TOBAN_SOCKET."""
+    return in_place[-1] if in_place else _job_of_process()
+
+
+@cache
+def _job_of_process() -> Job:
     return Job(os.environ.get("TOBAN_SOCKET", ""))
 
 
 # A child that was forked makes a connection of its own: responses on a shared one would reach either process.
 if hasattr(os, "register_at_fork"):  # A client also works where processes do not fork.
-    os.register_at_fork(after_in_child=current_job.cache_clear)
+    os.register_at_fork(after_in_child=_job_of_process.cache_clear)

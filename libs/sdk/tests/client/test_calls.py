@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from toban import errors
 from toban.client import Client, Target, flow
-from toban.client.models import TERMINAL_STATES
+from toban.client.models import TERMINAL_STATES, RunState
+from toban_domain import run as domain
 from toban_domain.errors import ErrorCode
 from toban_domain.run import TERMINAL
 from toban_testing.scripted_site import ScriptedSite, breaks, problem, says
@@ -47,8 +48,9 @@ def test_a_run_has_typed_fields_and_its_whole_json(client: Any, site: ScriptedSi
     assert run.raw["new_field"] == 1 and not run.is_terminal and run.check() is run
 
 
-def test_the_terminal_states_are_those_of_the_service() -> None:
+def test_the_states_are_those_of_the_service() -> None:
     assert {state.value for state in TERMINAL} == TERMINAL_STATES
+    assert {state for kind in get_args(RunState) for state in get_args(kind)} == set(domain.RunState)
 
 
 @pytest.mark.parametrize(
@@ -228,8 +230,8 @@ def test_a_definition_that_was_read_can_be_applied(
 
 def test_a_limit_ends_a_list(client: Any, site: ScriptedSite) -> None:
     site.script = [says(200, {"runs": [{**RUN, "id": one} for one in (1, 2, 3)], "next_cursor": "c"})]
-    assert [run.id for run in client.do(lambda c: c.runs.list(limit=2))] == [1, 2]
-    assert len(site.seen) == 1
+    assert [run.id for run in client.do(lambda c: c.runs.list(ahead=True, limit=2))] == [1, 2]
+    assert [seen.path for seen in site.seen] == ["/api/v1/runs?ahead=true&limit=2"]
 
 
 def test_an_event_without_a_key_is_sent_once(client: Any, site: ScriptedSite) -> None:

@@ -4738,7 +4738,7 @@ class EmitEventResponse(_message.Message):
     DUPLICATE_FIELD_NUMBER: _builtins.int
     event_id: _builtins.int
     duplicate: _builtins.bool
-    """An event of this type with the same key exists; it is the one named here."""
+    """Another event of this type has or had its key. A hint: the leader decides which one counts."""
     def __init__(
         self,
         *,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toban.client.async_client import AsyncClient
+    from toban.client.manifests import EventTriggerManifest, JobManifest, Manifest, ScheduleManifest
     from toban.client.models import (
         AppliedManifest,
         Emitted,
@@ -28,16 +29,26 @@ __all__ = [
     "Emitted",
     "Event",
     "EventTrigger",
+    "EventTriggerManifest",
     "Job",
+    "JobManifest",
     "LogLine",
+    "Manifest",
     "Run",
+    "RunState",
     "Schedule",
+    "ScheduleManifest",
     "StartedRun",
     "Target",
 ]
 
 
-_MODULES = {"AsyncClient": "async_client", "Client": "sync_client", "Target": "target"}
+_MODULES = {
+    "AsyncClient": "async_client",
+    "Client": "sync_client",
+    "Target": "target",
+    **dict.fromkeys(("EventTriggerManifest", "JobManifest", "Manifest", "ScheduleManifest"), "manifests"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from toban.client.models import (
     Job,
     LogLine,
     Run,
+    RunState,
     Schedule,
     StartedRun,
     list_of,
@@ -35,7 +36,7 @@ class AsyncClient:
 
     def __init__(self, target: Target | None = None, *, retry_seconds: float = RETRY_SECONDS) -> None:
         self.target = target or Target.from_env()
-        self._transport = AsyncTransport(self.target)
+        self._transport = self._connect()
         self._calls = Calls(retry_seconds)
         self.runs = Runs(self._transport, self._calls)
         self.jobs = Jobs(self._transport, self._calls)
@@ -61,6 +62,9 @@ class AsyncClient:
     async def close(self) -> None:
         """Closes kept connections."""
         await self._transport.close()
+
+    def _connect(self) -> AsyncTransport:
+        return AsyncTransport(self.target)
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,14 +118,18 @@ class Runs(_Group):
         *,
         job: str = "",
         schedule: str = "",
-        state: str | Sequence[str] = (),
+        state: RunState | Sequence[RunState] = (),
         label: Mapping[str, str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        ahead: bool = False,
         limit: int = 0,
     ) -> AsyncIterator[Run]:
-        """Runs, newest first, page by page as they are read; `limit` = only so many, 0 = all of them. Times need a zone."""
-        query = pairs(job=job, schedule=schedule, state=state, label=label or {}, since=since, until=until)
+        """Runs, newest first, page by page as they are read; `limit` = only so many, 0 = all of them. Times need a zone.
+
+        Runs that are not due yet are left out unless `ahead` is true.
+        """
+        query = pairs(job=job, schedule=schedule, state=state, label=label or {}, since=since, until=until, ahead=ahead)
         found = self._calls.pages(list_of(Run, "runs"), "runs", query=query, limit=limit)
         return cast(AsyncIterator[Run], self._transport.iterate(found))
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from toban.errors import RunFailedError
 
 T = TypeVar("T", bound="Answer")
-TERMINAL_STATES = frozenset({"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED", "SKIPPED", "EXPIRED"})
+EndState = Literal["SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED", "SKIPPED", "EXPIRED"]
 """States that a run does not leave."""
+LiveState = Literal["PENDING", "DEFERRED", "ASSIGNED", "RUNNING", "WAITING_WORKER", "CANCEL_REQUESTED", "ORPHANED"]
+RunState = LiveState | EndState
+"""States of a run (docs/run-states.md)."""
+TERMINAL_STATES: frozenset[str] = frozenset(get_args(EndState))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +46,7 @@ class Run(Answer):
 
     id: int
     job: str
-    state: str
+    state: RunState
     attempt: int = 0
     max_attempts: int = 1
     schedule: str = ""
@@ -190,7 +194,7 @@ class Event(Answer):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted(Answer):
-    """An event that is stored. `duplicate`: an event of this type with the same key existed; it is the one named here."""
+    """An event that is stored. `duplicate`: another event of this type has or had its key; a hint, because the leader decides which one counts."""
 
     event_id: int
     duplicate: bool

@@ -16,6 +16,7 @@ from toban.client.models import (
     Job,
     LogLine,
     Run,
+    RunState,
     Schedule,
     StartedRun,
     list_of,
@@ -36,7 +37,7 @@ class Client:
 
     def __init__(self, target: Target | None = None, *, retry_seconds: float = RETRY_SECONDS) -> None:
         self.target = target or Target.from_env()
-        self._transport = SyncTransport(self.target)
+        self._transport = self._connect()
         self._calls = Calls(retry_seconds)
         self.runs = Runs(self._transport, self._calls)
         self.jobs = Jobs(self._transport, self._calls)
@@ -62,6 +63,9 @@ class Client:
     def close(self) -> None:
         """Closes kept connections."""
         self._transport.close()
+
+    def _connect(self) -> SyncTransport:
+        return SyncTransport(self.target)
 
     def __enter__(self) -> Self:
         return self
@@ -115,14 +119,18 @@ class Runs(_Group):
         *,
         job: str = "",
         schedule: str = "",
-        state: str | Sequence[str] = (),
+        state: RunState | Sequence[RunState] = (),
         label: Mapping[str, str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        ahead: bool = False,
         limit: int = 0,
     ) -> Iterator[Run]:
-        """Runs, newest first, page by page as they are read; `limit` = only so many, 0 = all of them. Times need a zone."""
-        query = pairs(job=job, schedule=schedule, state=state, label=label or {}, since=since, until=until)
+        """Runs, newest first, page by page as they are read; `limit` = only so many, 0 = all of them. Times need a zone.
+
+        Runs that are not due yet are left out unless `ahead` is true.
+        """
+        query = pairs(job=job, schedule=schedule, state=state, label=label or {}, since=since, until=until, ahead=ahead)
         found = self._calls.pages(list_of(Run, "runs"), "runs", query=query, limit=limit)
         return cast(Iterator[Run], self._transport.iterate(found))
 

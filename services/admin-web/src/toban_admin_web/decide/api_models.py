@@ -814,7 +814,9 @@ class EmittedEvent(Answer):
     """An event that is stored."""
 
     event_id: int
-    duplicate: bool = Field(description="An event of this type with the same key exists; it is the one named here.")
+    duplicate: bool = Field(
+        description="Another event of this type has or had its key. A hint: the leader decides which one counts."
+    )
 
 
 class ExecutorGroup(Answer):
