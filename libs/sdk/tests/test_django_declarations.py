@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from toban.django import TobanCommandMixin, command_job, declarations
+from toban.django import TobanCommandMixin, command_job, declarations, keys
 from toban.django.declarations import Place, declared
-from toban_domain.schedule import RULE_KEYS
+from toban_manifests.jobs import Job
+from toban_manifests.schedules import Schedule
+from toban_manifests.triggers import EventTrigger
 
 PLACE = Place(folder="/srv/shop", interpreter="/srv/shop/.venv/bin/python", settings="shop.settings", project="shop")
 
@@ -45,7 +47,7 @@ def test_without_a_rule_there_is_no_schedule() -> None:
 
 def test_each_rule_of_a_schedule_can_be_declared(subtests: pytest.Subtests) -> None:
     values = {"daily_at": "02:30", "weekly_at": "mon 02:30", "cron": "@daily"}
-    for rule in RULE_KEYS:
+    for rule in keys.RULES:
         with subtests.test(rule):
             given: dict[str, Any] = {rule: values.get(rule, 5)}
             [_, schedule] = command_job("a", name=rule.replace("_", "-"), **given).manifests(PLACE)
@@ -63,13 +65,24 @@ def test_a_command_is_started_by_events() -> None:
 
 
 def test_jobs_have_what_their_project_gives_them() -> None:
-    place = replace(PLACE, job={"env": {"A": "1", "B": "1"}, "secrets": [{"name": "db"}], "timeout_seconds": 60})
-    [job] = command_job("a", job={"env": {"B": "2"}, "timeout_seconds": 5}).manifests(place)
-    assert {key: job["spec"][key] for key in ("env", "secrets", "timeout_seconds")} == {
+    of_project = {"env": {"A": "1", "B": "1"}, "labels": {"team": "a", "tier": "1"}, "secrets": [{"name": "db"}]}
+    place = replace(PLACE, job={**of_project, "timeout_seconds": 60, "retry": {"max_attempts": 3}})
+    own = {"env": {"B": "2"}, "labels": {"tier": "2"}, "timeout_seconds": 5}
+    [job] = command_job("a", job=own).manifests(place)
+    assert {key: value for key, value in job["spec"].items() if key != "steps"} == {
         "env": {"A": "1", "B": "2"},
         "secrets": [{"name": "db"}],
         "timeout_seconds": 5,
+        "retry": {"max_attempts": 3},
     }
+    assert job["metadata"]["labels"] == {"team": "a", "tier": "2", "toban-django": "shop"}
+
+
+def test_the_keys_are_those_of_manifests() -> None:
+    """Which the SDK cannot import."""
+    assert {*keys.JOB, "steps", "default_payload"} == {*Job.model_fields, "labels"}
+    assert {*keys.SCHEDULE, *keys.RULES, "job", "timezone"} == {*Schedule.model_fields}
+    assert {*keys.TRIGGER, "job"} == {*EventTrigger.model_fields}
 
 
 @pytest.mark.parametrize(
@@ -78,10 +91,25 @@ def test_jobs_have_what_their_project_gives_them() -> None:
         ({"cron": "@daily", "interval_seconds": 5}, "'a' has cron and interval_seconds; give one of them"),
         ({"timezone": "Asia/Tokyo"}, "without a rule"),
         ({"schedule": {"enabled": False}}, "without a rule"),
-        ({"job": {"steps": []}}, "`job` has steps"),
-        ({"cron": "@daily", "schedule": {"job": "x"}}, "`schedule` has job"),
-        ({"schedule": {"daily_at": "02:30"}}, "`schedule` has daily_at; .* the arguments of command_job"),
-        ({"trigger": {"job": "x"}}, "`trigger` has job"),
+        ({"job": {"steps": []}}, "`job` has 'steps': the command is the first argument of command_job"),
+        ({"job": {"timeout": 5}}, "command 'a': `job` has 'timeout', which is no key; did you mean 'timeout_seconds'"),
+        ({"job": [1]}, "`job` must be a dict, is list"),
+        ({"job": {"env": "A=1"}}, "`job` has 'env', which must be a dict, and is str"),
+        ({"job": {"secrets": ["db"]}}, "`job` has 'secrets', which must be a list"),
+        (
+            {"job": {"labels": {"toban-django": "x"}}},
+            r"the label 'toban-django', which .* TOBAN\['PROJECT'\] is its value",
+        ),
+        ({"cron": "@daily", "schedule": {"job": "x"}}, "`schedule` has 'job': the name is the argument name"),
+        (
+            {"schedule": {"daily_at": "02:30"}},
+            "`schedule` has 'daily_at': this is the argument daily_at of command_job",
+        ),
+        (
+            {"cron": "@daily", "schedule": {"xyzzy": 1}},
+            "'xyzzy', which is no key; the keys are catch_up, dst, enabled, ",
+        ),
+        ({"trigger": {"job": "x"}}, "`trigger` has 'job'"),
     ],
 )
 def test_a_declaration_that_cannot_be_is_an_error(given: dict[str, Any], message: str) -> None:

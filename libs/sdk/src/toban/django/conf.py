@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from toban.client import Client, Target
+from toban.django import keys
 
 KEYS = (
     "CA_FILE",
@@ -40,11 +41,20 @@ def options() -> Mapping[str, Any]:
         raise ImproperlyConfigured(f"TOBAN['EMIT'] is {given['EMIT']!r}; it is one of {', '.join(EMIT_BY)}")
     if (given.get("TOKEN") or given.get("TOKEN_FILE")) and not given.get("URL"):
         raise ImproperlyConfigured("TOBAN has a token and no address; set TOBAN['URL'] as well, or neither")
-    job = given.get("JOB", {})
-    if not isinstance(job, Mapping) or (own := sorted({"steps", "default_payload"} & set(job))):
-        what = f"has {', '.join(own)}" if isinstance(job, Mapping) else "is no dict"
-        raise ImproperlyConfigured(f"TOBAN['JOB'] {what}; it is a dict of keys of a job, such as env and secrets")
+    if wrong := keys.problem(given.get("JOB", {}), keys.JOB):
+        raise ImproperlyConfigured(f"TOBAN['JOB'] {wrong}")
+    for name in ("INTERPRETER", "PROJECT_DIR"):
+        check_path(f"TOBAN[{name!r}]", str(given.get(name) or ""))
+    seconds = given.get("RETRY_SECONDS", 0)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
+        raise ImproperlyConfigured(f"TOBAN['RETRY_SECONDS'] is {seconds!r}; it is a number of seconds, 0 or more")
     return given
+
+
+def check_path(what: str, path: str) -> None:
+    """Raises ImproperlyConfigured for a path that would depend on the folder of a process."""
+    if path and not path.startswith("/"):
+        raise ImproperlyConfigured(f"{what} is {path!r}; give an absolute path on the executors")
 
 
 @cache

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-LABEL = "toban-django"
-"""Of jobs that `toban_sync` has made; its value is the project."""
+from toban.django import keys
 
 
 class DeclarationError(ValueError):
@@ -59,11 +58,12 @@ class Declaration:
             **({"args": list(self.args)} if self.args else {}),
             **({"warm": True} if self.warm else {}),
         }
-        metadata: dict[str, Any] = {"name": self.name, "labels": {LABEL: place.project}}
+        spec = keys.merged(place.job, self.job)
+        metadata = {"name": self.name, "labels": {**spec.pop("labels", {}), keys.LABEL: place.project}}
         if self.description:
             metadata["description"] = self.description
         payload = {"default_payload": dict(self.payload)} if self.payload else {}
-        made = [_manifest("Job", metadata, {**payload, **_joined(place.job, self.job), "steps": [step]})]
+        made = [_manifest("Job", metadata, {**payload, **spec, "steps": [step]})]
         for kind, spec in (("Schedule", self.schedule), ("EventTrigger", self.trigger)):
             if spec:
                 made.append(_manifest(kind, {"name": self.name}, {"job": self.name, **spec}))
@@ -112,9 +112,13 @@ def command_job(
         "every_n_minutes": every_n_minutes or None,
         "interval_seconds": interval_seconds or None,
     }
-    _check_keys(command, "job", job or {}, ("steps", "default_payload"))
-    _check_keys(command, "schedule", schedule or {}, ("job", "timezone", *rules))
-    _check_keys(command, "trigger", trigger or {}, ("job",))
+    for argument, given, known in (
+        ("job", job, keys.JOB),
+        ("schedule", schedule, keys.SCHEDULE),
+        ("trigger", trigger, keys.TRIGGER),
+    ):
+        if wrong := keys.problem(given or {}, known):
+            raise DeclarationError(f"command {command!r}: `{argument}` {wrong}")
     made = Declaration(
         command=command,
         name=name or command.replace("_", "-"),
@@ -147,27 +151,6 @@ def _schedule(command: str, rules: Mapping[str, Any], further: Mapping[str, Any]
         names = ", ".join(rules)
         raise DeclarationError(f"command {command!r} has keys of a schedule without a rule; add one of {names}")
     return {**rule, **further}
-
-
-def _check_keys(command: str, argument: str, given: Mapping[str, Any], ours: Sequence[str]) -> None:
-    if wrong := sorted(set(given) & set(ours)):
-        text = f"command {command!r}: `{argument}` has {', '.join(wrong)}; what is run, and when, is given by the arguments of command_job"
-        raise DeclarationError(text)
-
-
-def _joined(project: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of a job over those of its project; `env` and `secrets` have what either names.
-
-    >>> _joined({"env": {"A": "1"}, "secrets": [{"name": "db"}], "priority": 1}, {"env": {"B": "2"}, "secrets": [{"name": "s3"}], "priority": 5})
-    {'env': {'A': '1', 'B': '2'}, 'secrets': [{'name': 'db'}, {'name': 's3'}], 'priority': 5}
-    """
-    joined = {**project, **own}
-    if "env" in project and "env" in own:
-        joined["env"] = {**project["env"], **own["env"]}
-    if "secrets" in project and "secrets" in own:
-        names = {one.get("name") for one in own["secrets"]}
-        joined["secrets"] = [*(one for one in project["secrets"] if one.get("name") not in names), *own["secrets"]]
-    return joined
 
 
 def _manifest(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toban.client import AppliedManifest, Client, Job
-from toban.django.declarations import LABEL, Declaration, DeclarationError, Place
+from toban.django.declarations import Declaration, DeclarationError, Place
+from toban.django.keys import LABEL
 from toban.errors import InvalidRequestError, NotFoundError
 
 REASON = "no longer declared by the Django project"

@@ -88,6 +88,8 @@ class Command(BaseCommand):
 def _place(interpreter: str, project_dir: str) -> tuple[Place, set[str]]:
     """Where the commands are as seen from here, and which fields a person has named. Raises ImproperlyConfigured."""
     given = conf.options()
+    conf.check_path("--project-dir", project_dir)
+    conf.check_path("--interpreter", interpreter)
     named = {
         "folder": str(project_dir or given.get("PROJECT_DIR") or ""),
         "interpreter": str(interpreter or given.get("INTERPRETER") or ""),
