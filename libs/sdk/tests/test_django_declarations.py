@@ -1,16 +1,20 @@
 """What `command_job` declares, as manifests; and the commands that track items."""
 
+import zoneinfo
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
 
 from toban.django import TobanCommandMixin, command_job, declarations, keys
 from toban.django.declarations import Place, declared
+from toban_domain.schedule import RuleSpec
 from toban_manifests.jobs import Job
 from toban_manifests.schedules import Schedule
 from toban_manifests.triggers import EventTrigger
+from toban_schedule.rule import problems
 
 PLACE = Place(folder="/srv/shop", interpreter="/srv/shop/.venv/bin/python", settings="shop.settings", project="shop")
 
@@ -45,13 +49,34 @@ def test_without_a_rule_there_is_no_schedule() -> None:
     assert [one["kind"] for one in command_job("a", args=["-v", "2"]).manifests(PLACE)] == ["Job"]
 
 
+RULES: tuple[tuple[str, Any], ...] = (
+    ("cron", "@daily"),
+    ("cron", "*/5 H(0-3) L * MON#1"),
+    ("cron", "30 0 3 1-5 JAN ?"),
+    ("daily_at", "2:30"),
+    ("daily_at", "23:59:59"),
+    ("weekly_at", "sat-mon 02:30"),
+    ("weekly_at", "Monday, thu 02:30:05"),
+    ("hourly_at_minute", 5),
+    ("every_n_minutes", 366 * 1440),
+    ("interval_seconds", 366 * 86_400),
+)
+
+
 def test_each_rule_of_a_schedule_can_be_declared(subtests: pytest.Subtests) -> None:
-    values = {"daily_at": "02:30", "weekly_at": "mon 02:30", "cron": "@daily"}
-    for rule in keys.RULES:
-        with subtests.test(rule):
-            given: dict[str, Any] = {rule: values.get(rule, 5)}
-            [_, schedule] = command_job("a", name=rule.replace("_", "-"), **given).manifests(PLACE)
+    """Each that the site takes."""
+    assert {rule for rule, _ in RULES} == {*keys.RULES}
+    for number, (rule, value) in enumerate(RULES):
+        with subtests.test(f"{rule} {value}"):
+            given: dict[str, Any] = {rule: value}
+            [_, schedule] = command_job("a", name=f"a{number}", timezone="Asia/Tokyo", **given).manifests(PLACE)
             assert schedule["spec"].items() >= given.items()
+            assert problems(RuleSpec.from_json({**schedule["spec"], "name": "a"})) == []
+
+
+def test_a_zone_is_for_the_site_where_this_machine_has_no_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zoneinfo, "available_timezones", set)
+    assert command_job("a", cron="@daily", timezone="Mars/Base").schedule["timezone"] == "Mars/Base"
 
 
 def test_the_first_minute_of_an_hour_is_a_rule() -> None:
@@ -90,6 +115,17 @@ def test_the_keys_are_those_of_manifests() -> None:
     [
         ({"cron": "@daily", "interval_seconds": 5}, "'a' has cron and interval_seconds; give one of them"),
         ({"timezone": "Asia/Tokyo"}, "without a rule"),
+        ({"cron": "@daily", "timezone": "Asia/Tokio"}, "'a' has timezone='Asia/Tokio', .* did you mean 'Asia/Tokyo'"),
+        ({"interval_seconds": 0}, "'a' has interval_seconds=0; give a whole number from 1 to"),
+        ({"every_n_minutes": True}, "'a' has every_n_minutes=True"),
+        ({"hourly_at_minute": 60}, "'a' has hourly_at_minute=60; give a whole number from 0 to 59"),
+        ({"cron": ""}, "'a' has cron=''; write it as"),
+        ({"cron": "0 7"}, "'a' has cron='0 7'; write it as"),
+        ({"daily_at": "7"}, "'a' has daily_at='7'; write it as \"02:30\""),
+        ({"weekly_at": "02:30"}, "'a' has weekly_at='02:30'; write it as"),
+        ({"args": "--days 3"}, r"`args` is a text; give a list of texts, such as \['--days', '3'\]"),
+        ({"payload": {"day": date(2026, 1, 1)}}, "`payload` cannot be written as JSON: .* give times as text"),
+        ({"payload": "days=3"}, "`payload` must be a dict, is str"),
         ({"schedule": {"enabled": False}}, "without a rule"),
         ({"job": {"steps": []}}, "`job` has 'steps': the command is the first argument of command_job"),
         ({"job": {"timeout": 5}}, "command 'a': `job` has 'timeout', which is no key; did you mean 'timeout_seconds'"),
@@ -109,7 +145,12 @@ def test_the_keys_are_those_of_manifests() -> None:
             {"cron": "@daily", "schedule": {"xyzzy": 1}},
             "'xyzzy', which is no key; the keys are catch_up, dst, enabled, ",
         ),
-        ({"trigger": {"job": "x"}}, "`trigger` has 'job'"),
+        ({"trigger": {"event_type": "a", "job": "x"}}, "`trigger` has 'job'"),
+        ({"trigger": {"enabled": False}}, "`trigger` has no event; give event_type, or on_run_end for ends of runs"),
+        (
+            {"trigger": {"event_type": "a", "on_run_end": {}}},
+            "`trigger` has event_type and on_run_end; give one of them",
+        ),
     ],
 )
 def test_a_declaration_that_cannot_be_is_an_error(given: dict[str, Any], message: str) -> None:

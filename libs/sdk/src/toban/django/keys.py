@@ -72,7 +72,16 @@ def problem(given: Any, known: frozenset[str]) -> str:
         near = difflib.get_close_matches(key, known, n=1)
         remedy = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(sorted(known))}"
         return f"has {key!r}, which is no key; {remedy}"
+    if known is TRIGGER:
+        return _wrong_source(given)
     return _wrong_shape(given) if known is JOB else ""
+
+
+def _wrong_source(trigger: Mapping[str, Any]) -> str:
+    sources = [key for key in ("event_type", "on_run_end") if key in trigger]
+    if len(sources) > 1:
+        return "has event_type and on_run_end; give one of them"
+    return "" if sources or not trigger else "has no event; give event_type, or on_run_end for ends of runs"
 
 
 def _wrong_shape(job: Mapping[str, Any]) -> str:
