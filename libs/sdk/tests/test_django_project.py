@@ -63,11 +63,16 @@ def test_what_can_never_run_is_refused(project: Project) -> None:
         "command_job('send_reminder')\n"
         "command_job('migrate', payload={'dayz': 3})\n"
         "command_job('flush', trigger={'event_type': 'a', 'payload': {'x': 1}})\n"
+        "command_job('loaddata', cron='@daily')\n"
+        "command_job('loaddata', name='a', cron='@daily', schedule={'payload': {'args': ['a']}})\n"
+        "command_job('loaddata', name='b', daily_at='02:30', args=['a'])\n"
+        "command_job('loaddata', name='c')\n"
     )
     wanted = (
         "command 'send_reminder': no installed app has this command; did you mean 'send_reminders'?",
         "command 'migrate': payload has 'dayz'; the command takes app_label, ",
         "command 'flush': the payload of `trigger` has 'x'; the command takes ",
+        "command 'loaddata': the schedule starts it without 'args', which it requires; add to `payload`",
     )
     synced, checked = project.manage("toban_sync"), project.manage("check")
     assert (synced.returncode, checked.returncode) == (1, 1)

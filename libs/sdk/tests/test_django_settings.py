@@ -19,6 +19,7 @@ REFUSED: tuple[tuple[Any, str], ...] = (
     ({"JOB": {"labels": "a=b"}}, "TOBAN['JOB'] has 'labels', which must be a dict, and is str"),
     ({"INTERPRETER": "python3"}, "TOBAN['INTERPRETER'] is 'python3'; give an absolute path on the executors"),
     ({"PROJECT_DIR": "shop"}, "TOBAN['PROJECT_DIR'] is 'shop'; give an absolute path on the executors"),
+    ({"URL": 80}, "TOBAN['URL'] is 80; it is a text"),
     ({"RETRY_SECONDS": "30"}, "TOBAN['RETRY_SECONDS'] is '30'; it is a number of seconds, 0 or more"),
 )
 

@@ -43,6 +43,9 @@ def options() -> Mapping[str, Any]:
         raise ImproperlyConfigured("TOBAN has a token and no address; set TOBAN['URL'] as well, or neither")
     if wrong := keys.problem(given.get("JOB", {}), keys.JOB):
         raise ImproperlyConfigured(f"TOBAN['JOB'] {wrong}")
+    for name in set(given) - {"JOB", "RETRY_SECONDS"}:
+        if not isinstance(given[name], str | Path | None):
+            raise ImproperlyConfigured(f"TOBAN[{name!r}] is {given[name]!r}; it is a text")
     for name in ("INTERPRETER", "PROJECT_DIR"):
         check_path(f"TOBAN[{name!r}]", str(given.get(name) or ""))
     seconds = given.get("RETRY_SECONDS", 0)
