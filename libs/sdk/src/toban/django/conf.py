@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from toban.client import Client, Target
+from toban.client import Client, Job, Target
 from toban.django import keys
 
 KEYS = (
@@ -102,6 +102,15 @@ def settings_module() -> str:
 def project_name() -> str:
     """Which of the jobs on the site belong to this project: TOBAN['PROJECT'], else the package of the settings."""
     return str(options().get("PROJECT") or settings_module().partition(".")[0])
+
+
+def own_jobs() -> Iterator[Job]:
+    """The jobs of this project on the site, by name."""
+    cursor = None
+    while cursor != "":
+        page = client().call("GET", "/jobs", label={keys.LABEL: project_name()}, cursor=cursor)
+        yield from map(Job.from_json, page["jobs"])
+        cursor = str(page.get("next_cursor") or "")
 
 
 def program_dir() -> Path:
