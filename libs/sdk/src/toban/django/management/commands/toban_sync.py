@@ -37,7 +37,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--take-over",
             action="store_true",
-            help="also change jobs of another project, such as this one's former name",
+            help="also change jobs, schedules and triggers that have these names and are not of this project",
         )
         parser.add_argument("--interpreter", default="", help="the Python of this project on the executors")
         parser.add_argument("--project-dir", default="", help="the folder of manage.py on the executors")
