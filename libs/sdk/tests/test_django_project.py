@@ -67,6 +67,7 @@ def test_what_can_never_run_is_refused(project: Project) -> None:
         "command_job('loaddata', name='a', cron='@daily', schedule={'payload': {'args': ['a']}})\n"
         "command_job('loaddata', name='b', daily_at='02:30', args=['a'])\n"
         "command_job('loaddata', name='c')\n"
+        "command_job('check', cron='@daily')\n"
     )
     wanted = (
         "command 'send_reminder': no installed app has this command; did you mean 'send_reminders'?",
@@ -76,6 +77,7 @@ def test_what_can_never_run_is_refused(project: Project) -> None:
     )
     synced, checked = project.manage("toban_sync"), project.manage("check")
     assert (synced.returncode, checked.returncode) == (1, 1)
+    assert len(synced.stderr.splitlines()) == len(wanted), synced.stderr
     assert synced.stderr.startswith("CommandError: ") and checked.stderr.count("toban.E002") == len(wanted)
     for message in wanted:
         assert message in synced.stderr and message in checked.stderr

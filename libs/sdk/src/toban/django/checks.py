@@ -70,7 +70,12 @@ def _wrong_options(one: Declaration, app: Any) -> Iterator[str]:
         if unknown := sorted(set(payload) - known):
             names = ", ".join(map(repr, unknown))
             yield f"command {one.command!r}: {place} has {names}; the command takes {', '.join(sorted(known))}"
-    yield from _missing_options(one, {action.dest for action in actions if action.required})
+    yield from _missing_options(one, {action.dest for action in actions if _is_required(action)})
+
+
+def _is_required(action: Any) -> bool:
+    # argparse takes positional arguments for required that may be none.
+    return bool(action.required and (action.option_strings or action.nargs not in ("*", "?", "...")))
 
 
 def _missing_options(one: Declaration, required: set[str]) -> Iterator[str]:
