@@ -1,9 +1,11 @@
 """What `command_job` declares, as manifests; and the commands that track items."""
 
+import re
 import zoneinfo
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from toban.django import TobanCommandMixin, command_job, declarations, keys
 from toban.django.declarations import Place, declared
 from toban_domain.schedule import RuleSpec
 from toban_manifests.jobs import Job
+from toban_manifests.read import Document, read_manifests
 from toban_manifests.schedules import Schedule
 from toban_manifests.triggers import EventTrigger
 from toban_schedule.rule import problems
@@ -108,6 +111,18 @@ def test_the_keys_are_those_of_manifests() -> None:
     assert {*keys.JOB, "steps", "default_payload"} == {*Job.model_fields, "labels"}
     assert {*keys.SCHEDULE, *keys.RULES, "job", "timezone"} == {*Schedule.model_fields}
     assert {*keys.TRIGGER, "job"} == {*EventTrigger.model_fields}
+
+
+def test_the_declarations_of_the_page_are_what_the_site_takes() -> None:
+    """With the keys of every job that its settings name."""
+    page = (Path(__file__).parents[3] / "docs" / "django.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "command_job(" in block]
+    for block in blocks:
+        exec(block, {"command_job": command_job})
+    place = replace(PLACE, job={"env": {"A": "1"}, "secrets": [{"name": "db", "file_env": "DB_FILE"}]})
+    made = [manifest for one in declared() for manifest in one.manifests(place)]
+    read = read_manifests([Document("docs/django.md", one) for one in made], check_rule=problems)
+    assert len(blocks) == 2 and {one.kind for one in read} == {"Job", "Schedule", "EventTrigger"}
 
 
 @pytest.mark.parametrize(

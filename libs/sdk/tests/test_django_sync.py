@@ -141,3 +141,12 @@ def test_a_refusal_names_the_command() -> None:
     with pytest.raises(DeclarationError) as caught:
         planned(site, declaration("a"), declaration("b", schedule={"cron": "@daily"}))
     assert str(caught.value) == f"command 'b': Schedule spec.timezone: {text}"
+
+
+def test_a_mistake_of_all_jobs_is_one_line() -> None:
+    site = Site()
+    text = "there is no secret 'db'"
+    mistakes = [Mistake(f"manifests.{number}.spec.secrets[0].name", text) for number in (0, 1)]
+    site.refusal = InvalidRequestError("", code="MANIFEST_INVALID", mistakes=mistakes)
+    with pytest.raises(DeclarationError, match=f"^command 'a', 'b': Job spec.secrets.0..name: {text}$"):
+        planned(site, declaration("a"), declaration("b"))

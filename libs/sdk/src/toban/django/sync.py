@@ -149,15 +149,16 @@ def _django_step(job: Job) -> Mapping[str, Any]:
 
 
 def _of_commands(error: InvalidRequestError, made: Sequence[tuple[Declaration, Manifest]]) -> DeclarationError:
-    """The mistakes with the commands that they are of, in place of the numbers of manifests."""
-    lines = []
+    """The mistakes with the commands that they are of, in place of the numbers of manifests; one of all jobs of the project is one line."""
+    commands: dict[str, list[str]] = {}
     for mistake in error.mistakes:
         found = _WHERE.fullmatch(mistake.where)
         if found is None or int(found[1]) >= len(made):
-            lines.append(f"{mistake.where}: {mistake.message}")
+            commands[f"{mistake.where}: {mistake.message}"] = []
             continue
         declaration, manifest = made[int(found[1])]
-        lines.append(f"command {declaration.command!r}: {manifest['kind']} {found[2]}: {mistake.message}")
+        commands.setdefault(f"{manifest['kind']} {found[2]}: {mistake.message}", []).append(repr(declaration.command))
+    lines = [f"command {', '.join(names)}: {text}" if names else text for text, names in commands.items()]
     return DeclarationError("\n".join(lines) or str(error))
 
 
