@@ -20,7 +20,7 @@ from toban_testing.stack_fixtures import admin_of
 pytestmark = pytest.mark.e2e
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "django-project"
-PAGES = """
+PAGES = r"""
 from django.contrib.auth.models import Permission, User
 from django.core.checks import run_checks
 from django.test import Client, override_settings
@@ -42,10 +42,16 @@ for path, text in (
     ("run/", "SUCCEEDED"),
     ("run/?state=SUCCEEDED", "count-books"),
     ("run/RUN/change/", "120 books on 3 shelves"),
+    ("run/RUN/change/", '<pre>{\n  "shelves": 3\n}</pre>'.replace('"', "&quot;")),
+    ("run/RUN/change/", '<pre>{\n  "books": 120\n}</pre>'.replace('"', "&quot;")),
+    ("run/RUN/change/", "100 % "),
+    ("run/WRONG/change/", "<td>exit code 1</td>"),
     ("", "toban/job/"),
 ):
     page = client.get("/admin/toban/" + path if path else "/admin/")
     assert page.status_code == 200 and text in page.content.decode(), (path, page.status_code, page.content.decode())
+for path in ("job/", "run/", "run/?state=SUCCEEDED"):
+    assert "of-another-project" not in client.get("/admin/toban/" + path).content.decode(), path
 for path in ("run/99999/change/", "run/x/change/", "job/none/change/", "run/RUN/delete/", "run/RUN/history/", "job/add/"):
     assert client.get("/admin/toban/" + path).status_code in (403, 404), path
 assert client.get("/admin/toban/job/%2E%2E/change/").status_code == 404
@@ -209,7 +215,12 @@ def test_a_command_reports_its_progress_and_the_pages_show_it(project: tuple[Pro
     assert run.progress["percentage"] == 100
     # The lines arrive at the site a moment after the end of the run; following it waits for them.
     assert [line.text for line in client.runs.follow(run.id)][-1] == "120 books on 3 shelves"
-    assert shop.manage("shell", "-v", "0", "-c", PAGES.replace("RUN", str(run.id)))[-1] == "pages are right"
+    other = {"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": "of-another-project"}}
+    client.apply({**other, "spec": {"steps": [{"argv": ["/bin/true"]}]}})
+    client.runs.wait(client.runs.start("of-another-project").run_id, timeout=60).check()
+    wrong = client.runs.wait(client.runs.start("count-books", {"shelves": "few"}).run_id, timeout=60)
+    pages = PAGES.replace("RUN", str(run.id)).replace("WRONG", str(wrong.id))
+    assert shop.manage("shell", "-v", "0", "-c", pages)[-1] == "pages are right"
 
 
 def test_an_event_exists_when_its_transaction_has_committed(project: tuple[Project, Client]) -> None:

@@ -97,12 +97,34 @@ def test_a_trigger_that_is_declared_no_more_is_disabled() -> None:
 def test_a_job_of_another_project_is_not_taken_over_by_its_name() -> None:
     site: Any = Site(declaration("clearsessions"), place=replace(THERE, project="blog"))
     with pytest.raises(
-        DeclarationError, match=r"job 'clearsessions' is of project 'blog' and this is project 'shop'.*--take-over"
+        DeclarationError,
+        match=r"Job 'clearsessions' on the site is of project 'blog', and this is project 'shop'.*--take-over",
     ):
         planned(site, declaration("clearsessions"), declaration("other"))
     found = plan(site, [declaration("clearsessions")], HERE, (), take_over=True)
     assert [one["metadata"]["labels"] for one in found.manifests] == [{"toban-django": "shop"}]
     assert planned(site, declaration("other")).manifests
+
+
+def test_what_a_person_has_made_is_not_taken_over_by_its_name() -> None:
+    site: Any = Site(
+        declaration("mail", schedule={"cron": "@daily"}), declaration("report", trigger={"event_type": "a"})
+    )
+    job = site.stored["Job"][0]
+    del job["spec"]["labels"]
+    site.stored["Schedule"][0].update(name="report", job="mail")
+    site.stored["EventTrigger"][0].update(name="other", job="report")
+    both = declaration("report", schedule={"cron": "@daily"}), declaration("other", trigger={"event_type": "a"})
+    with pytest.raises(DeclarationError) as caught:
+        planned(site, declaration("mail"), *both)
+    assert [line.split(", and")[0] for line in str(caught.value).splitlines()] == [
+        "command 'mail': Job 'mail' on the site is of no Django project",
+        "command 'report': Schedule 'report' on the site is of the job 'mail'",
+        "command 'other': EventTrigger 'other' on the site is of the job 'report'",
+    ]
+    assert planned(site, declaration("report")).manifests, "its schedule is not declared"
+    client: Any = site
+    assert plan(client, [declaration("mail"), *both], HERE, (), take_over=True).manifests
 
 
 def test_a_refusal_names_the_command() -> None:
@@ -113,3 +135,12 @@ def test_a_refusal_names_the_command() -> None:
     with pytest.raises(DeclarationError) as caught:
         planned(site, declaration("a"), declaration("b", schedule={"cron": "@daily"}))
     assert str(caught.value) == f"command 'b': Schedule spec.timezone: {text}"
+
+
+def test_a_mistake_of_all_jobs_is_one_line() -> None:
+    site = Site()
+    text = "there is no secret 'db'"
+    mistakes = [Mistake(f"manifests.{number}.spec.secrets[0].name", text) for number in (0, 1)]
+    site.refusal = InvalidRequestError("", code="MANIFEST_INVALID", mistakes=mistakes)
+    with pytest.raises(DeclarationError, match=f"^command 'a', 'b': Job spec.secrets.0..name: {text}$"):
+        planned(site, declaration("a"), declaration("b"))

@@ -1,7 +1,8 @@
-"""Read-only pages of jobs and runs in the admin site of the project, for staff with the permission to view them."""
+"""Read-only pages of the project's jobs and their runs in its admin site, for staff with the permission to view them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
 from toban.django import conf
+from toban.django.keys import LABEL
 from toban.django.models import Job, Run
 from toban.errors import InvalidRequestError, NotFoundError, TobanError
 
@@ -59,8 +61,10 @@ class JobAdmin(_ReadOnly):
     """Jobs, and each with its schedules and last runs."""
 
     def changelist_view(self, request: HttpRequest, *_: Any, **__: Any) -> HttpResponse:
-        """All jobs."""
-        return self.page(request, "jobs", "Jobs", lambda: {"jobs": list(conf.client().jobs.list())})
+        """The jobs of the project."""
+        return self.page(
+            request, "jobs", "Jobs", lambda: {"jobs": list(conf.own_jobs()), "project": conf.project_name()}
+        )
 
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, *_: Any, **__: Any) -> HttpResponse:
         """One job."""
@@ -79,14 +83,17 @@ class JobAdmin(_ReadOnly):
 
 @admin.register(Run)
 class RunAdmin(_ReadOnly):
-    """The newest runs, and each with the end of its output."""
+    """The newest runs of the project's jobs, and each with its values and the end of its output."""
 
     def changelist_view(self, request: HttpRequest, *_: Any, **__: Any) -> HttpResponse:
         """The newest runs, in the state that the query names."""
-        state = request.GET.get("state", "")
-        return self.page(
-            request, "runs", "Runs", lambda: {"runs": list(conf.client().runs.list(state=state, limit=SHOWN_RUNS))}
-        )
+
+        def read() -> dict[str, Any]:
+            project, state = conf.project_name(), request.GET.get("state", "")
+            runs = conf.client().runs.list(state=state, label={LABEL: project}, limit=SHOWN_RUNS)
+            return {"runs": list(runs), "project": project}
+
+        return self.page(request, "runs", "Runs", read)
 
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, *_: Any, **__: Any) -> HttpResponse:
         """One run."""
@@ -96,9 +103,16 @@ class RunAdmin(_ReadOnly):
 
         def read() -> dict[str, Any]:
             client = conf.client()
-            return {"run": client.runs.get(int(given)), "lines": list(client.runs.logs(int(given), tail=SHOWN_LINES))}
+            run = client.runs.get(int(given))
+            lines = list(client.runs.logs(run.id, tail=SHOWN_LINES))
+            return {"run": run, "payload": _text(run.payload), "result": _text(run.result), "lines": lines}
 
         return self.page(request, "run", f"Run {given}", read)
+
+
+def _text(value: Any) -> str:
+    """As JSON; empty without a value."""
+    return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _named(object_id: str | None) -> str:

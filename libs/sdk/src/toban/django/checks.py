@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toban.django.declarations import Declaration, DeclarationError, declared
@@ -38,7 +38,10 @@ def check_declarations(**_: Any) -> list[Any]:
 
 
 def mistakes() -> Iterator[str]:
-    """Reads the modules `toban_jobs`; gives commands and options that the project does not have. Raises DeclarationError."""
+    """Reads the modules `toban_jobs`; gives commands and options that the project does not have, and options that are missing.
+
+    Raises DeclarationError.
+    """
     from django.core.management import get_commands
     from django.utils.module_loading import autodiscover_modules
 
@@ -58,12 +61,30 @@ def _wrong_options(one: Declaration, app: Any) -> Iterator[str]:
 
     try:
         command = load_command_class(app, one.command) if isinstance(app, str) else app
-    except ImportError as error:
+    except (ImportError, AttributeError, SyntaxError) as error:
         yield f"command {one.command!r}: the command cannot be imported: {error}"
         return
-    parser = command.create_parser("manage.py", one.command)
-    known = {action.dest for action in parser._actions} - _NOT_OF_A_STEP
+    actions = command.create_parser("manage.py", one.command)._actions
+    known = {action.dest for action in actions} - _NOT_OF_A_STEP
     for place, payload in one.payloads():
         if unknown := sorted(set(payload) - known):
             names = ", ".join(map(repr, unknown))
             yield f"command {one.command!r}: {place} has {names}; the command takes {', '.join(sorted(known))}"
+    yield from _missing_options(one, {action.dest for action in actions if _is_required(action)})
+
+
+def _is_required(action: Any) -> bool:
+    # argparse takes positional arguments for required that may be none.
+    return bool(action.required and (action.option_strings or action.nargs not in ("*", "?", "...")))
+
+
+def _missing_options(one: Declaration, required: set[str]) -> Iterator[str]:
+    """Of what starts the command by itself; a person gives the payload at the start."""
+    for place, given in (("schedule", one.schedule), ("trigger", one.trigger)):
+        payload = given.get("payload", {})
+        # What `args` are for, and what is in a whole object of an event, is known at the run only.
+        if not given or one.args or not isinstance(payload, Mapping):
+            continue
+        if missing := sorted(required - {*one.payload, *payload}):
+            names = ", ".join(map(repr, missing))
+            yield f"command {one.command!r}: the {place} starts it without {names}, which it requires; add to `payload`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from toban.client import Client, Target
+from toban.client import Client, Job, Target
+from toban.django import keys
 
 KEYS = (
     "CA_FILE",
@@ -40,11 +41,23 @@ def options() -> Mapping[str, Any]:
         raise ImproperlyConfigured(f"TOBAN['EMIT'] is {given['EMIT']!r}; it is one of {', '.join(EMIT_BY)}")
     if (given.get("TOKEN") or given.get("TOKEN_FILE")) and not given.get("URL"):
         raise ImproperlyConfigured("TOBAN has a token and no address; set TOBAN['URL'] as well, or neither")
-    job = given.get("JOB", {})
-    if not isinstance(job, Mapping) or (own := sorted({"steps", "default_payload"} & set(job))):
-        what = f"has {', '.join(own)}" if isinstance(job, Mapping) else "is no dict"
-        raise ImproperlyConfigured(f"TOBAN['JOB'] {what}; it is a dict of keys of a job, such as env and secrets")
+    if wrong := keys.problem(given.get("JOB", {}), keys.JOB):
+        raise ImproperlyConfigured(f"TOBAN['JOB'] {wrong}")
+    for name in set(given) - {"JOB", "RETRY_SECONDS"}:
+        if not isinstance(given[name], str | Path | None):
+            raise ImproperlyConfigured(f"TOBAN[{name!r}] is {given[name]!r}; it is a text")
+    for name in ("INTERPRETER", "PROJECT_DIR"):
+        check_path(f"TOBAN[{name!r}]", str(given.get(name) or ""))
+    seconds = given.get("RETRY_SECONDS", 0)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
+        raise ImproperlyConfigured(f"TOBAN['RETRY_SECONDS'] is {seconds!r}; it is a number of seconds, 0 or more")
     return given
+
+
+def check_path(what: str, path: str) -> None:
+    """Raises ImproperlyConfigured for a path that would depend on the folder of a process."""
+    if path and not path.startswith("/"):
+        raise ImproperlyConfigured(f"{what} is {path!r}; give an absolute path on the executors")
 
 
 @cache
@@ -89,6 +102,15 @@ def settings_module() -> str:
 def project_name() -> str:
     """Which of the jobs on the site belong to this project: TOBAN['PROJECT'], else the package of the settings."""
     return str(options().get("PROJECT") or settings_module().partition(".")[0])
+
+
+def own_jobs() -> Iterator[Job]:
+    """The jobs of this project on the site, by name."""
+    cursor = None
+    while cursor != "":
+        page = client().call("GET", "/jobs", label={keys.LABEL: project_name()}, cursor=cursor)
+        yield from map(Job.from_json, page["jobs"])
+        cursor = str(page.get("next_cursor") or "")
 
 
 def program_dir() -> Path:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-LABEL = "toban-django"
-"""Of jobs that `toban_sync` has made; its value is the project."""
+from toban.django import keys, rules
+
+_KEYS = {"job": keys.JOB, "schedule": keys.SCHEDULE, "trigger": keys.TRIGGER}
 
 
 class DeclarationError(ValueError):
@@ -59,14 +61,15 @@ class Declaration:
             **({"args": list(self.args)} if self.args else {}),
             **({"warm": True} if self.warm else {}),
         }
-        metadata: dict[str, Any] = {"name": self.name, "labels": {LABEL: place.project}}
+        spec = keys.merged(place.job, self.job)
+        metadata: dict[str, Any] = {"name": self.name, "labels": {**spec.pop("labels", {}), keys.LABEL: place.project}}
         if self.description:
             metadata["description"] = self.description
         payload = {"default_payload": dict(self.payload)} if self.payload else {}
-        made = [_manifest("Job", metadata, {**payload, **_joined(place.job, self.job), "steps": [step]})]
-        for kind, spec in (("Schedule", self.schedule), ("EventTrigger", self.trigger)):
-            if spec:
-                made.append(_manifest(kind, {"name": self.name}, {"job": self.name, **spec}))
+        made = [_manifest("Job", metadata, {**payload, **spec, "steps": [step]})]
+        for kind, given in (("Schedule", self.schedule), ("EventTrigger", self.trigger)):
+            if given:
+                made.append(_manifest(kind, {"name": self.name}, {"job": self.name, **given}))
         return made
 
 
@@ -78,12 +81,12 @@ def command_job(
     *,
     name: str = "",
     description: str = "",
-    cron: str = "",
-    daily_at: str = "",
-    weekly_at: str = "",
+    cron: str | None = None,
+    daily_at: str | None = None,
+    weekly_at: str | None = None,
     hourly_at_minute: int | None = None,
-    every_n_minutes: int = 0,
-    interval_seconds: int = 0,
+    every_n_minutes: int | None = None,
+    interval_seconds: int | None = None,
     timezone: str = "",
     args: Sequence[str] = (),
     payload: Mapping[str, Any] | None = None,
@@ -99,22 +102,23 @@ def command_job(
     `payload` has the options of the command. `job`, `schedule` and `trigger` have any other keys of their `spec` (docs/manifests.md).
     `manage.py toban_sync` applies what is declared.
 
-    Raises DeclarationError for a name that was declared with other values, for two rules, and for keys that are arguments here.
+    Raises DeclarationError, which names the command: for a name that was declared with other values, for two rules, a rule or zone
+    that cannot be, keys that are unknown or arguments here, and values that are not JSON.
 
     >>> command_job("send_reminders", cron="0 7 * * *", timezone="Asia/Tokyo").name
     'send-reminders'
     """
-    rules = {
-        "cron": cron or None,
-        "daily_at": daily_at or None,
-        "weekly_at": weekly_at or None,
+    given_rules = {
+        "cron": cron,
+        "daily_at": daily_at,
+        "weekly_at": weekly_at,
         "hourly_at_minute": hourly_at_minute,
-        "every_n_minutes": every_n_minutes or None,
-        "interval_seconds": interval_seconds or None,
+        "every_n_minutes": every_n_minutes,
+        "interval_seconds": interval_seconds,
     }
-    _check_keys(command, "job", job or {}, ("steps", "default_payload"))
-    _check_keys(command, "schedule", schedule or {}, ("job", "timezone", *rules))
-    _check_keys(command, "trigger", trigger or {}, ("job",))
+    if wrong := rules.problem(given_rules, timezone):
+        raise DeclarationError(f"command {command!r} {wrong}")
+    _check_values(command, args, {"payload": payload, "job": job, "schedule": schedule, "trigger": trigger})
     made = Declaration(
         command=command,
         name=name or command.replace("_", "-"),
@@ -123,7 +127,7 @@ def command_job(
         warm=warm,
         payload=dict(payload or {}),
         job=dict(job or {}),
-        schedule=_schedule(command, rules, {**({"timezone": timezone} if timezone else {}), **(schedule or {})}),
+        schedule=_schedule(command, given_rules, timezone, schedule or {}),
         trigger=dict(trigger or {}),
     )
     if _declared.setdefault(made.name, made) != made:
@@ -138,36 +142,30 @@ def declared() -> Sequence[Declaration]:
     return [_declared[name] for name in sorted(_declared)]
 
 
-def _schedule(command: str, rules: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
+def _check_values(command: str, args: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Arguments, keys of manifests, and values that can be sent."""
+    if isinstance(args, str):
+        raise DeclarationError(f"command {command!r}: `args` is a text; give a list of texts, such as {args.split()!r}")
+    for argument, value in given.items():
+        wrong = keys.problem(value or {}, _KEYS[argument]) if argument in _KEYS else ""
+        if not wrong and not isinstance(value or {}, Mapping):
+            wrong = f"must be a dict, is {type(value).__name__}"
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            wrong = wrong or f"cannot be written as JSON: {error}; give times as text, such as value.isoformat()"
+        if wrong:
+            raise DeclarationError(f"command {command!r}: `{argument}` {wrong}")
+
+
+def _schedule(command: str, given: Mapping[str, Any], timezone: str, other: Mapping[str, Any]) -> dict[str, Any]:
     """The spec of a schedule but for its job; empty without a rule."""
-    rule = {name: value for name, value in rules.items() if value is not None}
-    if len(rule) > 1:
-        raise DeclarationError(f"command {command!r} has {' and '.join(rule)}; give one of them")
+    further = {**({"timezone": timezone} if timezone else {}), **other}
+    rule = {name: value for name, value in given.items() if value is not None}
     if further and not rule:
-        names = ", ".join(rules)
+        names = ", ".join(given)
         raise DeclarationError(f"command {command!r} has keys of a schedule without a rule; add one of {names}")
     return {**rule, **further}
-
-
-def _check_keys(command: str, argument: str, given: Mapping[str, Any], ours: Sequence[str]) -> None:
-    if wrong := sorted(set(given) & set(ours)):
-        text = f"command {command!r}: `{argument}` has {', '.join(wrong)}; what is run, and when, is given by the arguments of command_job"
-        raise DeclarationError(text)
-
-
-def _joined(project: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of a job over those of its project; `env` and `secrets` have what either names.
-
-    >>> _joined({"env": {"A": "1"}, "secrets": [{"name": "db"}], "priority": 1}, {"env": {"B": "2"}, "secrets": [{"name": "s3"}], "priority": 5})
-    {'env': {'A': '1', 'B': '2'}, 'secrets': [{'name': 'db'}, {'name': 's3'}], 'priority': 5}
-    """
-    joined = {**project, **own}
-    if "env" in project and "env" in own:
-        joined["env"] = {**project["env"], **own["env"]}
-    if "secrets" in project and "secrets" in own:
-        names = {one.get("name") for one in own["secrets"]}
-        joined["secrets"] = [*(one for one in project["secrets"] if one.get("name") not in names), *own["secrets"]]
-    return joined
 
 
 def _manifest(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

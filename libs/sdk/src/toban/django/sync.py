@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toban.client import AppliedManifest, Client, Job
-from toban.django.declarations import LABEL, Declaration, DeclarationError, Place
+from toban.django.declarations import Declaration, DeclarationError, Place
+from toban.django.keys import LABEL
 from toban.errors import InvalidRequestError, NotFoundError
 
 REASON = "no longer declared by the Django project"
@@ -49,12 +50,18 @@ def plan(
 ) -> Plan:
     """Compares. `named`: the fields of `place` that a person has named; folder and interpreter of a job stay otherwise as the site has them.
 
-    Raises DeclarationError for what the site would refuse, and for a job of another project unless `take_over`.
+    Raises DeclarationError for what the site would refuse, and unless `take_over` for a job, schedule or trigger that is not of this project.
     """
-    jobs = list(client.jobs.list())
+    jobs, schedules, triggers = list(client.jobs.list()), list(client.schedules.list()), list(client.triggers.list())
     own = {job.name: job for job in jobs if job.labels.get(LABEL) == place.project}
     if not take_over:
-        _refuse_others(declared, place, {job.name: job.labels[LABEL] for job in jobs if LABEL in job.labels})
+        _refuse_others(
+            declared,
+            place,
+            jobs,
+            [(one.name, one.job) for one in schedules],
+            [(one.name, one.job) for one in triggers],
+        )
     places, kept = _places(declared, place, named, own)
     made = [(one, manifest) for one in declared for manifest in one.manifests(places[one.name])]
     manifests = [manifest for _, manifest in made]
@@ -65,8 +72,8 @@ def plan(
     wanted = {(one["kind"], one["metadata"]["name"]): one for one in manifests}
     touched = [(one.kind, one.name) for one in changes if one.action != "unchanged"]
     # What is declared has the name of its job; a schedule or trigger with another name was made by a person.
-    schedules = [one for one in client.schedules.list() if one.job in own and one.name == one.job]
-    triggers = [one for one in client.triggers.list() if one.job in own and one.name == one.job and one.enabled]
+    schedules = [one for one in schedules if one.job in own and one.name == one.job]
+    triggers = [one for one in triggers if one.job in own and one.name == one.job and one.enabled]
     return Plan(
         manifests=manifests,
         changes=changes,
@@ -89,13 +96,27 @@ def carry_out(client: Client, found: Plan, *, prune: bool) -> None:
         client.schedules.pause(name, reason=REASON)
 
 
-def _refuse_others(declared: Sequence[Declaration], place: Place, owners: Mapping[str, str]) -> None:
-    """Two projects have commands of one name, such as clearsessions: the later sync must not change the job of the other one."""
+def _refuse_others(
+    declared: Sequence[Declaration],
+    place: Place,
+    jobs: Sequence[Job],
+    schedules: Sequence[tuple[str, str]],
+    triggers: Sequence[tuple[str, str]],
+) -> None:
+    """What has the name of a command, such as clearsessions, and is of another project or of a person. Pairs: name, and job that is started."""
+    others = {
+        ("Job", job.name): f"of project {job.labels[LABEL]!r}" if LABEL in job.labels else "of no Django project"
+        for job in jobs
+        if job.labels.get(LABEL) != place.project
+    }
+    for kind, found in (("Schedule", schedules), ("EventTrigger", triggers)):
+        others |= {(kind, name): f"of the job {job!r}" for name, job in found if name != job}
     lines = [
-        f"command {one.command!r}: job {one.name!r} is of project {owner!r} and this is project {place.project!r}; "
-        "give command_job another name, or take the job over with --take-over"
+        f"command {one.command!r}: {key[0]} {one.name!r} on the site is {others[key]}, and this is project {place.project!r}; "
+        "give command_job another name, or take it over with --take-over"
         for one in declared
-        if (owner := owners.get(one.name, place.project)) != place.project
+        for key in [(manifest["kind"], one.name) for manifest in one.manifests(place)]
+        if key in others
     ]
     if lines:
         raise DeclarationError("\n".join(lines))
@@ -128,15 +149,16 @@ def _django_step(job: Job) -> Mapping[str, Any]:
 
 
 def _of_commands(error: InvalidRequestError, made: Sequence[tuple[Declaration, Manifest]]) -> DeclarationError:
-    """The mistakes with the commands that they are of, in place of the numbers of manifests."""
-    lines = []
+    """The mistakes with the commands that they are of, in place of the numbers of manifests; one of all jobs of the project is one line."""
+    commands: dict[str, list[str]] = {}
     for mistake in error.mistakes:
         found = _WHERE.fullmatch(mistake.where)
         if found is None or int(found[1]) >= len(made):
-            lines.append(f"{mistake.where}: {mistake.message}")
+            commands[f"{mistake.where}: {mistake.message}"] = []
             continue
         declaration, manifest = made[int(found[1])]
-        lines.append(f"command {declaration.command!r}: {manifest['kind']} {found[2]}: {mistake.message}")
+        commands.setdefault(f"{manifest['kind']} {found[2]}: {mistake.message}", []).append(repr(declaration.command))
+    lines = [f"command {', '.join(names)}: {text}" if names else text for text, names in commands.items()]
     return DeclarationError("\n".join(lines) or str(error))
 
 

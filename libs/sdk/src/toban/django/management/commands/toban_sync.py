@@ -37,7 +37,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--take-over",
             action="store_true",
-            help="also change jobs of another project, such as this one's former name",
+            help="also change jobs, schedules and triggers that have these names and are not of this project",
         )
         parser.add_argument("--interpreter", default="", help="the Python of this project on the executors")
         parser.add_argument("--project-dir", default="", help="the folder of manage.py on the executors")
@@ -88,6 +88,8 @@ class Command(BaseCommand):
 def _place(interpreter: str, project_dir: str) -> tuple[Place, set[str]]:
     """Where the commands are as seen from here, and which fields a person has named. Raises ImproperlyConfigured."""
     given = conf.options()
+    conf.check_path("--project-dir", project_dir)
+    conf.check_path("--interpreter", interpreter)
     named = {
         "folder": str(project_dir or given.get("PROJECT_DIR") or ""),
         "interpreter": str(interpreter or given.get("INTERPRETER") or ""),
