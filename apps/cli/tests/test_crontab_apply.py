@@ -123,7 +123,7 @@ def test_what_appears_meanwhile_is_left_alone(stored: Stored, toban: Toban, cron
 def test_pairs_stay_together_in_large_crontabs(
     stored: Stored, toban: Toban, crontab: Path, monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
-    monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 3)
+    monkeypatch.setattr("toban_cli.importers.parts.MAX_DOCUMENTS", 3)
     crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour}\n" for hour in range(5)))
     assert toban("import", "crontab", str(crontab), "--apply")[0] == 0
     assert [len(request.manifests) for request in stored.wrote] == [2, 2, 2, 2, 2]
@@ -132,7 +132,7 @@ def test_pairs_stay_together_in_large_crontabs(
 def test_a_call_stays_below_the_bytes_that_the_server_takes(
     stored: Stored, toban: Toban, crontab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toban_cli.crontab.apply._MAX_BYTES", 5000)
+    monkeypatch.setattr("toban_cli.importers.apply._MAX_BYTES", 5000)
     crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour} {'x' * 1000}\n" for hour in range(5)))
     assert toban("import", "crontab", str(crontab), "--apply")[0] == 0
     assert [len(request.manifests) for request in stored.wrote] == [4, 4, 2]
@@ -147,7 +147,7 @@ def test_a_call_that_fails_says_what_was_applied_before(
             raise TobanError(ErrorCode.CONFLICT, "job 'job2' was changed meanwhile")
         return stored.apply(request)
 
-    monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 2)
+    monkeypatch.setattr("toban_cli.importers.parts.MAX_DOCUMENTS", 2)
     cluster.control.answers["Apply"] = apply
     crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour}\n" for hour in range(5)))
     code, out, err = toban("import", "crontab", str(crontab), "--apply")
@@ -168,7 +168,7 @@ def test_a_large_import_is_written_in_files_that_are_valid(
     toban: Toban, crontab: Path, tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if text == MANY:
-        monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 20)
+        monkeypatch.setattr("toban_cli.importers.parts.MAX_DOCUMENTS", 20)
     crontab.write_text(text)
     out = tmp_path / "jobs.yaml"
     code, _, err = toban("import", "crontab", str(crontab), "--out", str(out))
@@ -190,7 +190,7 @@ def test_a_large_import_is_written_in_files_that_are_valid(
 def test_a_large_import_to_stdout_is_refused_whole(
     toban: Toban, crontab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 20)
+    monkeypatch.setattr("toban_cli.importers.parts.MAX_DOCUMENTS", 20)
     crontab.write_text(MANY)
     code, out, err = toban("import", "crontab", str(crontab))
     assert (code, out) == (65, "")
