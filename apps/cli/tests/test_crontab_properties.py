@@ -78,7 +78,7 @@ crontabs = st.lists(lines, max_size=12).flatmap(
 def test_any_file(content: bytes, system: bool | None, zone: str) -> None:
     options = Options(source="x", system=system, timezone=zone, accounts=("root",))
     done = convert(content, options)
-    outcome = report_lines(done, source="x")
+    outcome = report_lines(done)
     body = content.removeprefix(b"\xef\xbb\xbf")
     for number, raw in enumerate(body.split(b"\n"), start=1):
         bare = raw.strip(b" \t\r\f\v")

@@ -78,7 +78,7 @@ def crontab(
         origin=origin_of(file),
     )
     done = convert(content, options)
-    return deliver(done, Output(out=out, force=force, apply=apply, replace=replace), source=source, kind="crontab")
+    return deliver(done, Output(out=out, force=force, apply=apply, replace=replace), kind="crontab")
 
 
 def _check_lines(content: bytes, source: str) -> None:

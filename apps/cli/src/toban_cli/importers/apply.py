@@ -24,6 +24,10 @@ _NAMED = 20
 # Each kind of files: one of them, and this one.
 _FILES = {
     "crontab": ("a crontab", "crontab"),
+    "systemd": ("a systemd timer", "timer"),
+    "kubernetes": ("a Kubernetes CronJob", "file"),
+    "celery-beat": ("a celery beat schedule", "file"),
+    "airflow": ("an Airflow DAG", "file"),
 }
 
 
@@ -58,7 +62,10 @@ def _batches(done: Imported) -> list[list[Any]]:
     from toban_proto.v1.coordinator_pb2 import Manifest
 
     pairs = [
-        [Manifest(json=json.dumps(document), source=f"{entry.source}, {entry.place}") for document in entry.documents]
+        [
+            Manifest(json=json.dumps(document), source=f"{entry.place.source}, {entry.place}")
+            for document in entry.documents
+        ]
         for entry in done.entries
     ]
     split = parts(

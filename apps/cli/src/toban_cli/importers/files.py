@@ -46,11 +46,11 @@ class Output:
     replace: bool
 
 
-def deliver(done: Imported, output: Output, *, source: str, kind: str) -> int:
+def deliver(done: Imported, output: Output, *, kind: str) -> int:
     """The report to stderr, the YAML to its place or the documents to the cluster; the exit code. `kind` is that of the label `origin`."""
     from toban_cli.importers.report import report_lines, yaml_texts
 
-    for line in report_lines(done, source=source):
+    for line in report_lines(done):
         report.note(line)
     if output.out or not output.apply:
         _put_out(yaml_texts(done), output.out, force=output.force)

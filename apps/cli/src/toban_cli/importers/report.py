@@ -13,9 +13,9 @@ _SHOWN = 100
 _BETWEEN = "---\n"
 
 
-def report_lines(done: Imported, *, source: str) -> list[str]:
+def report_lines(done: Imported) -> list[str]:
     """The report, printable whatever the files hold: notes on files, the result of each definition, notes on all jobs."""
-    out = [f"{source}: {note}" for note in done.notes]
+    out = list(done.notes)
     for entry in done.entries:
         out += _entry(entry)
     if done.documents and done.for_all:
@@ -57,8 +57,8 @@ def _entry(entry: Entry) -> list[str]:
 
 
 def _head(entry: Entry) -> str:
-    text = shown(entry.text)
-    return f"{clean(entry.place)}: {text}" if text else clean(entry.place)
+    text = shown(entry.place.text)
+    return f"{clean(str(entry.place))}: {text}" if text else clean(str(entry.place))
 
 
 def _summary(done: Imported) -> str:
@@ -78,5 +78,5 @@ def _places(done: Imported, fate: Fate, before: str) -> str:
     places: dict[str, list[str]] = {}
     for entry in done.entries:
         if entry.fate is fate:
-            places.setdefault(entry.what, []).append(entry.key)
+            places.setdefault(entry.place.what, []).append(entry.place.key)
     return ", ".join(f"{before}{what}{'s' if len(keys) > 1 else ''} {', '.join(keys)}" for what, keys in places.items())

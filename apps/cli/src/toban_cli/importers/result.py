@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from toban_domain.template import MARK
 
 _API = "toban/v1"
 ORIGIN_LABEL = "origin"
@@ -41,26 +43,45 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One definition of the report. `documents` are what was made of it; `outcome` is the fate as text.
+class Options:
+    """How to read. `timezone` holds for times without a zone, `zone_note` is its reason; `label_of` gives the label of a file ("" = none)."""
 
-    `what` and `key` name its place ("line", "7"); `source` is its file. `is_job`: it starts something, so that its loss counts.
-    """
+    timezone: str = "UTC"
+    zone_note: str = ""
+    prefix: str = ""
+    label_of: Callable[[str], str] = lambda _path: ""
+
+    def origin_of(self, kind: str, path: str) -> Origin:
+        """The origin of a document from the file."""
+        return Origin(kind, self.label_of(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a definition is: "line" and "7", its file, and its text or what it is about."""
 
     what: str
     key: str
-    text: str
     source: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.key}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One definition of the report. `documents` are what was made of it; `outcome` is the fate as text.
+
+    `is_job`: it starts something, so that its loss counts.
+    """
+
+    place: Place
     is_job: bool
     fate: Fate
     outcome: str
     notes: tuple[str, ...] = ()
     documents: tuple[dict[str, Any], ...] = ()
-
-    @property
-    def place(self) -> str:
-        """Such as "line 7"."""
-        return f"{self.what} {self.key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,36 +156,44 @@ def wrong(made: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def entry_of(draft: Draft, *, what: str, key: str, text: str, source: str, origin: Origin) -> Entry:
+def entry_of(draft: Draft, place: Place, origin: Origin) -> Entry:
     """The entry of a definition that became a draft. Schedules of a job with a missing part are disabled."""
-    schedules = [{**schedule, "enabled": False} if draft.missing else schedule for schedule in draft.schedules]
     made = documents(
         name=draft.name,
-        job=draft.job,
-        schedules=schedules,
+        job=_without_templates(draft.job),
+        schedules=[{**schedule, "enabled": False} if draft.missing else schedule for schedule in draft.schedules],
         description=" ".join(draft.description.split())[:1000],
         labels=draft.labels,
         origin=origin,
     )
     if problem := wrong(made):
-        return lost(problem, what=what, key=key, text=text, source=source)
-    fate = Fate.PARTIAL if draft.missing else Fate.UNTIMED if draft.untimed else Fate.CONVERTED
+        return lost(problem, place)
     return Entry(
-        what=what,
-        key=key,
-        text=text,
-        source=source,
+        place=place,
         is_job=True,
-        fate=fate,
+        fate=Fate.PARTIAL if draft.missing else Fate.UNTIMED if draft.untimed else Fate.CONVERTED,
         outcome=_outcome(draft),
         notes=(*(f"MISSING: {part}" for part in draft.missing), *draft.notes),
         documents=made,
     )
 
 
-def lost(reason: str, *, what: str, key: str, text: str, source: str, is_job: bool = True) -> Entry:
+def lost(reason: str, place: Place, *, is_job: bool = True) -> Entry:
     """The entry of a definition that cannot be carried over."""
-    return Entry(what=what, key=key, text=text, source=source, is_job=is_job, fate=Fate.LOST, outcome=reason)
+    return Entry(place=place, is_job=is_job, fate=Fate.LOST, outcome=reason)
+
+
+def _without_templates(job: Mapping[str, Any]) -> dict[str, Any]:
+    """The job with `${{` in its texts as text: other schedulers have no templates of Toban."""
+    return {key: _literal(value) if key in ("steps", "env") else value for key, value in job.items()}
+
+
+def _literal(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace(MARK, f"${MARK}")
+    if isinstance(value, Mapping):
+        return {key: _literal(item) for key, item in value.items()}
+    return [_literal(item) for item in value] if isinstance(value, list) else value
 
 
 def _outcome(draft: Draft) -> str:

@@ -16,7 +16,7 @@ from toban_cli.importers.crontab.line_parser import BLANKS, Kind, Line, read_lin
 from toban_cli.importers.crontab.manifest import Planned, documents
 from toban_cli.importers.crontab.schedule_rule import Timing, TimingError, read_timing, split_timing
 from toban_cli.importers.names import Names, slug, title
-from toban_cli.importers.result import Entry, Fate, Imported, Origin, wrong
+from toban_cli.importers.result import Entry, Fate, Imported, Origin, Place, wrong
 
 _ALWAYS = (
     "cron starts a run beside one that still goes on; carried over as concurrency.policy: allow (forbid keeps them apart)",
@@ -52,7 +52,7 @@ def convert(content: bytes, options: Options) -> Imported:
     kind = "a system crontab (with a column for the account)" if layout.system else "a user's crontab"
     return Imported(
         entries=entries,
-        notes=[f"{kind}: {layout.reason}", *notes],
+        notes=[f"{options.source}: {note}" for note in (f"{kind}: {layout.reason}", *notes)],
         for_all=_for_all(entries, options.zone_note),
         counted=("line with commands", "lines with commands"),
     )
@@ -141,10 +141,7 @@ class _Reader:
         made: tuple[dict[str, Any], ...] = (),
     ) -> Entry:
         return Entry(
-            what="line",
-            key=str(line.number),
-            text=line.text,
-            source=self._options.source,
+            place=Place("line", str(line.number), self._options.source, line.text),
             is_job=line.kind is Kind.JOB,
             fate=fate,
             outcome=outcome,
