@@ -262,7 +262,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     ),
     "import": (
         "Import jobs and schedules of other schedulers.",
-        {"crontab": import_crontab.crontab, "systemd": imports.systemd},
+        {"crontab": import_crontab.crontab, "systemd": imports.systemd, "kubernetes": imports.kubernetes},
     ),
 }
 

@@ -67,7 +67,7 @@ def crontab(
     if not content.strip():
         report.note(f"{source} is empty: there is nothing to import")
         return 0
-    zone, zone_note = zone_of(timezone, "", "times without CRON_TZ")
+    zone, zone_note = zone_of(timezone, "times without CRON_TZ")
     options = Options(
         source=source,
         system=system,

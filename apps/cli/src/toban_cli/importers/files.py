@@ -95,15 +95,15 @@ def check_prefix(prefix: str) -> None:
         )
 
 
-def zone_of(wanted: str, default: str, unlabelled: str) -> tuple[str, str]:
+def zone_of(wanted: str, unlabelled: str) -> tuple[str, str]:
     """The zone of the schedules, and the sentence about it. Raises SCHEDULE_INVALID for a zone that is none.
 
-    `default` "" = that of this machine; `unlabelled` names the times that have no zone of their own.
+    `wanted` "" = that of this machine; `unlabelled` names the times that have no zone of their own.
     """
     from toban_schedule.spec import ScheduleError
     from toban_schedule.zones import load_zone
 
-    name, why = (wanted, "by --timezone") if wanted else (default, "the default") if default else _local_zone()
+    name, why = (wanted, "by --timezone") if wanted else _local_zone()
     try:
         load_zone(name)
     except ScheduleError as error:
