@@ -262,7 +262,12 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     ),
     "import": (
         "Import jobs and schedules of other schedulers.",
-        {"crontab": import_crontab.crontab, "systemd": imports.systemd, "kubernetes": imports.kubernetes},
+        {
+            "crontab": import_crontab.crontab,
+            "systemd": imports.systemd,
+            "kubernetes": imports.kubernetes,
+            "celery-beat": imports.celery_beat,
+        },
     ),
 }
 

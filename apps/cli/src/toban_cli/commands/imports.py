@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,9 +21,10 @@ from toban_cli.importers.files import (
     read_file,
     zone_of,
 )
+from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
-    from toban_cli.importers.result import Options
+    from toban_cli.importers.result import Imported, Options
 
 Units = Annotated[
     list[str],
@@ -28,6 +32,18 @@ Units = Annotated[
 ]
 CronJobs = Annotated[
     list[str], typer.Argument(metavar="FILE...", help="YAML files with CronJobs, or - for stdin.", show_default=False)
+]
+BeatFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="A Python file with a beat_schedule, JSON, or - for stdin.", show_default=False
+    ),
+]
+Interpreter = Annotated[
+    str, typer.Option("--interpreter", help="The Python of python steps, of an environment with your packages.")
+]
+PythonPath = Annotated[
+    list[str] | None, typer.Option("--python-path", help="Folder with modules of python steps; may be repeated.")
 ]
 LocalZone = Annotated[
     str, typer.Option("--timezone", help="Zone of the times that name none (default: this machine's).")
@@ -96,9 +112,61 @@ def kubernetes(
     return deliver(done, Output(out=out, force=force, apply=apply, replace=replace), kind="kubernetes")
 
 
-def _options(prefix: str, timezone: str, unlabelled: str) -> Options:
+def celery_beat(
+    file: BeatFile,
+    interpreter: Interpreter = "",
+    python_path: PythonPath = None,
+    timezone: Zone = "UTC",
+    name_prefix: Prefix = "",
+    out: Out = "",
+    force: Force = False,
+    apply: Apply = False,
+    replace: Replace = False,
+) -> int:
+    """Convert a schedule of celery beat into YAML on stdout; report the result of each task on stderr.
+
+    Reads a Python file without executing it, JSON of the same form, or a dump of django-celery-beat. Exit code 65: a task, its time, or
+    its arguments could not be carried over; all others were. With --apply, jobs and schedules that are not from this file are never
+    changed: exit code 73 names those in the way.
+
+    Examples:
+    toban import celery-beat shop/celery.py --interpreter /srv/shop/.venv/bin/python --python-path /srv/shop
+    python manage.py dumpdata django_celery_beat | toban import celery-beat - --out jobs.yaml
+    """
+    from toban_cli.importers.celery_beat import convert
+
+    options = _options(name_prefix, timezone, "times without a zone", interpreter, python_path)
+    remedy = "give a Python file with a beat_schedule, or a JSON file"
+    done = convert_file(convert, file, options, remedy)
+    return deliver(done, Output(out=out, force=force, apply=apply, replace=replace), kind="celery-beat")
+
+
+def convert_file(
+    convert: Callable[[bytes, str, Options], Imported], file: str, options: Options, remedy: str
+) -> Imported:
+    """The import of one file; raises INVALID_ARGUMENT for a file of another kind."""
+    from toban_cli.importers.python_source import Unreadable
+
+    content = read_file(file, remedy)
+    try:
+        return convert(content, file, options)
+    except Unreadable as error:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{file}: {error}; {remedy}") from None
+
+
+def _options(
+    prefix: str, timezone: str, unlabelled: str, interpreter: str = "", python_path: list[str] | None = None
+) -> Options:
     from toban_cli.importers.result import Options
 
     check_prefix(prefix)
     zone, note = zone_of(timezone, unlabelled)
-    return Options(timezone=zone, zone_note=note, prefix=prefix, label_of=origin_of)
+    return Options(
+        timezone=zone,
+        zone_note=note,
+        prefix=prefix,
+        label_of=origin_of,
+        # The links of an environment's Python are part of its meaning.
+        interpreter=os.fspath(Path(interpreter).absolute()) if interpreter else "",
+        python_path=tuple(os.fspath(Path(folder).absolute()) for folder in python_path or ()),
+    )

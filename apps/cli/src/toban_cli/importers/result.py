@@ -44,11 +44,16 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to read. `timezone` holds for times without a zone, `zone_note` is its reason; `label_of` gives the label of a file ("" = none)."""
+    """How to read. `timezone` holds for times without a zone, `zone_note` is its reason; `label_of` gives the label of a file ("" = none).
+
+    `interpreter` and `python_path` are those of python steps.
+    """
 
     timezone: str = "UTC"
     zone_note: str = ""
     prefix: str = ""
+    interpreter: str = ""
+    python_path: tuple[str, ...] = ()
     label_of: Callable[[str], str] = lambda _path: ""
 
     def origin_of(self, kind: str, path: str) -> Origin:
