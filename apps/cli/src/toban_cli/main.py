@@ -267,6 +267,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "systemd": imports.systemd,
             "kubernetes": imports.kubernetes,
             "celery-beat": imports.celery_beat,
+            "airflow": imports.airflow,
         },
     ),
 }

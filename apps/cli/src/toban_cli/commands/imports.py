@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +23,7 @@ from toban_cli.importers.files import (
 from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
-    from toban_cli.importers.result import Imported, Options
+    from toban_cli.importers.result import Options
 
 Units = Annotated[
     list[str],
@@ -38,6 +37,9 @@ BeatFile = Annotated[
     typer.Argument(
         metavar="FILE", help="A Python file with a beat_schedule, JSON, or - for stdin.", show_default=False
     ),
+]
+DagFiles = Annotated[
+    list[str], typer.Argument(metavar="FILE...", help="DAG files, or - for stdin.", show_default=False)
 ]
 Interpreter = Annotated[
     str, typer.Option("--interpreter", help="The Python of python steps, of an environment with your packages.")
@@ -134,24 +136,42 @@ def celery_beat(
     python manage.py dumpdata django_celery_beat | toban import celery-beat - --out jobs.yaml
     """
     from toban_cli.importers.celery_beat import convert
+    from toban_cli.importers.python_source import Unreadable
 
     options = _options(name_prefix, timezone, "times without a zone", interpreter, python_path)
     remedy = "give a Python file with a beat_schedule, or a JSON file"
-    done = convert_file(convert, file, options, remedy)
+    content = read_file(file, remedy)
+    try:
+        done = convert(content, file, options)
+    except Unreadable as error:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{file}: {error}; {remedy}") from None
     return deliver(done, Output(out=out, force=force, apply=apply, replace=replace), kind="celery-beat")
 
 
-def convert_file(
-    convert: Callable[[bytes, str, Options], Imported], file: str, options: Options, remedy: str
-) -> Imported:
-    """The import of one file; raises INVALID_ARGUMENT for a file of another kind."""
-    from toban_cli.importers.python_source import Unreadable
+def airflow(
+    files: DagFiles,
+    interpreter: Interpreter = "",
+    python_path: PythonPath = None,
+    timezone: Zone = "UTC",
+    name_prefix: Prefix = "",
+    out: Out = "",
+    force: Force = False,
+    apply: Apply = False,
+    replace: Replace = False,
+) -> int:
+    """Convert DAGs of Airflow into YAML on stdout; report the result of each DAG on stderr.
 
-    content = read_file(file, remedy)
-    try:
-        return convert(content, file, options)
-    except Unreadable as error:
-        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{file}: {error}; {remedy}") from None
+    Reads the files without executing them. Exit code 65: a DAG, its time, or a task of it could not be carried over; all others were.
+    With --apply, jobs and schedules that are not from these files are never changed: exit code 73 names those in the way.
+
+    Examples:
+    toban import airflow dags/*.py --interpreter /srv/etl/.venv/bin/python --out jobs.yaml
+    """
+    from toban_cli.importers.airflow.convert import convert
+
+    options = _options(name_prefix, timezone, "times of DAGs whose start_date has no zone", interpreter, python_path)
+    done = convert([(name, read_file(name, "give DAG files of Airflow")) for name in files], options)
+    return deliver(done, Output(out=out, force=force, apply=apply, replace=replace), kind="airflow")
 
 
 def _options(

@@ -74,6 +74,8 @@ class Source:
                 return self._computed(node, depth)
             case ast.Call():
                 return self._called(node, depth)
+            case ast.Attribute() | ast.Name() if self.dotted(node).lower().endswith((".utc", "timezone.utc")):
+                return "UTC"
         raise NotLiteral(text_of(node))
 
     def dotted(self, node: ast.expr) -> str:
