@@ -261,3 +261,37 @@ def test_nothing_is_said_to_be_nothing(toban: Toban, monkeypatch: pytest.MonkeyP
     out = tmp_path / "out.yaml"
     assert toban("import", "crontab", "-", "--out", str(out)) == (0, "", "stdin is empty: there is nothing to import\n")
     assert not out.exists()
+
+
+FILES = {
+    "systemd": ("x.timer", "[Timer]\nOnCalendar={}:00\n", "a systemd timer"),
+    "kubernetes": (
+        "x.yaml",
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: x}}\nspec:\n  schedule: 0 {} * * *\n"
+        "  jobTemplate: {{spec: {{template: {{spec: {{containers: [{{image: busybox}}]}}}}}}}}\n",
+        "a Kubernetes CronJob",
+    ),
+    "celery-beat": ("x.json", '{{"x": {{"task": "a.b", "schedule": {}}}}}', "a celery beat schedule"),
+    "airflow": (
+        "x.py",
+        "with DAG('x', schedule='0 {} * * *', catchup=False):\n    BashOperator(task_id='a', bash_command='date')\n",
+        "an Airflow DAG",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_each_import_changes_what_is_from_its_file(stored: Stored, toban: Toban, tmp_path: Path, kind: str) -> None:
+    name, text, one = FILES[kind]
+    (tmp_path / "x.service").write_text("[Service]\nExecStart=/bin/x\n")
+    file = tmp_path / name
+    file.write_text(text.format(3))
+    apply = ("import", kind, str(file), "--apply")
+    assert toban(*apply)[:2] == (0, "job x created\nschedule x created\n")
+    file.write_text(text.format(4))
+    assert toban(*apply)[:2] == (0, "job x unchanged\nschedule x updated\n")
+    stored.put("Job", "x", {"origin": "hand"})
+    code, out, err = toban(*apply)
+    assert (code, out) == (73, "")
+    assert f"job x (not from {one})" in err
+    assert toban(*apply, "--replace")[0] == 0
