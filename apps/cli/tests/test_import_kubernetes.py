@@ -175,6 +175,9 @@ def test_lists_and_other_documents(tmp_path: Path, toban: Toban) -> None:
     assert "document 2: Deployment web\n  NOT carried over because: only a CronJob becomes a job" in err
     assert err.endswith("2 CronJobs: 2 jobs, 2 schedules; NOT carried over: document 2\n")
     assert out.count("kind: Schedule") == 2
+    other = tmp_path / "other.yaml"
+    other.write_text(YAML)
+    assert f"document 1 of {other}: CronJob report\n" in toban("import", "kubernetes", str(file), str(other))[2]
     file.write_text("kind: [")
     code, out, err = toban("import", "kubernetes", str(file))
     assert (code, out, err.count("\n")) == (65, "", 1)

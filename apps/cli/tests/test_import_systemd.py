@@ -228,6 +228,11 @@ def test_a_timer_finds_its_service_beside_it(tmp_path: Path, toban: Toban) -> No
     (tmp_path / "idle.service").write_text("[Service]\nExecStart=/bin/c\n")
     assert toban("import", "systemd", str(tmp_path / "a.timer"))[0] == 0
     assert "no timer starts idle.service: left out" in toban("import", "systemd", str(tmp_path))[2]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.timer").write_text(TIMER)
+    _, _, err = toban("import", "systemd", str(tmp_path / "a.timer"), str(other))
+    assert f"{other}/a.timer has the same name: left out" in err
 
 
 def test_what_is_no_unit_is_refused_in_one_line(tmp_path: Path, toban: Toban) -> None:

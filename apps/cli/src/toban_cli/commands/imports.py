@@ -106,7 +106,7 @@ def kubernetes(
     options = _options(name_prefix, timezone, "times without a timeZone")
     remedy = "give YAML files, or use `kubectl get cronjobs -o yaml | toban import kubernetes -`"
     documents = [
-        (str(number), name, body)
+        (str(number) if len(files) == 1 else f"{number} of {name}", name, body)
         for name in files
         for number, body in enumerate(parse_yaml(name, read_file(name, remedy)), start=1)
     ]

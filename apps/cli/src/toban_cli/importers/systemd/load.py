@@ -18,7 +18,11 @@ def load_units(names: Sequence[str]) -> dict[str, Unit]:
     """The units by name; the first of a name counts. Raises NOT_FOUND or INVALID_ARGUMENT with the file."""
     units: dict[str, Unit] = {}
     for path in (path for name in names for path in _files(Path(name))):
-        units.setdefault(path.name, _load(path))
+        first = units.get(path.name)
+        if first is None:
+            units[path.name] = _load(path)
+        elif Path(first.path) != path:
+            first.problems.append(f"{path} has the same name: left out, since the first one counts")
     for timer in [unit for unit in units.values() if unit.name.endswith(".timer")]:
         wanted = timer.last("Timer", "Unit") or f"{timer.stem}.service"
         for name in filter(None, (wanted, template_of(wanted))):
