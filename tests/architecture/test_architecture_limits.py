@@ -1,6 +1,6 @@
 """Limits of a service that a client repeats, because neither imports the other."""
 
-from toban_cli.crontab.parts import MAX_DOCUMENTS
+from toban_cli.importers.parts import MAX_DOCUMENTS
 from toban_coordinator.app.definitions.apply import MAX_MANIFESTS
 
 

@@ -12,7 +12,7 @@ import yaml
 import zstandard
 from mutations import changed_bytes, changed_tree
 
-from toban_cli.crontab.convert import Options, convert
+from toban_cli.importers.crontab.convert import Options, convert
 from toban_cli.manifest_files import read_documents
 from toban_domain.errors import TobanError
 from toban_domain.outcome import AttemptKey

@@ -123,7 +123,7 @@ def test_what_appears_meanwhile_is_left_alone(stored: Stored, toban: Toban, cron
 def test_pairs_stay_together_in_large_crontabs(
     stored: Stored, toban: Toban, crontab: Path, monkeypatch: pytest.MonkeyPatch, cluster: Any
 ) -> None:
-    monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 3)
+    monkeypatch.setattr("toban_cli.importers.parts.MAX_DOCUMENTS", 3)
     crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour}\n" for hour in range(5)))
     assert toban("import", "crontab", str(crontab), "--apply")[0] == 0
     assert [len(request.manifests) for request in stored.wrote] == [2, 2, 2, 2, 2]
@@ -132,7 +132,7 @@ def test_pairs_stay_together_in_large_crontabs(
 def test_a_call_stays_below_the_bytes_that_the_server_takes(
     stored: Stored, toban: Toban, crontab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toban_cli.crontab.apply._MAX_BYTES", 5000)
+    monkeypatch.setattr("toban_cli.importers.apply._MAX_BYTES", 5000)
     crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour} {'x' * 1000}\n" for hour in range(5)))
     assert toban("import", "crontab", str(crontab), "--apply")[0] == 0
     assert [len(request.manifests) for request in stored.wrote] == [4, 4, 2]
@@ -147,7 +147,7 @@ def test_a_call_that_fails_says_what_was_applied_before(
             raise TobanError(ErrorCode.CONFLICT, "job 'job2' was changed meanwhile")
         return stored.apply(request)
 
-    monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 2)
+    monkeypatch.setattr("toban_cli.importers.parts.MAX_DOCUMENTS", 2)
     cluster.control.answers["Apply"] = apply
     crontab.write_text("".join(f"0 {hour} * * * /usr/bin/job{hour}\n" for hour in range(5)))
     code, out, err = toban("import", "crontab", str(crontab), "--apply")
@@ -168,7 +168,7 @@ def test_a_large_import_is_written_in_files_that_are_valid(
     toban: Toban, crontab: Path, tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if text == MANY:
-        monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 20)
+        monkeypatch.setattr("toban_cli.importers.parts.MAX_DOCUMENTS", 20)
     crontab.write_text(text)
     out = tmp_path / "jobs.yaml"
     code, _, err = toban("import", "crontab", str(crontab), "--out", str(out))
@@ -190,7 +190,7 @@ def test_a_large_import_is_written_in_files_that_are_valid(
 def test_a_large_import_to_stdout_is_refused_whole(
     toban: Toban, crontab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toban_cli.crontab.parts.MAX_DOCUMENTS", 20)
+    monkeypatch.setattr("toban_cli.importers.parts.MAX_DOCUMENTS", 20)
     crontab.write_text(MANY)
     code, out, err = toban("import", "crontab", str(crontab))
     assert (code, out) == (65, "")
@@ -261,3 +261,37 @@ def test_nothing_is_said_to_be_nothing(toban: Toban, monkeypatch: pytest.MonkeyP
     out = tmp_path / "out.yaml"
     assert toban("import", "crontab", "-", "--out", str(out)) == (0, "", "stdin is empty: there is nothing to import\n")
     assert not out.exists()
+
+
+FILES = {
+    "systemd": ("x.timer", "[Timer]\nOnCalendar={}:00\n", "a systemd timer"),
+    "kubernetes": (
+        "x.yaml",
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: x}}\nspec:\n  schedule: 0 {} * * *\n"
+        "  jobTemplate: {{spec: {{template: {{spec: {{containers: [{{image: busybox}}]}}}}}}}}\n",
+        "a Kubernetes CronJob",
+    ),
+    "celery-beat": ("x.json", '{{"x": {{"task": "a.b", "schedule": {}}}}}', "a celery beat schedule"),
+    "airflow": (
+        "x.py",
+        "with DAG('x', schedule='0 {} * * *', catchup=False):\n    BashOperator(task_id='a', bash_command='date')\n",
+        "an Airflow DAG",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_each_import_changes_what_is_from_its_file(stored: Stored, toban: Toban, tmp_path: Path, kind: str) -> None:
+    name, text, one = FILES[kind]
+    (tmp_path / "x.service").write_text("[Service]\nExecStart=/bin/x\n")
+    file = tmp_path / name
+    file.write_text(text.format(3))
+    apply = ("import", kind, str(file), "--apply")
+    assert toban(*apply)[:2] == (0, "job x created\nschedule x created\n")
+    file.write_text(text.format(4))
+    assert toban(*apply)[:2] == (0, "job x unchanged\nschedule x updated\n")
+    stored.put("Job", "x", {"origin": "hand"})
+    code, out, err = toban(*apply)
+    assert (code, out) == (73, "")
+    assert f"job x (not from {one})" in err
+    assert toban(*apply, "--replace")[0] == 0

@@ -6,12 +6,13 @@ import subprocess
 
 import pytest
 
-from toban_cli.crontab.account_column import detect
-from toban_cli.crontab.command import STDIN_VARIABLE, CommandError, invocation, plain_words, read_command, split_percent
-from toban_cli.crontab.convert import Options, convert
-from toban_cli.crontab.environment import Surroundings, assign
-from toban_cli.crontab.job_names import Names, slug, title
-from toban_cli.crontab.time_fields import FIELDS, FieldError, write_field
+from toban_cli.importers.command_line import plain_words
+from toban_cli.importers.crontab.account_column import detect
+from toban_cli.importers.crontab.command import STDIN_VARIABLE, CommandError, invocation, read_command, split_percent
+from toban_cli.importers.crontab.convert import Options, convert
+from toban_cli.importers.crontab.environment import Surroundings, assign
+from toban_cli.importers.crontab.time_fields import FIELDS, FieldError, write_field
+from toban_cli.importers.names import Names, slug, title
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from toban_cli.crontab.convert import Entry, Fate, Imported, Options, convert
-from toban_cli.crontab.line_parser import Kind
-from toban_cli.crontab.report import report_lines, yaml_texts
+from toban_cli.importers.crontab.convert import Options, convert
+from toban_cli.importers.report import report_lines, yaml_texts
+from toban_cli.importers.result import Entry, Fate, Imported
 from toban_cli.manifest_files import read_documents
 from toban_domain.schedule import RuleSpec
 from toban_schedule import Rule
@@ -35,9 +35,9 @@ def imported(path: Path) -> Imported:
 
 def summary(done: Imported) -> str:
     """What became of each line, short enough to be looked through."""
-    rows = ["system" if done.layout.system else "user"]
+    rows = ["system" if ": a system crontab" in done.notes[0] else "user"]
     for entry in done.entries:
-        words = [str(entry.line.number), str(entry.fate)]
+        words = [entry.place.key, str(entry.fate)]
         if entry.documents:
             words.append(entry.documents[0]["metadata"]["name"])
             argv = entry.documents[0]["spec"]["steps"][0]["argv"]
@@ -73,7 +73,7 @@ def test_no_line_is_lost_without_a_word(subtests: pytest.Subtests) -> None:
 
 def assert_lines_are_kept(path: Path) -> None:
     done = imported(path)
-    outcome = report_lines(done, source=path.name, zone="UTC")
+    outcome = report_lines(done)
     for number, raw in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not raw.strip() or raw.lstrip().startswith(b"#"):
             continue
@@ -82,11 +82,11 @@ def assert_lines_are_kept(path: Path) -> None:
             r"  (converted|converted without its time|carried over|kept as a label only|NOT carried over because): \S",
             outcome[place + 1],
         )
-        [entry] = [entry for entry in done.entries if entry.line.number == number]
+        [entry] = [entry for entry in done.entries if entry.place.key == str(number)]
         assert bool(entry.documents) == (entry.fate in (Fate.CONVERTED, Fate.UNTIMED))
         if entry.fate is Fate.CONVERTED:
             assert_command_is_kept(entry, raw.decode())
-    assert outcome[-1].startswith(f"{sum(entry.line.kind is Kind.JOB for entry in done.entries)} line")
+    assert outcome[-1].startswith(f"{sum(entry.is_job for entry in done.entries)} line")
 
 
 def assert_command_is_kept(entry: Entry, raw: str) -> None:
@@ -107,8 +107,8 @@ def test_schedules_are_due_when_cron_would_run_the_line(subtests: pytest.Subtest
     for path in CRONTABS:
         for entry in imported(path).entries:
             for schedule in entry.documents[1:]:
-                with subtests.test(f"{path.stem}: {entry.line.text}"):
-                    assert slots_of(schedule["spec"]) == expected_slots(entry.line.text, schedule["spec"])
+                with subtests.test(f"{path.stem}: {entry.place.text}"):
+                    assert slots_of(schedule["spec"]) == expected_slots(entry.place.text, schedule["spec"])
 
 
 def slots_of(spec: dict[str, Any]) -> list[datetime]:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_cli.crontab.convert import Fate, Options, convert
-from toban_cli.crontab.report import report_lines, yaml_texts
-from toban_cli.crontab.time_fields import FieldError, write_fields
+from toban_cli.importers.crontab.convert import Options, convert
+from toban_cli.importers.crontab.time_fields import FieldError, write_fields
+from toban_cli.importers.report import report_lines, yaml_texts
+from toban_cli.importers.result import Fate
 from toban_cli.manifest_files import read_documents
 from toban_domain.schedule import RuleSpec
 from toban_manifests.read import Document, find_problems
@@ -77,7 +78,7 @@ crontabs = st.lists(lines, max_size=12).flatmap(
 def test_any_file(content: bytes, system: bool | None, zone: str) -> None:
     options = Options(source="x", system=system, timezone=zone, accounts=("root",))
     done = convert(content, options)
-    outcome = report_lines(done, source="x", zone="zone")
+    outcome = report_lines(done)
     body = content.removeprefix(b"\xef\xbb\xbf")
     for number, raw in enumerate(body.split(b"\n"), start=1):
         bare = raw.strip(b" \t\r\f\v")

@@ -29,6 +29,7 @@ from toban_cli.commands import (
     groups,
     hooks,
     import_crontab,
+    imports,
     job_logs,
     job_versions,
     jobs,
@@ -261,7 +262,16 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         "Contexts: which site the commands go to.",
         {"list": context.list_contexts, "use": context.use, "rm": context.remove, "show": context.show},
     ),
-    "import": ("Import jobs and schedules of other schedulers.", {"crontab": import_crontab.crontab}),
+    "import": (
+        "Import jobs and schedules of other schedulers.",
+        {
+            "crontab": import_crontab.crontab,
+            "systemd": imports.systemd,
+            "kubernetes": imports.kubernetes,
+            "celery-beat": imports.celery_beat,
+            "airflow": imports.airflow,
+        },
+    ),
 }
 
 

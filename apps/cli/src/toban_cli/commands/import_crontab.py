@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shlex
-import stat
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from toban_cli import report
-from toban_cli.client import connect
-from toban_cli.sanitize import clean
+from toban_cli.importers.files import (
+    Apply,
+    Force,
+    Out,
+    Output,
+    Prefix,
+    check_prefix,
+    check_text,
+    deliver,
+    origin_of,
+    read_file,
+    zone_of,
+)
 from toban_domain.errors import ErrorCode, TobanError
 
-_MAX_BYTES = 4 * 1024 * 1024
 # The time to split a command grows with the square of its length: seconds from here on.
 _MAX_LINE_BYTES = 64 * 1024
 _MAX_LINES = 10_000
-# Control characters that no text has. Compressed data, where every byte is as likely as any other, is a tenth of them.
-_CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b"))
-_ODD_ALLOWED = 3
-_ODD_SHARE = 0.05
-_PIPED = "`crontab -l | toban import crontab -`"
-_LIMITS = "2000 documents and 1 MiB"
-# Some job of the crontab, or its time, could not be carried over; the rest was.
-EXIT_INCOMPLETE = 65
+_REMEDY = "give a crontab, or use `crontab -l | toban import crontab -`"
 
 CrontabFile = Annotated[str, typer.Argument(metavar="FILE", help="A crontab, or - for stdin.", show_default=False)]
 System = Annotated[
@@ -36,10 +33,6 @@ System = Annotated[
     typer.Option("--system/--user", help="Whether lines have a column for the account (default: detected)."),
 ]
 Zone = Annotated[str, typer.Option("--timezone", help="Zone of the times without CRON_TZ (default: this machine's).")]
-Prefix = Annotated[str, typer.Option("--name-prefix", help="Prefix of each name, such as web1-.")]
-Out = Annotated[str, typer.Option("--out", help="Write the YAML to this new file instead of stdout.")]
-Force = Annotated[bool, typer.Option("--force", help="With --out: overwrite an existing file.")]
-Apply = Annotated[bool, typer.Option("--apply", help="Apply the jobs and schedules at once instead of printing them.")]
 Replace = Annotated[
     bool, typer.Option("--replace", help="With --apply: also change jobs and schedules that are not from this crontab.")
 ]
@@ -64,60 +57,28 @@ def crontab(
     toban import crontab /etc/crontab --out jobs.yaml
     crontab -l | toban import crontab - --apply
     """
-    from toban_cli.crontab.convert import Options, convert
-    from toban_cli.crontab.report import report_lines, yaml_texts
+    from toban_cli.importers.crontab.convert import Options, convert
 
-    content = _content(file)
+    content = read_file(file, _REMEDY)
     source = "stdin" if file == "-" else file
-    _check_prefix(name_prefix)
-    _check_text(content, source)
+    check_prefix(name_prefix)
+    check_text(content, source, _REMEDY)
     _check_lines(content, source)
     if not content.strip():
         report.note(f"{source} is empty: there is nothing to import")
         return 0
-    zone, zone_note = _zone(timezone)
+    zone, zone_note = zone_of(timezone, "times without CRON_TZ")
     options = Options(
         source=source,
         system=system,
         timezone=zone,
+        zone_note=zone_note,
         prefix=name_prefix,
         accounts=_accounts(),
-        origin=_origin(file),
+        origin=origin_of(file),
     )
     done = convert(content, options)
-    for line in report_lines(done, source=source, zone=zone_note):
-        report.note(line)
-    if out or not apply:
-        _put_out(yaml_texts(done), out, force=force)
-    if apply and done.documents:
-        from toban_cli.crontab.apply import apply_imported
-
-        with connect() as client:
-            apply_imported(client, done, source=source, replace=replace)
-    return EXIT_INCOMPLETE if done.lost else 0
-
-
-def _content(name: str) -> bytes:
-    try:
-        if name == "-":
-            content = sys.stdin.buffer.read(_MAX_BYTES + 1)
-        else:
-            with Path(name).open("rb") as opened:
-                content = opened.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise TobanError(
-            ErrorCode.NOT_FOUND, f"{name} cannot be read ({error.strerror}); give a crontab, or use {_PIPED}"
-        ) from None
-    if len(content) > _MAX_BYTES:
-        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} is larger than {_MAX_BYTES} bytes; split it")
-    return content
-
-
-def _check_text(content: bytes, source: str) -> None:
-    """Refuses what is no text at all; in a text, unreadable lines are reported one by one."""
-    odd = len(content) - len(content.translate(None, _CONTROLS))
-    if odd > max(_ODD_ALLOWED, len(content) * _ODD_SHARE):
-        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{source} is not text in UTF-8; give a crontab, or use {_PIPED}")
+    return deliver(done, Output(out=out, force=force, apply=apply, replace=replace), kind="crontab")
 
 
 def _check_lines(content: bytes, source: str) -> None:
@@ -137,119 +98,7 @@ def _check_lines(content: bytes, source: str) -> None:
             )
 
 
-def _check_prefix(prefix: str) -> None:
-    from toban_manifests.values import NAME
-
-    if prefix and (len(prefix) > 60 or not NAME.fullmatch(f"{prefix}x")):
-        raise TobanError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"--name-prefix is {prefix!r}; use at most 60 of a-z, 0-9, '.', '_', '-', beginning with a letter or digit",
-        )
-
-
-def _zone(wanted: str) -> tuple[str, str]:
-    """The zone of the schedules, and the sentence about it; raises SCHEDULE_INVALID for a zone that is none."""
-    from toban_schedule.spec import ScheduleError
-    from toban_schedule.zones import load_zone
-
-    name, why = (wanted, "by --timezone") if wanted else _local_zone()
-    try:
-        load_zone(name)
-    except ScheduleError as error:
-        if wanted:
-            raise TobanError(ErrorCode.SCHEDULE_INVALID, f"--timezone: {error.message}; {error.hint}") from None
-        name, why = "UTC", f"since this machine's {name!r} is no IANA name"
-    return name, f"times without CRON_TZ are local times of {name} ({why}); --timezone names another zone"
-
-
-def _local_zone() -> tuple[str, str]:
-    if given := os.environ.get("TZ", "").removeprefix(":"):
-        return given, "from TZ of this shell"
-    localtime = Path("/etc/localtime")
-    _, found, name = (os.fspath(localtime.resolve()) if localtime.is_symlink() else "").partition("/zoneinfo/")
-    if found:
-        return {"Etc/UTC": "UTC"}.get(name, name), "this machine's, from /etc/localtime"
-    return "UTC", "this machine names no zone"
-
-
 def _accounts() -> frozenset[str]:
     import pwd
 
     return frozenset(entry.pw_name for entry in pwd.getpwall())
-
-
-def _origin(name: str) -> str:
-    """What distinguishes this crontab from others: the machine and the path, or the account for what comes through a pipe."""
-    import getpass
-    import socket
-
-    try:
-        who = getpass.getuser()
-    except (KeyError, OSError):
-        who = str(os.getuid())
-    where = f"{who}'s" if name == "-" else os.fspath(Path(name).resolve())
-    return clean(f"{socket.gethostname()}:{where}")
-
-
-def _put_out(texts: list[str], out: str, *, force: bool) -> None:
-    """The YAML to stdout or to new files. Raises INVALID_ARGUMENT before anything is printed or written."""
-    if not out:
-        if len(texts) > 1:
-            raise _too_large(len(texts))
-        if texts:
-            report.echo(texts[0].rstrip("\n"))
-        return
-    first = Path(out)
-    paths = [first.with_stem(f"{first.stem}-{number}") if number > 1 else first for number in range(1, len(texts) + 1)]
-    for path in paths:
-        _check_free(path, force=force)
-    for path, text in zip(paths, texts, strict=True):
-        _write(path, text, force=force)
-    names = [shlex.quote(os.fspath(path)) for path in paths]
-    if len(names) == 1:
-        report.note(f"written to {first}; apply it with `toban apply -f {names[0]}`")
-    elif names:
-        report.note(
-            f"one apply takes at most {_LIMITS}: written to {len(names)} files; apply them one after the other:"
-        )
-        for name in names:
-            report.note(f"  toban apply -f {name}")
-
-
-def _too_large(files: int) -> TobanError:
-    return TobanError(
-        ErrorCode.INVALID_ARGUMENT,
-        f"the YAML needs {files} files, since one apply takes at most {_LIMITS}; write them with --out FILE,"
-        " or apply at once with --apply",
-    )
-
-
-def _check_free(path: Path, *, force: bool) -> None:
-    if not force and os.path.lexists(path):
-        raise _taken(path)
-
-
-def _taken(path: Path) -> TobanError:
-    return TobanError(
-        ErrorCode.ALREADY_EXISTS, f"--out {path} exists already; name another file, or overwrite it with --force"
-    )
-
-
-def _write(path: Path, text: str, *, force: bool) -> None:
-    """To a new file that only its owner reads, since commands of crontabs hold passwords. Follows no symbolic link."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | (0 if force else os.O_EXCL)
-    try:
-        opened = os.open(path, flags, 0o600)
-        with os.fdopen(opened, "w", encoding="utf-8") as file:
-            if not stat.S_ISREG(os.fstat(opened).st_mode):
-                raise OSError(errno.EINVAL, "not a file")
-            os.fchmod(opened, 0o600)
-            file.truncate()
-            file.write(text)
-    except FileExistsError:
-        raise _taken(path) from None
-    except OSError as error:
-        why = "a symbolic link" if error.errno == errno.ELOOP else error.strerror
-        raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, f"--out {path} cannot be written ({why}); name another file"
-        ) from None

@@ -44,7 +44,7 @@ from toban_schedule import problems as rule_problems
 from toban_store.pool import Pool
 from toban_store.tx import Tx, tx
 
-# Of one call; toban_cli.crontab.parts repeats it.
+# Of one call; toban_cli.importers.parts repeats it.
 MAX_MANIFESTS = 2000
 # Requests with more schedules than this are answered without next slots.
 MAX_SCHEDULES_WITH_SLOTS = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from toban_cli.crontab.line_parser import BLANKS
+from toban_cli.importers.crontab.line_parser import BLANKS
 
 _LONGEST = 1000
 _NUMBERS = r"[\d*][\d*,/~-]*[ \t]+"

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toban_cli.crontab.command import Invocation
-
-_API = "toban/v1"
-ORIGIN_LABEL, FROM_CRONTAB = "origin", "crontab"
-# Which crontab: its machine and path.
-SOURCE_LABEL = "crontab"
+from toban_cli.importers import result
+from toban_cli.importers.command_line import Invocation
+from toban_cli.importers.result import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +23,13 @@ class Planned:
     alone: bool
     working_dir: str = ""
     description: str = ""
-    origin: str = ""
+    origin: Origin
     env: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def documents(plan: Planned) -> list[dict[str, Any]]:
+def documents(plan: Planned) -> tuple[dict[str, Any], ...]:
     """The Job, then its Schedule."""
-    metadata = _metadata(plan)
     job: dict[str, Any] = {"steps": [{"id": "command", "argv": list(plan.invocation.argv)}]}
     if env := {**plan.env, **plan.invocation.env}:
         job["env"] = env
@@ -43,20 +39,18 @@ def documents(plan: Planned) -> list[dict[str, Any]]:
     job["concurrency"] = {"policy": "forbid" if plan.alone else "allow"}
     if plan.invocation.allow_shell:
         job["allow_shell"] = True
-    made = [{"apiVersion": _API, "kind": "Job", "metadata": metadata, "spec": job}]
-    if plan.rule:
-        made.append({"apiVersion": _API, "kind": "Schedule", "metadata": metadata, "spec": _schedule(plan)})
-    return made
-
-
-def _metadata(plan: Planned) -> dict[str, Any]:
-    origin = {ORIGIN_LABEL: FROM_CRONTAB, **({SOURCE_LABEL: plan.origin} if plan.origin else {})}
-    described = {"description": plan.description} if plan.description else {}
-    return {"name": plan.name, **described, "labels": {**plan.labels, **origin}}
+    return result.documents(
+        name=plan.name,
+        job=job,
+        schedules=[_schedule(plan)] if plan.rule else [],
+        description=plan.description,
+        labels=plan.labels,
+        origin=plan.origin,
+    )
 
 
 def _schedule(plan: Planned) -> dict[str, Any]:
-    spec: dict[str, Any] = {"job": plan.name, **plan.rule}
+    spec: dict[str, Any] = dict(plan.rule)
     if "cron" in plan.rule:
         spec["timezone"] = plan.timezone
         # Where cron runs a job whose local time was left out, it does so right after the change.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from toban_cli.crontab.line_parser import BLANKS
+from toban_cli.importers.crontab.line_parser import BLANKS
 from toban_schedule.spec import ScheduleError
 from toban_schedule.zones import load_zone
 

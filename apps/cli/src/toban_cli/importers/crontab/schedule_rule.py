@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from toban_cli.crontab.time_fields import FieldError, Pick, write_fields
+from toban_cli.importers.crontab.time_fields import FieldError, Pick, write_fields
 from toban_cli.times import UNITS
 
 _MACROS = {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from toban_cli.crontab.schedule_rule import TimingError, split_timing
+from toban_cli.importers.crontab.schedule_rule import TimingError, split_timing
 
 _ACCOUNT = re.compile(r"[A-Za-z_][\w.-]*\$?(?::[\w.-]+)?(?:/[\w.-]+)?")
 # A heading of columns with one for the account, as Debian, Red Hat and FreeBSD write it. After plain words and five asterisks the word

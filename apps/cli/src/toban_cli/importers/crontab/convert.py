@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Collection
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from toban_cli.crontab.account_column import Layout, detect, split_account
-from toban_cli.crontab.command import Command, CommandError, invocation, read_command
-from toban_cli.crontab.description import description
-from toban_cli.crontab.environment import Surroundings, assign
-from toban_cli.crontab.job_names import Names, slug, title
-from toban_cli.crontab.line_parser import BLANKS, Kind, Line, read_lines, template_reason
-from toban_cli.crontab.manifest import Planned, documents
-from toban_cli.crontab.schedule_rule import Timing, TimingError, read_timing, split_timing
-from toban_manifests.read import Document, find_problems
-from toban_schedule import problems
+from toban_cli.importers.crontab.account_column import Layout, detect, split_account
+from toban_cli.importers.crontab.command import Command, CommandError, invocation, read_command
+from toban_cli.importers.crontab.description import description
+from toban_cli.importers.crontab.environment import Surroundings, assign
+from toban_cli.importers.crontab.line_parser import BLANKS, Kind, Line, read_lines, template_reason
+from toban_cli.importers.crontab.manifest import Planned, documents
+from toban_cli.importers.crontab.schedule_rule import Timing, TimingError, read_timing, split_timing
+from toban_cli.importers.names import Names, slug, title
+from toban_cli.importers.result import Entry, Fate, Imported, Origin, Place, wrong
 
-# An executor starts nothing whose command and variables are larger.
-_MAX_BYTES = 192 * 1024
+_ALWAYS = (
+    "cron starts a run beside one that still goes on; carried over as concurrency.policy: allow (forbid keeps them apart)",
+    "cron forgets times at which it did not run; carried over as catch_up: skip (one runs the latest of them)",
+    "cron mails output; here it is the log of the run (toban run logs RUN)",
+)
+_HOME = "cron begins in the account's home; here a job begins in a folder of the executor unless working_dir is set"
 _NO_CONTINUATION = "the line before ends with a backslash, but a crontab has no continuation lines: write both as one"
-
-
-class Fate(StrEnum):
-    """The result of a line."""
-
-    CONVERTED = "converted"
-    UNTIMED = "converted without its time"
-    KEPT = "carried over"
-    LABEL = "kept as a label only"
-    LOST = "NOT carried over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How to read. `system` None = find out; `timezone` holds where no CRON_TZ does; `accounts` are those of this machine.
 
-    `origin` tells this crontab from all others, and becomes a label ("" = none).
+    `origin` tells this crontab from all others, and becomes a label ("" = none). `zone_note` is the reason for `timezone`.
     """
 
     source: str
@@ -48,38 +39,8 @@ class Options:
     timezone: str = "UTC"
     prefix: str = ""
     origin: str = ""
+    zone_note: str = ""
     accounts: Collection[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One line of the report. `documents` are what was made of it; `outcome` is the fate as text."""
-
-    line: Line
-    fate: Fate
-    outcome: str
-    notes: tuple[str, ...] = ()
-    documents: tuple[dict[str, Any], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """The whole crontab."""
-
-    layout: Layout
-    entries: list[Entry]
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def lost(self) -> int:
-        """How many lines with a command were not carried over, or not their time."""
-        left_out = (Fate.LOST, Fate.UNTIMED)
-        return sum(entry.fate in left_out and entry.line.kind is Kind.JOB for entry in self.entries)
-
-    @property
-    def documents(self) -> list[dict[str, Any]]:
-        """All documents in the order of their lines."""
-        return [document for entry in self.entries for document in entry.documents]
 
 
 def convert(content: bytes, options: Options) -> Imported:
@@ -87,7 +48,21 @@ def convert(content: bytes, options: Options) -> Imported:
     lines, notes = read_lines(content)
     layout = _layout(lines, options)
     reader = _Reader(options, layout.system)
-    return Imported(layout=layout, entries=[entry for line in lines if (entry := reader.read(line))], notes=notes)
+    entries = [entry for line in lines if (entry := reader.read(line))]
+    kind = "a system crontab (with a column for the account)" if layout.system else "a user's crontab"
+    return Imported(
+        entries=entries,
+        notes=[f"{options.source}: {note}" for note in (f"{kind}: {layout.reason}", *notes)],
+        for_all=_for_all(entries, options.zone_note),
+        counted=("line with commands", "lines with commands"),
+    )
+
+
+def _for_all(entries: list[Entry], zone_note: str) -> list[str]:
+    """What holds for every job that comes from a crontab; docs/crontab.md has more."""
+    jobs = [entry.documents[0]["spec"] for entry in entries if entry.documents]
+    home = [] if all("working_dir" in job for job in jobs) else [_HOME]
+    return [*_ALWAYS, *filter(None, [zone_note]), *home]
 
 
 def _layout(lines: list[Line], options: Options) -> Layout:
@@ -122,17 +97,17 @@ class _Reader:
         if line.kind is Kind.BLANK:
             return None
         if problem := line.problem or template_reason(line):
-            return Entry(line=line, fate=Fate.LOST, outcome=problem)
+            return self._entry(line, Fate.LOST, problem)
         if line.kind is Kind.ASSIGNMENT:
             done = assign(self._around, line.text, line.number)
             self._around = done.after
             fate = Fate.LOST if done.lost else Fate.LABEL if done.label_only else Fate.KEPT
-            return Entry(line=line, fate=fate, outcome=done.outcome)
+            return self._entry(line, fate, done.outcome)
         try:
             return self._job(line, description(comments))
         except (TimingError, CommandError) as error:
             outcome = f"{error}; {_NO_CONTINUATION}" if self._continues else str(error)
-            return Entry(line=line, fate=Fate.LOST, outcome=outcome)
+            return self._entry(line, Fate.LOST, outcome)
         finally:
             self._continues = line.text.endswith("\\")
 
@@ -151,11 +126,28 @@ class _Reader:
             raise TimingError(f"its zone is not known, since CRON_TZ of line {self._around.bad_zone} is no zone")
         plan = self._plan(command, timing, account, described)
         made = documents(plan)
-        if wrong := _wrong(made):
-            return Entry(line=line, fate=Fate.LOST, outcome=wrong)
+        if problem := wrong(made):
+            return self._entry(line, Fate.LOST, problem)
         notes += [*timing.notes, *_remarks(command, plan)]
         fate = Fate.UNTIMED if timing.time_lost else Fate.CONVERTED
-        return Entry(line=line, fate=fate, outcome=_outcome(plan, timing), notes=tuple(notes), documents=tuple(made))
+        return self._entry(line, fate, _outcome(plan, timing), notes, made)
+
+    def _entry(
+        self,
+        line: Line,
+        fate: Fate,
+        outcome: str,
+        notes: Sequence[str] = (),
+        made: tuple[dict[str, Any], ...] = (),
+    ) -> Entry:
+        return Entry(
+            place=Place("line", str(line.number), self._options.source, line.text),
+            is_job=line.kind is Kind.JOB,
+            fate=fate,
+            outcome=outcome,
+            notes=tuple(notes),
+            documents=made,
+        )
 
     def _plan(self, command: Command, timing: Timing, account: str, described: str) -> Planned:
         around = self._around
@@ -174,7 +166,7 @@ class _Reader:
             alone=timing.alone or "s" in command.flags,
             working_dir=around.home,
             description=described,
-            origin=self._options.origin,
+            origin=Origin("crontab", self._options.origin),
             env=around.env,
             labels=labels,
         )
@@ -200,18 +192,6 @@ def _account(rest: str) -> tuple[str, str]:
 
 def _draw(what: str, size: int) -> int:
     return int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big") % size
-
-
-def _wrong(made: list[dict[str, Any]]) -> str:
-    """Why `toban validate` would refuse these documents or no executor could start them, "" when there is nothing."""
-    size = len(json.dumps(made, ensure_ascii=False).encode())
-    if size > _MAX_BYTES:
-        return f"its command, variables and labels have {size} bytes, the limit is {_MAX_BYTES}: put some into a file"
-    _, found = find_problems([Document("crontab", body) for body in made], check_rule=problems)
-    return "; ".join(
-        f"{item.path.removeprefix('spec.')}: {item.message}" + (f" ({item.hint})" if item.hint else "")
-        for item in found
-    )
 
 
 def _remarks(command: Command, plan: Planned) -> list[str]:
