@@ -1,5 +1,6 @@
 """The packages as they are published: metadata, contents, docs/first-job.md line by line with nothing but them, and a release of all."""
 
+import os
 import re
 import subprocess
 import sys
