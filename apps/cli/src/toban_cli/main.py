@@ -47,6 +47,7 @@ from toban_cli.commands import (
     secrets,
     settings,
     tokens,
+    unit,
     user_links,
     users,
     webhooks,
@@ -83,6 +84,7 @@ _ALONE: Verbs = {
     "doctor": doctor.doctor,
     "explain": explain.explain,
     "completion": completion.completion,
+    "unit": unit.unit,
     "login": login.login,
     "logout": login.logout,
 }

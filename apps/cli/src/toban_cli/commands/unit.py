@@ -1,0 +1,42 @@
+"""`toban unit`: services under systemd."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from toban_cli import report
+
+
+class Service(StrEnum):
+    """A service that has a unit."""
+
+    COORDINATOR = "coordinator"
+    EXECUTOR = "executor"
+    LOG_ARCHIVER = "log-archiver"
+    ADMIN_WEB = "admin-web"
+
+
+Which = Annotated[
+    Service,
+    typer.Argument(metavar="SERVICE", help="coordinator, executor, log-archiver or admin-web.", show_default=False),
+]
+Python = Annotated[
+    str, typer.Option("--python", metavar="FILE", help="The Python with the service (default: that of this command).")
+]
+
+
+def unit(service: Which, python: Python = "") -> None:
+    """Print the unit with which systemd runs a service. Its settings go into /etc/toban/SERVICE.env.
+
+    Examples:
+    toban unit executor > /etc/systemd/system/toban-executor.service
+    toban unit coordinator --python /opt/toban/bin/python
+    """
+    from importlib.resources import files
+
+    text = files("toban_cli").joinpath(f"units/toban-{service.value}.service").read_text(encoding="utf-8")
+    report.echo(text.replace("@PYTHON@", python or sys.executable).rstrip())
