@@ -36,7 +36,12 @@ def unit(service: Which, python: Python = "") -> None:
     toban unit executor > /etc/systemd/system/toban-executor.service
     toban unit coordinator --python /opt/toban/bin/python
     """
+    report.echo(text_of(service, python or sys.executable))
+
+
+def text_of(service: Service, python: str) -> str:
+    """The unit of a service that this Python has."""
     from importlib.resources import files
 
     text = files("toban_cli").joinpath(f"units/toban-{service.value}.service").read_text(encoding="utf-8")
-    report.echo(text.replace("@PYTHON@", python or sys.executable).rstrip())
+    return text.replace("@PYTHON@", python).rstrip()
