@@ -57,7 +57,7 @@ def join(
 
     Examples:
     toban executor join https://toban.example.com toban_join_...
-    toban executor join https://toban.example.com - --print-unit < token > /etc/systemd/system/toban-executor.service
+    toban executor join https://toban.example.com - --print-unit
     """
     from importlib.util import find_spec
 
@@ -94,7 +94,7 @@ def join(
 
 def _check_place(folder: Path, settings: Path, *, replace: bool) -> None:
     """Before the invite is used. Raises ALREADY_EXISTS, CONFIG_INVALID."""
-    if not replace and ((folder / "tls.key").exists() or settings.exists()):
+    if not replace and ((folder / "tls.key").exists() or (settings.exists() and settings.stat().st_size)):
         message = (
             f"{folder} has a key already, or {settings} is there; --replace replaces both, --dir names another folder"
         )

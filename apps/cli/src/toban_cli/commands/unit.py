@@ -18,11 +18,14 @@ class Service(StrEnum):
     EXECUTOR = "executor"
     LOG_ARCHIVER = "log-archiver"
     ADMIN_WEB = "admin-web"
+    SIGNER = "signer"
 
 
 Which = Annotated[
     Service,
-    typer.Argument(metavar="SERVICE", help="coordinator, executor, log-archiver or admin-web.", show_default=False),
+    typer.Argument(
+        metavar="SERVICE", help="coordinator, executor, log-archiver, admin-web or signer.", show_default=False
+    ),
 ]
 Python = Annotated[
     str, typer.Option("--python", metavar="FILE", help="The Python with the service (default: that of this command).")

@@ -47,6 +47,4 @@ class Renewal:
             ends_at = present.not_valid_after_utc.isoformat()
             _log.warning("the certificate could not be renewed", error=str(error), ends_at=ends_at)
             return
-        _log.info(
-            "the certificate was renewed", ends_at=self._tls.current().certificate.not_valid_after_utc.isoformat()
-        )
+        _log.info("the certificate was renewed")

@@ -25,6 +25,7 @@ UPDATE scheduler.executor_invites i
  WHERE i.id = %(id)s::bigint AND i.ends_at > now() AND i.used < i.uses
 
 -- name: remove
+-- An invite → ∅.
 DELETE FROM scheduler.executor_invites i WHERE i.id = %(id)s::bigint RETURNING i.executor_group AS "group"
 
 -- name: forget
