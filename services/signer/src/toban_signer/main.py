@@ -11,12 +11,11 @@ from toban_observability.admin_port import AdminPort
 from toban_observability.health import report
 from toban_observability.logs import get_logger, setup_logging
 from toban_observability.metrics import build_info
-from toban_proto.v1.joining_pb2_grpc import add_SignerServicer_to_server
 from toban_runtime.clock import SystemClock
 from toban_runtime.config import load
 from toban_runtime.lifecycle import Stop, run_service, write_ready_file
 from toban_signer.config import SignerConfig
-from toban_signer.server import SignerService, read_authority
+from toban_signer.server import SignerService, add_to_server, read_authority
 from toban_transport.server import build_server
 from toban_transport.tls import TlsFiles
 from toban_transport.tls_reload import certificate_check
@@ -44,7 +43,7 @@ async def serve(config: SignerConfig, stop: Stop) -> None:
     grpc = build_server(tls=tls, trust_domain=config.trust_domain, clock=clock)
     validity = timedelta(days=config.certificate_days)
     service = SignerService(authority=authority, trust_domain=config.trust_domain, validity=validity, clock=clock)
-    grpc.add(add_SignerServicer_to_server, service)
+    grpc.add(add_to_server, service)
     admin = AdminPort(
         config.admin_host,
         config.admin_port,

@@ -16,10 +16,12 @@ from toban_domain.errors import ErrorCode, TobanError
 from toban_observability.logs import get_logger
 from toban_proto.v1 import joining_pb2 as pb
 from toban_proto.v1.joining_pb2_grpc import SignerServicer
+from toban_proto.v1.joining_pb2_grpc import add_SignerServicer_to_server as add_to_server
 from toban_runtime.clock import Clock
 from toban_signer.decide import certificate
 from toban_transport.convert import timestamp_to_pb
 
+__all__ = ["Authority", "SignerService", "add_to_server", "read_authority"]
 _log = get_logger(__name__)
 
 
