@@ -124,13 +124,15 @@ class Runs(_Group):
         since: datetime | None = None,
         until: datetime | None = None,
         ahead: bool = False,
+        idempotency_key: str = "",
         limit: int = 0,
     ) -> Iterator[Run]:
         """Runs, newest first, page by page as they are read; `limit` = only so many, 0 = all of them. Times need a zone.
 
-        Runs that are not due yet are left out unless `ahead` is true.
+        Runs that are not due yet are left out unless `ahead` is true. `idempotency_key` finds the run of `job` that was started with it.
         """
         query = pairs(job=job, schedule=schedule, state=state, label=label or {}, since=since, until=until, ahead=ahead)
+        query += pairs(idempotency_key=idempotency_key)
         found = self._calls.pages(list_of(Run, "runs"), "runs", query=query, limit=limit)
         return cast(Iterator[Run], self._transport.iterate(found))
 

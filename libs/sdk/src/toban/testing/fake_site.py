@@ -23,7 +23,7 @@ _Row = dict[str, Any]
 _KEY = "Idempotency-Key"
 _KEPT = ("scheduled_for", "priority", "scope", "scope_id")
 # Filters of lists; each compares the field of its name.
-_RUN_FILTERS = frozenset({"job", "state"})
+_RUN_FILTERS = frozenset({"job", "state", "idempotency_key"})
 _EVENT_FILTERS = frozenset({"event_type"})
 
 
