@@ -9,6 +9,8 @@ from typing import Any
 
 from toban.django import keys, rules
 
+TASK_COMMAND = "toban_run_task"
+"""The command of jobs that run the tasks of a queue."""
 _KEYS = {"job": keys.JOB, "schedule": keys.SCHEDULE, "trigger": keys.TRIGGER}
 
 
@@ -130,9 +132,14 @@ def command_job(
         schedule=_schedule(command, given_rules, timezone, schedule or {}),
         trigger=dict(trigger or {}),
     )
+    return declare(made)
+
+
+def declare(made: Declaration) -> Declaration:
+    """Adds it to what is declared. Raises DeclarationError for a name that has other values."""
     if _declared.setdefault(made.name, made) != made:
         raise DeclarationError(
-            f"command {command!r}: the job {made.name!r} is declared twice with different values; give one of them another name"
+            f"command {made.command!r}: the job {made.name!r} is declared twice with different values; give one of them another name"
         )
     return made
 

@@ -19,10 +19,11 @@ _REMEDY = {
 
 
 class Command(BaseCommand):
-    """Applies what the modules `toban_jobs` of the installed apps declare."""
+    """Applies what the modules `toban_jobs` of the installed apps declare, and the queues of TASKS."""
 
     help = (
-        "Applies the jobs, schedules and triggers that the modules toban_jobs of the installed apps declare, all of them or none. "
+        "Applies the jobs, schedules and triggers that the modules toban_jobs of the installed apps declare, and a job for each queue of "
+        "tasks, all of them or none. "
         "Jobs on the site keep their interpreter and folder, unless these are named by an option or in the setting TOBAN."
     )
     # `handle` checks more of it, also for call_command.
@@ -47,7 +48,7 @@ class Command(BaseCommand):
     ) -> None:
         """Print each change with its differences."""
         try:
-            if wrong := list(checks.mistakes()):
+            if wrong := [*checks.mistakes(), *checks.queue_mistakes()]:
                 raise CommandError("\n".join(wrong))
             place, named = _place(interpreter, project_dir)
             found = sync.plan(conf.client(), declared(), place, named, take_over=take_over)
@@ -81,7 +82,9 @@ class Command(BaseCommand):
             )
         if found.is_empty and not orphans:
             self.stdout.write(
-                "nothing to change" if found.changes else "no app has a module toban_jobs with a command_job"
+                "nothing to change"
+                if found.changes
+                else "no app has a module toban_jobs with a command_job, and TASKS has no TobanBackend"
             )
 
 
