@@ -214,9 +214,9 @@ async def test_a_key_finds_the_run_of_its_job(world: Any, make: Any) -> None:
     await world.apply(make.job())
     await world.apply(make.job("other"))
     [first] = await world.start(idempotency_key="order-7")
-    [ahead] = await world.start(
-        "other", idempotency_key="order-7", scheduled_for=datetime.now(UTC) + timedelta(hours=1)
-    )
+    async with autocommit(world.pool) as t:
+        later = await t.fetch_one("SELECT now() + interval '1 hour' AS at", {})
+    [ahead] = await world.start("other", idempotency_key="order-7", scheduled_for=later["at"])
     await world.start(idempotency_key="order-8")
 
     async def found(job: str, key: str, **more: Any) -> list[int]:
