@@ -46,6 +46,7 @@ from toban_cli.commands import (
     schedules,
     secrets,
     settings,
+    sync,
     tokens,
     user_links,
     users,
@@ -79,6 +80,7 @@ toban run list --watch
 _ALONE: Verbs = {
     "apply": apply.apply,
     "validate": apply.validate,
+    "sync": sync.sync,
     "dev": dev.dev,
     "doctor": doctor.doctor,
     "explain": explain.explain,

@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from toban.django.declarations import TASK_COMMAND, Declaration, DeclarationError, declare, declared
+from toban.declaring.model import DeclarationError, declare, declared
+from toban.django.declarations import TASK_COMMAND, CommandDeclaration
 
 # Their values are keys of the step, or mean nothing there.
 _NOT_OF_A_STEP = frozenset({"help", "version", "settings", "pythonpath", "skip_checks"})
@@ -52,7 +53,7 @@ def mistakes() -> Iterator[str]:
             declare(one)
     apps = get_commands()
     for one in declared():
-        if one.command == TASK_COMMAND:
+        if not isinstance(one, CommandDeclaration) or one.command == TASK_COMMAND:
             continue
         if one.command in apps:
             yield from _wrong_options(one, apps[one.command])
@@ -77,7 +78,7 @@ def _task_backends() -> Sequence[Any]:
     return tasks.backends()
 
 
-def _wrong_options(one: Declaration, app: Any) -> Iterator[str]:
+def _wrong_options(one: CommandDeclaration, app: Any) -> Iterator[str]:
     from django.core.management import load_command_class
 
     try:
@@ -99,7 +100,7 @@ def _is_required(action: Any) -> bool:
     return bool(action.required and (action.option_strings or action.nargs not in ("*", "?", "...")))
 
 
-def _missing_options(one: Declaration, required: set[str]) -> Iterator[str]:
+def _missing_options(one: CommandDeclaration, required: set[str]) -> Iterator[str]:
     """Of what starts the command by itself; a person gives the payload at the start."""
     for place, given in (("schedule", one.schedule), ("trigger", one.trigger)):
         payload = given.get("payload", {})

@@ -22,8 +22,9 @@ from django.utils.module_loading import autodiscover_modules, import_string
 
 from toban import events
 from toban.client import Event, Run
-from toban.django import conf, keys
-from toban.django.declarations import TASK_COMMAND, Declaration
+from toban.declaring import keys
+from toban.django import conf
+from toban.django.declarations import TASK_COMMAND, CommandDeclaration
 from toban.errors import NotFoundError, RunFailedError
 
 # Both have the same interface. Django's own comes first, because its users import from there.
@@ -125,11 +126,11 @@ class TobanBackend(_backends.BaseTaskBackend):  # type: ignore[name-defined]
         project = conf.project_name()
         return {queue: f"{project}-tasks-{queue}".lower() for queue in sorted(self.queues)}
 
-    def declarations(self) -> list[Declaration]:
+    def declarations(self) -> list[CommandDeclaration]:
         """The jobs of the queues, as `command_job` would declare them."""
         by_event = _emits_in_database()
         return [
-            Declaration(
+            CommandDeclaration(
                 command=TASK_COMMAND,
                 name=job,
                 description=f"Tasks of the queue {queue!r}",
