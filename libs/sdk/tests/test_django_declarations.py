@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from toban.django import TobanCommandMixin, command_job, declarations, keys
-from toban.django.declarations import Place, declared
+from toban.declaring import keys, model
+from toban.declaring.model import Place, declared
+from toban.django import TobanCommandMixin, command_job
 from toban_domain.schedule import RuleSpec
 from toban_manifests.jobs import Job
 from toban_manifests.read import Document, read_manifests
@@ -24,7 +25,7 @@ PLACE = Place(folder="/srv/shop", interpreter="/srv/shop/.venv/bin/python", sett
 
 @pytest.fixture(autouse=True)
 def _nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(declarations, "_declared", {})
+    monkeypatch.setattr(model, "_declared", {})
 
 
 def test_a_command_is_a_job_of_its_project_with_a_schedule() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from toban.client import AppliedManifest, EventTrigger, Job, Schedule
-from toban.django.declarations import Declaration, DeclarationError, Place
-from toban.django.sync import Plan, carry_out, plan
+from toban.declaring.model import Declaration, DeclarationError, Place
+from toban.declaring.sync import Plan, carry_out, plan
+from toban.django.declarations import CommandDeclaration
 from toban.errors import InvalidRequestError, Mistake
 
 HERE = Place(folder="/home/ada/shop", interpreter="/home/ada/venv/bin/python", settings="shop.settings", project="shop")
@@ -15,7 +16,9 @@ THERE = replace(HERE, folder="/srv/shop", interpreter="/srv/venv/bin/python")
 
 
 def declaration(name: str, **more: Any) -> Declaration:
-    return Declaration(command=name, name=name, description="", args=(), warm=False, payload={}, **{"job": {}, **more})
+    return CommandDeclaration(
+        command=name, name=name, description="", args=(), warm=False, payload={}, **{"job": {}, **more}
+    )
 
 
 class Site:
@@ -118,7 +121,7 @@ def test_what_a_person_has_made_is_not_taken_over_by_its_name() -> None:
     with pytest.raises(DeclarationError) as caught:
         planned(site, declaration("mail"), *both)
     assert [line.split(", and")[0] for line in str(caught.value).splitlines()] == [
-        "command 'mail': Job 'mail' on the site is of no Django project",
+        "command 'mail': Job 'mail' on the site is of no project",
         "command 'report': Schedule 'report' on the site is of the job 'mail'",
         "command 'other': EventTrigger 'other' on the site is of the job 'report'",
     ]
@@ -142,5 +145,5 @@ def test_a_mistake_of_all_jobs_is_one_line() -> None:
     text = "there is no secret 'db'"
     mistakes = [Mistake(f"manifests.{number}.spec.secrets[0].name", text) for number in (0, 1)]
     site.refusal = InvalidRequestError("", code="MANIFEST_INVALID", mistakes=mistakes)
-    with pytest.raises(DeclarationError, match=f"^command 'a', 'b': Job spec.secrets.0..name: {text}$"):
+    with pytest.raises(DeclarationError, match=f"^command 'a', command 'b': Job spec.secrets.0..name: {text}$"):
         planned(site, declaration("a"), declaration("b"))

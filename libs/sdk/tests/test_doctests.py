@@ -21,6 +21,7 @@ OF_A_PROJECT = (
     "toban.django.admin",
     "toban.django.events",
     "toban.django.management",
+    "toban.django.tasks",
 )
 MODULES = sorted(
     found.name for found in pkgutil.walk_packages(toban.__path__, "toban.") if not found.name.startswith(OF_A_PROJECT)

@@ -91,6 +91,13 @@ def test_a_client_in_memory_ends_runs_as_it_is_told() -> None:
             client.runs.wait(run_id).check()
     assert client.runs.get(client.runs.start("report").run_id).state == "PENDING"
     assert [run.job for run in client.runs.list(state="FAILED", limit=1)] == ["invoice"]
+    wanted = {"job": "report", "payload": {"day": 1}, "idempotency_key": "day-1"}
+    many = client.runs.start_many([wanted, {"job": "invoice"}, wanted])
+    assert [(one.run_id - many[0].run_id, one.created) for one in many] == [(0, True), (1, True), (0, False)]
+    assert [run.id for run in client.runs.list(job="report", idempotency_key="day-1")] == [many[0].run_id]
+    with pytest.raises(errors.NotFoundError):
+        client.runs.start_many([{"job": "report"}, {"job": "none"}])
+    assert next(client.runs.list()).id == many[1].run_id
     with pytest.raises(ValueError, match="only: invoice, report"):
         client.end_runs("invoices")
 

@@ -48,6 +48,7 @@ from toban_cli.commands import (
     schedules,
     secrets,
     settings,
+    sync,
     tokens,
     unit,
     user_links,
@@ -82,6 +83,7 @@ toban run list --watch
 _ALONE: Verbs = {
     "apply": apply.apply,
     "validate": apply.validate,
+    "sync": sync.sync,
     "dev": dev.dev,
     "doctor": doctor.doctor,
     "explain": explain.explain,

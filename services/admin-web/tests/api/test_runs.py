@@ -20,6 +20,7 @@ def test_runs_are_filtered_by_everything(api: Any) -> None:
     query = (
         "job=a&schedule=s&state=FAILED&state=TIMED_OUT&executor=host-1&origin=event&scope=account&scope_id=17"
         "&label=team%3Dops&label=k%3D%3D&since=2026-12-01T00:00:00Z&until=2026-12-02T00:00:00%2B01:00&ahead=true&limit=9&cursor=5"
+        "&idempotency_key=order-7"
     )
     assert api.get(f"/runs?{query}").status_code == 200
     request = last(api)[1]
@@ -28,6 +29,7 @@ def test_runs_are_filtered_by_everything(api: Any) -> None:
     assert dict(request.labels) == {"team": "ops", "k": "="} and request.include_ahead
     assert (request.active_from.seconds, request.active_until.seconds) == (1796083200, 1796166000)
     assert (request.page.limit, request.page.cursor) == (9, "5")
+    assert request.idempotency_key == "order-7"
 
 
 def test_runs_are_counted_with_the_same_filters(api: Any) -> None:

@@ -208,3 +208,27 @@ async def test_a_brief_list_is_the_same_without_payload_and_result(world: Any, m
     for run in whole.runs:
         run.payload_json = run.result_json = ""
     assert await world.reader.ListRuns(pb.ListRunsRequest(brief=True), None) == whole
+
+
+async def test_a_key_finds_the_run_of_its_job(world: Any, make: Any) -> None:
+    await world.apply(make.job())
+    await world.apply(make.job("other"))
+    [first] = await world.start(idempotency_key="order-7")
+    async with autocommit(world.pool) as t:
+        later = await t.fetch_one("SELECT now() + interval '1 hour' AS at", {})
+    [ahead] = await world.start("other", idempotency_key="order-7", scheduled_for=later["at"])
+    await world.start(idempotency_key="order-8")
+
+    async def found(job: str, key: str, **more: Any) -> list[int]:
+        request = pb.ListRunsRequest(job=job, idempotency_key=key, **more)
+        return [run.id for run in (await world.reader.ListRuns(request, None)).runs]
+
+    assert await found("hello", "order-7") == [first]
+    assert await found("hello", "order-7", run_ids=[first]) == [first]
+    assert await found("hello", "order-7", run_ids=[ahead]) == []
+    assert await found("other", "order-7") == []
+    assert await found("other", "order-7", include_ahead=True) == [ahead]
+    assert await found("hello", "order-9") == []
+    for job in ("", "hel*"):
+        with pytest.raises(TobanError, match="idempotency_key needs the name of its job"):
+            await found(job, "order-7")

@@ -63,7 +63,7 @@ class SiteConnection:
         try:
             yield
         except SiteError as error:
-            raise _domain_error(error, self.site, has_password=has_password) from None
+            raise domain_error(error, self.site, has_password=has_password) from None
 
 
 class SiteClient(Client, Protocol):
@@ -85,7 +85,8 @@ def name_sources(error: TobanError, sources: Sequence[str]) -> TobanError:
     return TobanError(error.code, message, detail=error.detail)
 
 
-def _domain_error(error: SiteError, site: Site, *, has_password: bool) -> TobanError:
+def domain_error(error: SiteError, site: Site, *, has_password: bool) -> TobanError:
+    """An error of the SDK as one of the command line."""
     known = error.code in set(ErrorCode)
     code = ErrorCode(error.code if known else error_kind(error.status or 500, "")[0])
     message, detail = str(error.args[0]), dict(error.context)

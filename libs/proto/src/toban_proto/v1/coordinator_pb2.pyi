@@ -2231,6 +2231,7 @@ class ListRunsRequest(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     RUN_IDS_FIELD_NUMBER: _builtins.int
     BRIEF_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """A name, or `nightly-*`: the jobs of now whose names begin so."""
     schedule: _builtins.str
@@ -2247,6 +2248,8 @@ class ListRunsRequest(_message.Message):
     """Only with a scope."""
     brief: _builtins.bool
     """Without payload and result: both may be long, and all values that are to be hidden are looked up for them."""
+    idempotency_key: _builtins.str
+    """The run that was started with this key. Only with the name of a job: keys count for one job."""
     @_builtins.property
     def page(self) -> _common_pb2.Page: ...
     @_builtins.property
@@ -2283,10 +2286,11 @@ class ListRunsRequest(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         run_ids: _abc.Iterable[_builtins.int] | None = ...,
         brief: _builtins.bool = ...,
+        idempotency_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "page", b"page"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "brief", b"brief", "executor", b"executor", "executor_worker_id", b"executor_worker_id", "include_ahead", b"include_ahead", "job", b"job", "labels", b"labels", "origin", b"origin", "page", b"page", "run_ids", b"run_ids", "schedule", b"schedule", "scope", b"scope", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_from", b"active_from", "active_until", b"active_until", "brief", b"brief", "executor", b"executor", "executor_worker_id", b"executor_worker_id", "idempotency_key", b"idempotency_key", "include_ahead", b"include_ahead", "job", b"job", "labels", b"labels", "origin", b"origin", "page", b"page", "run_ids", b"run_ids", "schedule", b"schedule", "scope", b"scope", "scope_id", b"scope_id", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -109,6 +109,13 @@ class Runs(_Group):
         }
         return await self._transport.run(self._calls.start(job, fields, idempotency_key))
 
+    async def start_many(self, runs: Iterable[Mapping[str, Any]]) -> Sequence[StartedRun]:
+        """Starts several runs in one call, all or none; at most 5000, and 2 MiB as JSON. They are in the order given.
+
+        Each is a dict with `job`, and `payload` or other arguments of `start` but for `reason`. Raises what `start` raises.
+        """
+        return await self._transport.run(self._calls.start_many(runs))
+
     async def get(self, run_id: int) -> Run:
         """A run as it is now. Raises NotFoundError."""
         return await self._transport.run(self._calls.get(Run.from_json, "runs", run_id))
@@ -123,13 +130,15 @@ class Runs(_Group):
         since: datetime | None = None,
         until: datetime | None = None,
         ahead: bool = False,
+        idempotency_key: str = "",
         limit: int = 0,
     ) -> AsyncIterator[Run]:
         """Runs, newest first, page by page as they are read; `limit` = only so many, 0 = all of them. Times need a zone.
 
-        Runs that are not due yet are left out unless `ahead` is true.
+        Runs that are not due yet are left out unless `ahead` is true. `idempotency_key` finds the run of `job` that was started with it.
         """
         query = pairs(job=job, schedule=schedule, state=state, label=label or {}, since=since, until=until, ahead=ahead)
+        query += pairs(idempotency_key=idempotency_key)
         found = self._calls.pages(list_of(Run, "runs"), "runs", query=query, limit=limit)
         return cast(AsyncIterator[Run], self._transport.iterate(found))
 

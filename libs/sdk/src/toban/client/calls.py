@@ -64,7 +64,7 @@ class Calls:
 
     def start(self, job: str, fields: Json, idempotency_key: str) -> Flow[StartedRun]:
         """A run, once for its key; without one a random key makes repeating this request safe."""
-        key = idempotency_key or f"sdk:{uuid.uuid4()}"
+        key = idempotency_key or _random_key()
         request = Request(
             method="POST",
             path=at("jobs", job, "runs"),
@@ -73,6 +73,12 @@ class Calls:
             repeatable=True,
         )
         return self._call(StartedRun.from_json, request)
+
+    def start_many(self, runs: Iterable[Json]) -> Flow[list[StartedRun]]:
+        """Runs, all or none; each once for its key, and a random key where there is none."""
+        keyed = [{**without_none(one), "idempotency_key": one.get("idempotency_key") or _random_key()} for one in runs]
+        request = Request(method="POST", path=at("runs"), body={"runs": keyed}, repeatable=True)
+        return self._call(lambda found: [StartedRun.from_json(one) for one in found["runs"]], request)
 
     def emit(self, event_type: str, payload: Json | None, dedupe_key: str) -> Flow[Emitted]:
         """An event, once for its key. Without one it is sent once only: the key is part of the event."""
@@ -161,6 +167,10 @@ def without_none(fields: Json) -> dict[str, Any]:
 def run_of(found: Json) -> Run:
     """The run of an answer to its change."""
     return Run.from_json(found["run"])
+
+
+def _random_key() -> str:
+    return f"sdk:{uuid.uuid4()}"
 
 
 def _read_applied(found: Json) -> list[AppliedManifest]:

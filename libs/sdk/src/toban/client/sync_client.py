@@ -110,6 +110,13 @@ class Runs(_Group):
         }
         return self._transport.run(self._calls.start(job, fields, idempotency_key))
 
+    def start_many(self, runs: Iterable[Mapping[str, Any]]) -> Sequence[StartedRun]:
+        """Starts several runs in one call, all or none; at most 5000, and 2 MiB as JSON. They are in the order given.
+
+        Each is a dict with `job`, and `payload` or other arguments of `start` but for `reason`. Raises what `start` raises.
+        """
+        return self._transport.run(self._calls.start_many(runs))
+
     def get(self, run_id: int) -> Run:
         """A run as it is now. Raises NotFoundError."""
         return self._transport.run(self._calls.get(Run.from_json, "runs", run_id))
@@ -124,13 +131,15 @@ class Runs(_Group):
         since: datetime | None = None,
         until: datetime | None = None,
         ahead: bool = False,
+        idempotency_key: str = "",
         limit: int = 0,
     ) -> Iterator[Run]:
         """Runs, newest first, page by page as they are read; `limit` = only so many, 0 = all of them. Times need a zone.
 
-        Runs that are not due yet are left out unless `ahead` is true.
+        Runs that are not due yet are left out unless `ahead` is true. `idempotency_key` finds the run of `job` that was started with it.
         """
         query = pairs(job=job, schedule=schedule, state=state, label=label or {}, since=since, until=until, ahead=ahead)
+        query += pairs(idempotency_key=idempotency_key)
         found = self._calls.pages(list_of(Run, "runs"), "runs", query=query, limit=limit)
         return cast(Iterator[Run], self._transport.iterate(found))
 

@@ -11,8 +11,8 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
+from toban.declaring.keys import LABEL
 from toban.django import conf
-from toban.django.keys import LABEL
 from toban.django.models import Job, Run
 from toban.errors import InvalidRequestError, NotFoundError, TobanError
 

@@ -1,5 +1,8 @@
 """The app for INSTALLED_APPS."""
 
+import contextlib
+import importlib
+
 from django.apps import AppConfig
 from django.core.checks import register
 
@@ -17,4 +20,7 @@ class TobanConfig(AppConfig):
     def ready(self) -> None:
         """Checks the setting TOBAN and the declarations with `manage.py check`."""
         register(check_settings, "toban")
+        # Django 6 registers its checks of the setting TASKS with this import, and earlier ones have none.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("django.tasks")
         register(check_declarations, "toban")

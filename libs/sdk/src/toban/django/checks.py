@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from toban.django.declarations import Declaration, DeclarationError, declared
+from toban.declaring.model import DeclarationError, declare, declared
+from toban.django.declarations import TASK_COMMAND, CommandDeclaration
 
 # Their values are keys of the step, or mean nothing there.
 _NOT_OF_A_STEP = frozenset({"help", "version", "settings", "pythonpath", "skip_checks"})
@@ -38,7 +39,7 @@ def check_declarations(**_: Any) -> list[Any]:
 
 
 def mistakes() -> Iterator[str]:
-    """Reads the modules `toban_jobs`; gives commands and options that the project does not have, and options that are missing.
+    """Reads the modules `toban_jobs` and the queues of TASKS; gives commands and options that are not there, and options that are missing.
 
     Raises DeclarationError.
     """
@@ -46,8 +47,14 @@ def mistakes() -> Iterator[str]:
     from django.utils.module_loading import autodiscover_modules
 
     autodiscover_modules("toban_jobs")
+    for backend in _task_backends():
+        # What is wrong with one is a check of its own, and `queue_mistakes`.
+        for one in () if any(backend.mistakes()) else backend.declarations():
+            declare(one)
     apps = get_commands()
     for one in declared():
+        if not isinstance(one, CommandDeclaration) or one.command == TASK_COMMAND:
+            continue
         if one.command in apps:
             yield from _wrong_options(one, apps[one.command])
             continue
@@ -56,7 +63,22 @@ def mistakes() -> Iterator[str]:
         yield f"command {one.command!r}: no installed app has this command; {remedy}"
 
 
-def _wrong_options(one: Declaration, app: Any) -> Iterator[str]:
+def queue_mistakes() -> Iterator[str]:
+    """What is wrong in the setting TASKS, with its remedy."""
+    for backend in _task_backends():
+        yield from (f"{text} {hint}" for text, hint in backend.mistakes())
+
+
+def _task_backends() -> Sequence[Any]:
+    try:
+        from toban.django import tasks
+    except ImportError:
+        # An earlier Django without django-tasks.
+        return ()
+    return tasks.backends()
+
+
+def _wrong_options(one: CommandDeclaration, app: Any) -> Iterator[str]:
     from django.core.management import load_command_class
 
     try:
@@ -78,7 +100,7 @@ def _is_required(action: Any) -> bool:
     return bool(action.required and (action.option_strings or action.nargs not in ("*", "?", "...")))
 
 
-def _missing_options(one: Declaration, required: set[str]) -> Iterator[str]:
+def _missing_options(one: CommandDeclaration, required: set[str]) -> Iterator[str]:
     """Of what starts the command by itself; a person gives the payload at the start."""
     for place, given in (("schedule", one.schedule), ("trigger", one.trigger)):
         payload = given.get("payload", {})

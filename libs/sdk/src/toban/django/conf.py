@@ -13,7 +13,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from toban.client import Client, Job, Target
-from toban.django import keys
+from toban.declaring import keys
 
 KEYS = (
     "CA_FILE",

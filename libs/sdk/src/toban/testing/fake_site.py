@@ -23,7 +23,7 @@ _Row = dict[str, Any]
 _KEY = "Idempotency-Key"
 _KEPT = ("scheduled_for", "priority", "scope", "scope_id")
 # Filters of lists; each compares the field of its name.
-_RUN_FILTERS = frozenset({"job", "state"})
+_RUN_FILTERS = frozenset({"job", "state", "idempotency_key"})
 _EVENT_FILTERS = frozenset({"event_type"})
 
 
@@ -74,6 +74,8 @@ class FakeSite:
         match request.method, [unquote(part) for part in request.path.split("/")[1:]]:
             case "POST", ["jobs", job, "runs"]:
                 return self._start(job, body, request.headers[_KEY])
+            case "POST", ["runs"]:
+                return self._start_many(body["runs"])
             case "GET", ["runs"]:
                 due = [run for run in self._runs if ("ahead", "true") in request.query or _is_due(run)]
                 return _list("runs", due, _RUN_FILTERS, request)
@@ -114,6 +116,17 @@ class FakeSite:
         if self._ends[job]:
             _end(run, **self._ends[job])
         return _reply(201, {"run_id": run["id"], "created": True})
+
+    def _start_many(self, wanted: list[_Row]) -> Reply:
+        made = len(self._runs)
+        found = []
+        for one in wanted:
+            reply = self._start(one["job"], {"payload": {}, **one}, one["idempotency_key"])
+            if reply.status >= 400:
+                del self._runs[made:]
+                return reply
+            found.append(json.loads(reply.body))
+        return _reply(201, {"runs": found})
 
     def _with_run(self, number: str, use: Callable[[_Row], Reply]) -> Reply:
         found = [run for run in self._runs if str(run["id"]) == number]

@@ -80,10 +80,11 @@ class RunsQuery(RunFilter):
 
     limit: int = Field(50, ge=1, le=500, description="Items at most.")
     brief: bool = Field(False, description="Without payload and result.")
+    idempotency_key: str = Field("", max_length=200, description="The run of this key of the job that `job` names.")
 
     def request_fields(self) -> dict[str, Any]:
         """As the fields of ListRunsRequest."""
-        return {**self.request(limit=self.limit), "brief": self.brief}
+        return {**self.request(limit=self.limit), "brief": self.brief, "idempotency_key": self.idempotency_key}
 
 
 class CountsQuery(RunParts):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from toban_coordinator.app.paging import PageRequest
 from toban_coordinator.decide.runs.run_lists import MAX_SEARCHES
-from toban_coordinator.store.runs import run_lists
+from toban_coordinator.store.runs import run_lists, runs
 from toban_coordinator.store.runs.run_lists import RunFilter
 from toban_domain.concurrency import SCOPES
 from toban_domain.errors import ErrorCode, TobanError
@@ -33,6 +33,7 @@ class RunQuery:
     A `job` that ends in `*` means all jobs of now whose names begin so.
     `executor` is a node, an instance or a worker id. `labels` are those of the present definition of a run's job. A run is in the span of
     time when it was created before `active_until` and had not ended by `active_from`. `brief`: without payload and result.
+    `idempotency_key` is the key of one `job`, with which its run was started.
     """
 
     job: str = ""
@@ -49,6 +50,7 @@ class RunQuery:
     active_until: datetime | None = None
     run_ids: tuple[int, ...] = ()
     brief: bool = False
+    idempotency_key: str = ""
 
     @property
     def bounded(self) -> bool:
@@ -60,7 +62,8 @@ async def run_filter(t: Tx, query: RunQuery, page: PageRequest) -> RunFilter | N
     """The filter for one page and one row more; None when no run can match. Raises INVALID_ARGUMENT, NOT_FOUND."""
     _check(query)
     jobs = await _jobs(t, query)
-    if jobs is None:
+    run_ids = await _runs(t, query)
+    if jobs is None or run_ids is None:
         return None
     return RunFilter(
         below=page.below_id,
@@ -75,7 +78,7 @@ async def run_filter(t: Tx, query: RunQuery, page: PageRequest) -> RunFilter | N
         ahead=query.include_ahead,
         active_from=query.active_from,
         active_until=query.active_until,
-        run_ids=query.run_ids,
+        run_ids=run_ids,
     )
 
 
@@ -93,6 +96,14 @@ async def _jobs(t: Tx, query: RunQuery) -> tuple[str, ...] | None:
         message = f"more than {MAX_LABELLED} jobs have these labels or names; name a job or more labels"
         raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
     return tuple(name for name in found if start is None or name.startswith(start)) or None
+
+
+async def _runs(t: Tx, query: RunQuery) -> tuple[int, ...] | None:
+    """The runs that the filter names, () for any, None when there is none of them."""
+    if not query.idempotency_key:
+        return query.run_ids
+    found = set((await runs.by_keys(t, {(query.job, query.idempotency_key)})).values())
+    return tuple(found & set(query.run_ids) if query.run_ids else found) or None
 
 
 async def _workers(t: Tx, query: RunQuery) -> tuple[int, ...]:
@@ -117,6 +128,12 @@ def _check(query: RunQuery) -> None:
     _check_choice("scope", query.scope, SCOPES)
     if query.scope_id and not query.scope:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, "scope_id needs a scope: account or user")
+    if query.idempotency_key and (not query.job or query.job.endswith("*")):
+        raise TobanError(
+            ErrorCode.INVALID_ARGUMENT, "idempotency_key needs the name of its job: keys count for one job"
+        )
+    if "\0" in query.idempotency_key:
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, "idempotency_key has a NUL, so no run has it")
     if query.executor and query.worker_id:
         raise TobanError(ErrorCode.INVALID_ARGUMENT, "give executor or executor_worker_id, not both")
     if query.active_from and query.active_until and query.active_from > query.active_until:

@@ -29,8 +29,8 @@ class Command(BaseCommand):
 
     def handle(self, *, task: str, task_args: str, task_kwargs: str, **_: Any) -> None:
         """Print what the task returns. Raise what the task raises, and CommandError for a task that is not there."""
-        arguments = _json("--task-args", task_args, list)
-        keywords = _json("--task-kwargs", task_kwargs, dict)
+        arguments = json_value("--task-args", task_args, list)
+        keywords = json_value("--task-kwargs", task_kwargs, dict)
         tasks = registered_tasks()
         if tasks is None:
             raise CommandError(f"{sys.executable} has no Celery; install it, or choose another interpreter")
@@ -64,7 +64,8 @@ def registered_tasks() -> Mapping[str, Any] | None:
     return tasks
 
 
-def _json(option: str, text: str, kind: type) -> Any:
+def json_value(option: str, text: str, kind: type) -> Any:
+    """The value of an option that is JSON of this kind. Raises CommandError."""
     try:
         value = json.loads(text)
     except ValueError as error:

@@ -8,8 +8,9 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from toban.django import checks, conf, sync
-from toban.django.declarations import DeclarationError, Place, declared
+from toban.declaring import sync
+from toban.declaring.model import DeclarationError, Place, declared
+from toban.django import checks, conf
 from toban.errors import TobanError
 
 _REMEDY = {
@@ -19,10 +20,11 @@ _REMEDY = {
 
 
 class Command(BaseCommand):
-    """Applies what the modules `toban_jobs` of the installed apps declare."""
+    """Applies what the modules `toban_jobs` of the installed apps declare, and the queues of TASKS."""
 
     help = (
-        "Applies the jobs, schedules and triggers that the modules toban_jobs of the installed apps declare, all of them or none. "
+        "Applies the jobs, schedules and triggers that the modules toban_jobs of the installed apps declare, and a job for each queue of "
+        "tasks, all of them or none. "
         "Jobs on the site keep their interpreter and folder, unless these are named by an option or in the setting TOBAN."
     )
     # `handle` checks more of it, also for call_command.
@@ -47,42 +49,18 @@ class Command(BaseCommand):
     ) -> None:
         """Print each change with its differences."""
         try:
-            if wrong := list(checks.mistakes()):
+            if wrong := [*checks.mistakes(), *checks.queue_mistakes()]:
                 raise CommandError("\n".join(wrong))
             place, named = _place(interpreter, project_dir)
             found = sync.plan(conf.client(), declared(), place, named, take_over=take_over)
-            self._show(found, place, dry_run=dry_run, prune=prune)
+            for line in sync.lines(found, place, _REMEDY, dry_run=dry_run, prune=prune):
+                self.stdout.write(line)
+            if found.is_empty and not (found.changes or found.orphans or found.orphan_triggers):
+                self.stdout.write("no app has a module toban_jobs with a command_job, and TASKS has no TobanBackend")
             if not dry_run:
                 sync.carry_out(conf.client(), found, prune=prune)
         except (TobanError, DeclarationError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from None
-
-    def _show(self, found: sync.Plan, place: Place, *, dry_run: bool, prune: bool) -> None:
-        would = "would be " if dry_run else ""
-        for one in found.changes:
-            kept = one.action == "unchanged"
-            self.stdout.write(f"{one.kind} {one.name}: {one.action if kept else would + one.action}")
-            for line in found.diffs.get((one.kind, one.name), ()):
-                self.stdout.write(f"  {line}")
-        for (name, value), jobs in found.kept.items():
-            here = getattr(place, name)
-            self.stdout.write(
-                f"{name} {value}: as on the site, for {', '.join(jobs)}; here it is {here}; {_REMEDY[name]} changes it"
-            )
-        for name in found.resumed:
-            self.stdout.write(f"Schedule {name}: {would}resumed, it is declared again")
-        orphans = [("Schedule", name, "active", "pause") for name in found.orphans]
-        orphans += [("EventTrigger", one["metadata"]["name"], "enabled", "disable") for one in found.orphan_triggers]
-        for kind, name, state, verb in orphans:
-            self.stdout.write(
-                f"{kind} {name}: {would}{verb}d, it is no longer declared"
-                if prune
-                else f"{kind} {name}: is no longer declared and stays {state}; --prune {verb}s it"
-            )
-        if found.is_empty and not orphans:
-            self.stdout.write(
-                "nothing to change" if found.changes else "no app has a module toban_jobs with a command_job"
-            )
 
 
 def _place(interpreter: str, project_dir: str) -> tuple[Place, set[str]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 LABEL = "toban-django"
-"""Of jobs that `toban_sync` has made; its value is the project."""
+"""Of jobs that `manage.py toban_sync` has made; its value is the project."""
+PROJECT_LABEL = "toban-project"
+"""Of jobs that `toban sync` has made."""
 RULES = ("cron", "daily_at", "weekly_at", "hourly_at_minute", "every_n_minutes", "interval_seconds")
 # `labels` are in the metadata of a job, all others in its `spec`.
 JOB = frozenset(
@@ -43,9 +46,9 @@ JOB = frozenset(
 )
 SCHEDULE = frozenset(["catch_up", "dst", "enabled", "end", "on_failure", "payload", "scope", "scope_id", "start"])
 TRIGGER = frozenset(["enabled", "event_type", "filter", "on_run_end", "payload"])
-# Arguments of command_job, which an error names when they are given as keys.
+# Arguments of command_job and @job, which an error names when they are given as keys.
+_STEPS = {"command_job": "the command is the first argument", "@job": "the function is the step"}
 _ARGUMENTS = {
-    "steps": "the command is the first argument",
     "job": "the name is the argument name",
     "name": "this is the argument name",
     "description": "this is the argument description",
@@ -54,7 +57,7 @@ _ARGUMENTS = {
 }
 
 
-def problem(given: Any, known: frozenset[str]) -> str:
+def problem(given: Any, known: frozenset[str], declarer: str = "command_job") -> str:
     """What is wrong with a mapping of keys, and the remedy; empty when nothing is.
 
     >>> problem({"timeout": 60}, JOB)
@@ -67,14 +70,26 @@ def problem(given: Any, known: frozenset[str]) -> str:
     for key in sorted(map(str, given)):
         if key in known:
             continue
+        if key == "steps":
+            return f"has {key!r}: {_STEPS[declarer]} of {declarer}"
         if key in _ARGUMENTS:
-            return f"has {key!r}: {_ARGUMENTS[key]} of command_job"
+            argument = "this is the argument tz" if (key, declarer) == ("timezone", "@job") else _ARGUMENTS[key]
+            return f"has {key!r}: {argument} of {declarer}"
         near = difflib.get_close_matches(key, known, n=1)
         remedy = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(sorted(known))}"
         return f"has {key!r}, which is no key; {remedy}"
     if known is TRIGGER:
         return _wrong_source(given)
     return _wrong_shape(given) if known is JOB else ""
+
+
+def is_json(value: Any) -> bool:
+    """Whether a value can be sent."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _wrong_source(trigger: Mapping[str, Any]) -> str:
@@ -91,6 +106,8 @@ def _wrong_shape(job: Mapping[str, Any]) -> str:
             return f"has {key!r}, which must be a dict, and is {type(job[key]).__name__}"
     if LABEL in job.get("labels", {}):
         return f"has the label {LABEL!r}, which toban_sync gives; TOBAN['PROJECT'] is its value"
+    if PROJECT_LABEL in job.get("labels", {}):
+        return f"has the label {PROJECT_LABEL!r}, which toban sync gives; --project is its value"
     secrets = job.get("secrets", [])
     if not isinstance(secrets, Sequence) or not all(isinstance(one, Mapping) and "name" in one for one in secrets):
         return "has 'secrets', which must be a list of {'name': NAME, …}"

@@ -5,20 +5,22 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from toban.client import AppliedManifest, Client, Job
-from toban.django.declarations import Declaration, DeclarationError, Place
-from toban.django.keys import LABEL
+from toban.declaring.keys import LABEL, PROJECT_LABEL
+from toban.declaring.model import Declaration, DeclarationError, Place
 from toban.errors import InvalidRequestError, NotFoundError
 
-REASON = "no longer declared by the Django project"
-"""Of schedules that `toban_sync --prune` has paused; declared again, they are resumed."""
+REASON = "no longer declared by its project"
+"""Of schedules that a sync has paused by --prune; declared again, they are resumed."""
+# Earlier versions gave the other one.
+_REASONS = (REASON, "no longer declared by the Django project")
 _WHERE = re.compile(r"manifests\.(\d+)\.?(.*)")
-# Fields of a Place that belong to the executors, and the keys of a step that have them.
-_ON_EXECUTORS = {"folder": "project", "interpreter": "interpreter"}
+# Fields of a Place that belong to the executors.
+_ON_EXECUTORS = ("folder", "interpreter")
 
 Manifest = Mapping[str, Any]
 
@@ -53,7 +55,7 @@ def plan(
     Raises DeclarationError for what the site would refuse, and unless `take_over` for a job, schedule or trigger that is not of this project.
     """
     jobs, schedules, triggers = list(client.jobs.list()), list(client.schedules.list()), list(client.triggers.list())
-    own = {job.name: job for job in jobs if job.labels.get(LABEL) == place.project}
+    own = {job.name: job for job in jobs if job.labels.get(place.label) == place.project}
     if not take_over:
         _refuse_others(
             declared,
@@ -81,7 +83,7 @@ def plan(
         kept=kept,
         orphans=[one.name for one in schedules if ("Schedule", one.name) not in wanted and one.status != "paused"],
         orphan_triggers=[one.manifest for one in triggers if ("EventTrigger", one.name) not in wanted],
-        resumed=[one.name for one in schedules if ("Schedule", one.name) in wanted and one.status_reason == REASON],
+        resumed=[one.name for one in schedules if ("Schedule", one.name) in wanted and one.status_reason in _REASONS],
     )
 
 
@@ -91,9 +93,33 @@ def carry_out(client: Client, found: Plan, *, prune: bool) -> None:
     if manifests := [*found.manifests, *disabled]:
         client.apply(manifests)
     for name in found.resumed:
-        client.schedules.resume(name, reason="declared again by the Django project")
+        client.schedules.resume(name, reason="declared again by its project")
     for name in found.orphans if prune else ():
         client.schedules.pause(name, reason=REASON)
+
+
+def lines(found: Plan, place: Place, remedy: Mapping[str, str], *, dry_run: bool, prune: bool) -> Iterator[str]:
+    """What a person reads: each change with its differences. `remedy` is how folder and interpreter are named."""
+    would = "would be " if dry_run else ""
+    for one in found.changes:
+        kept = one.action == "unchanged"
+        yield f"{one.kind} {one.name}: {one.action if kept else would + one.action}"
+        yield from (f"  {line}" for line in found.diffs.get((one.kind, one.name), ()))
+    for (name, value), jobs in found.kept.items():
+        here = getattr(place, name)
+        yield f"{name} {value}: as on the site, for {', '.join(jobs)}; here it is {here}; {remedy[name]} changes it"
+    for name in found.resumed:
+        yield f"Schedule {name}: {would}resumed, it is declared again"
+    orphans = [("Schedule", name, "active", "pause") for name in found.orphans]
+    orphans += [("EventTrigger", one["metadata"]["name"], "enabled", "disable") for one in found.orphan_triggers]
+    for kind, name, state, verb in orphans:
+        yield (
+            f"{kind} {name}: {would}{verb}d, it is no longer declared"
+            if prune
+            else f"{kind} {name}: is no longer declared and stays {state}; --prune {verb}s it"
+        )
+    if found.is_empty and found.changes and not orphans:
+        yield "nothing to change"
 
 
 def _refuse_others(
@@ -105,15 +131,18 @@ def _refuse_others(
 ) -> None:
     """What has the name of a command, such as clearsessions, and is of another project or of a person. Pairs: name, and job that is started."""
     others = {
-        ("Job", job.name): f"of project {job.labels[LABEL]!r}" if LABEL in job.labels else "of no Django project"
+        ("Job", job.name): next(
+            (f"of project {job.labels[label]!r}" for label in (LABEL, PROJECT_LABEL) if label in job.labels),
+            "of no project",
+        )
         for job in jobs
-        if job.labels.get(LABEL) != place.project
+        if job.labels.get(place.label) != place.project
     }
     for kind, found in (("Schedule", schedules), ("EventTrigger", triggers)):
         others |= {(kind, name): f"of the job {job!r}" for name, job in found if name != job}
     lines = [
-        f"command {one.command!r}: {key[0]} {one.name!r} on the site is {others[key]}, and this is project {place.project!r}; "
-        "give command_job another name, or take it over with --take-over"
+        f"{one.title}: {key[0]} {one.name!r} on the site is {others[key]}, and this is project {place.project!r}; "
+        "give it another name, or take it over with --take-over"
         for one in declared
         for key in [(manifest["kind"], one.name) for manifest in one.manifests(place)]
         if key in others
@@ -130,10 +159,10 @@ def _places(
     A new job is where all jobs of its project are, if they are at one place.
     """
     places, kept = {one.name: place for one in declared}, dict[tuple[str, str], list[str]]()
-    for name, key in _ON_EXECUTORS.items():
+    for name in _ON_EXECUTORS:
         if name in named:
             continue
-        stored = {job.name: str(step[key]) for job in own.values() if (step := _django_step(job)).get(key)}
+        stored = {job.name: value for job in own.values() if (value := _place_of(job).get(name, ""))}
         for job in places:
             known = {stored[job]} if job in stored else set(stored.values())
             if len(known) == 1 and known != {getattr(place, name)}:
@@ -144,8 +173,14 @@ def _places(
     return places, kept
 
 
-def _django_step(job: Job) -> Mapping[str, Any]:
-    return next((step for step in job.spec.get("steps", ()) if step.get("type") == "django"), {})
+def _place_of(job: Job) -> Mapping[str, str]:
+    """Folder and interpreter of the step of a job, as the site has them."""
+    for step in job.spec.get("steps", ()):
+        if step.get("type") == "django":
+            return {"folder": step["project"], "interpreter": step["interpreter"]}
+        if step.get("type") == "python":
+            return {"folder": next(iter(step.get("python_path", ())), ""), "interpreter": step.get("interpreter", "")}
+    return {}
 
 
 def _of_commands(error: InvalidRequestError, made: Sequence[tuple[Declaration, Manifest]]) -> DeclarationError:
@@ -157,8 +192,8 @@ def _of_commands(error: InvalidRequestError, made: Sequence[tuple[Declaration, M
             commands[f"{mistake.where}: {mistake.message}"] = []
             continue
         declaration, manifest = made[int(found[1])]
-        commands.setdefault(f"{manifest['kind']} {found[2]}: {mistake.message}", []).append(repr(declaration.command))
-    lines = [f"command {', '.join(names)}: {text}" if names else text for text, names in commands.items()]
+        commands.setdefault(f"{manifest['kind']} {found[2]}: {mistake.message}", []).append(declaration.title)
+    lines = [f"{', '.join(names)}: {text}" if names else text for text, names in commands.items()]
     return DeclarationError("\n".join(lines) or str(error))
 
 

@@ -1,0 +1,75 @@
+"""`toban sync`: what functions declare by @job is on the site, runs, and is ended when it is declared no more."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from toban.client import Client, Target
+from toban.declaring import model
+from toban_stack.stack import Stack
+from toban_testing.accounts import user_token
+from toban_testing.stack_fixtures import admin_of
+
+pytestmark = pytest.mark.e2e
+
+MODULE = """
+import toban
+from toban.jobs import job
+
+
+@job(interval_seconds=86_400, timeout_seconds=60)
+def count_parts(parts: int = 3) -> dict:
+    toban.current_job().progress(done=parts, total=parts)
+    return {"parts": parts}
+"""
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with admin_of(stack) as admin:
+        target = Target(url=f"http://{stack.sites[0]}", token=user_token(admin, "workshop", "editor"))
+    with Client(target) as made:
+        yield made
+
+
+def test_a_function_is_applied_runs_and_is_ended(
+    client: Client, toban: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "workshop.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(model, "_declared", {})
+
+    def sync(*words: str, code: int = 0) -> str:
+        sys.modules.pop("workshop", None)
+        model._declared.clear()
+        environment = {"TOBAN_URL": client.target.url, "TOBAN_TOKEN": client.target.token}
+        return toban("sync", "workshop", *words, code=code, **environment)
+
+    shown = sync("--dry-run")
+    assert "Job count-parts: would be created" in shown and "Schedule count-parts: would be created" in shown
+    assert "Job count-parts: created" in sync()
+    assert client.jobs.get("count-parts").labels == {"toban-project": "workshop"}
+    assert sync("--folder", str(tmp_path)).splitlines() == [
+        "Job count-parts: unchanged",
+        "Schedule count-parts: unchanged",
+        "nothing to change",
+    ]
+    started = client.runs.start("count-parts", {"parts": 5})
+    assert client.runs.wait(started.run_id, timeout=60).check().result == {"parts": 5}
+
+    (tmp_path / "workshop.py").write_text(MODULE.replace("interval_seconds=86_400, ", ""))
+    assert "Schedule count-parts: paused, it is no longer declared" in sync("--prune")
+    assert client.schedules.get("count-parts").status == "paused"
+    (tmp_path / "workshop.py").write_text(MODULE)
+    assert "Schedule count-parts: resumed, it is declared again" in sync()
+    assert client.schedules.get("count-parts").status == "active"
+
+    assert "is of project 'workshop', and this is project 'other'" in sync("--project", "other", code=65)
+    (tmp_path / "workshop.py").write_text(MODULE.replace("timeout_seconds", "timeout"))
+    assert "did you mean 'timeout_seconds'?" in sync(code=65)
+    (tmp_path / "workshop.py").write_text("import no_such_package")
+    assert "the module 'workshop' cannot be imported: ModuleNotFoundError" in sync(code=65)
+    assert "--folder is 'here'; give an absolute path on the executors" in sync("--folder", "here", code=65)
