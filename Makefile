@@ -104,8 +104,8 @@ proto-check: bootstrap ## generated code is current, proto lint, nothing broke
 size: bootstrap ## no module over 500 lines, no function over 60; figures of the source (scripts/check-size --list: small modules)
 	@scripts/check-size
 
-docs: bootstrap ## generate docs/cli.md, architecture.md (tables), metrics.md, run-states.md, settings.md, tables of manifests.md and seeds.md, the dashboard, the SDK's plain client and its types of manifests
-	@scripts/gen-docs && scripts/gen-architecture && scripts/gen-run-states && scripts/gen-seeds && scripts/gen-settings && scripts/gen-sync-client && scripts/gen-manifest-types && scripts/gen-metrics && scripts/gen-dashboard
+docs: bootstrap ## generate docs/cli.md, architecture.md (tables), metrics.md, rest-reference.md, sdk-reference.md, run-states.md, settings.md, tables of manifests.md and seeds.md, the dashboard, the SDK's plain client and its types of manifests
+	@scripts/gen-docs && scripts/gen-rest-reference && scripts/gen-architecture && scripts/gen-run-states && scripts/gen-seeds && scripts/gen-settings && scripts/gen-sync-client && scripts/gen-manifest-types && scripts/gen-sdk-reference && scripts/gen-metrics && scripts/gen-dashboard
 
 docs-check: bootstrap ## documents name only files that exist; generated ones are current
 	@python -m pytest -q -m 'not long' tests/architecture
