@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toban_testing.documents import BuiltSite, anchors, dead_links
+from toban_testing.documents import BuiltSite, Shell, Step, anchors, dead_links, steps
 
 pytestmark = pytest.mark.long
 
@@ -12,6 +12,47 @@ pytestmark = pytest.mark.long
 def test_anchors_are_those_of_a_repository_page() -> None:
     text = "# The `toban` command\n```\n# no heading\n```\n## A, B & C: [one_two](x.md)\n<a id=own></a>\n"
     assert anchors(text) == {"the-toban-command", "a-b--c-one_two", "own"}
+
+
+PAGE = """Put this into `a.yaml`:
+```yaml
+one: 1
+```
+<!-- not run: it never ends -->
+```console
+$ tail -f a.yaml
+```
+1. Then:
+   ```console
+   $ cat a.yaml
+   one: 1
+   $ echo done
+   ```
+```python
+# b.py
+print(1)
+```
+"""
+
+
+def test_what_a_page_tells_to_do() -> None:
+    assert list(steps(PAGE)) == [
+        Step(line=2, file="a.yaml", text="one: 1\n"),
+        Step(line=11, command="cat a.yaml"),
+        Step(line=13, command="echo done"),
+        Step(line=15, file="b.py", text="# b.py\nprint(1)\n"),
+    ]
+    with pytest.raises(ValueError, match="line 2: the block has no file"):
+        list(steps("An example:\n```yaml\none: 1\n```\n"))
+
+
+def test_a_shell_keeps_what_a_command_has_set(tmp_path: Path) -> None:
+    with Shell(tmp_path, {"PATH": "/usr/bin:/bin"}) as shell:
+        shell.types("export NAME=Ada; alias greet='echo hello'")
+        assert shell.types("greet $NAME  # a comment") == "hello Ada\n"
+        assert shell.types("cat; printf x >&2; false", code=1) == "x"
+        with pytest.raises(AssertionError, match="exit 3\nwhy"):
+            shell.types("echo why; (exit 3)")
 
 
 def test_dead_links_of_a_document(tmp_path: Path) -> None:

@@ -1,9 +1,20 @@
-"""Documents in Markdown as data: their headings' anchors and their links, in the files and in the site made of them."""
+"""Documents in Markdown as data: what a reader types and writes, and the anchors and links of the files and of the site made of them.
 
+A block of code on a page is a file, when its first line is a comment with the name of a Python file, or the line above ends in "into `NAME`:".
+Lines of a `console` block that begin with `$ ` are commands. Any other block has a comment `<!-- not run: REASON -->` above it.
+"""
+
+import os
 import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 _FENCED = re.compile(r"^( *)(`{3,}|~{3,}).*?^\1\2`*$", re.MULTILINE | re.DOTALL)
@@ -26,6 +37,95 @@ _LOADING_RELATIONS = {
     "manifest",
 }
 _LOADED_BY_CSS = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""")
+_BLOCK = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
+_COMMAND_SECONDS = 240.0
+_NOT_RUN = re.compile(r"<!-- not run: .+ -->$")
+_FILE_ABOVE = re.compile(r"into `([\w./-]+)`:$")
+_FILE_INSIDE = re.compile(r"# (\w+\.py)\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What a reader of a page does: types `command`, or, where that is empty, writes `text` to `file`."""
+
+    line: int
+    command: str = ""
+    file: str = ""
+    text: str = ""
+
+
+def steps(page: str) -> Iterator[Step]:
+    """What a page tells to do, in its order. Raises ValueError for a block that is neither a file nor commands, and not marked."""
+    for block in _BLOCK.finditer(page):
+        text = re.sub(rf"^{block['indent']}", "", block["text"], flags=re.MULTILINE)
+        line = page.count("\n", 0, block.start("text"))
+        before = page[: block.start()].removesuffix("\n").rpartition("\n")[2]
+        if _NOT_RUN.search(before):
+            continue
+        name = _FILE_ABOVE.search(before) or _FILE_INSIDE.match(text)
+        if block["kind"] == "console":
+            lines = enumerate(text.splitlines(), line + 1)
+            yield from (Step(line=number, command=one[2:]) for number, one in lines if one.startswith("$ "))
+        elif name:
+            yield Step(line=line, file=name[1], text=text)
+        else:
+            raise ValueError(
+                f"line {line}: the block has no file to write it into, no commands and no <!-- not run: REASON -->"
+            )
+
+
+class Shell:
+    """One bash in which commands are typed one after the other, so that variables, aliases and the folder stay. A context manager.
+
+    Output is that of both streams. Standard input of a command is empty.
+    """
+
+    _END = "--end-of-command--"
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile"],
+            cwd=folder,
+            env={**environment, "LC_ALL": "C.UTF-8"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.types("shopt -s expand_aliases")
+
+    def types(self, command: str, code: int = 0) -> str:
+        """What a command printed. Raises AssertionError when its exit code is not `code`, and when it has not ended after four minutes."""
+        assert self._process.stdin and self._process.stdout
+        # In braces a command has an input of its own, and changes the shell nevertheless.
+        self._process.stdin.write(f"{{ {command}\n}} </dev/null; printf '\\n%s %s\\n' {self._END} $?\n")
+        self._process.stdin.flush()
+        lines: list[str] = []
+        late = threading.Timer(_COMMAND_SECONDS, self._end)
+        late.start()
+        try:
+            for line in self._process.stdout:
+                if line.startswith(self._END):
+                    assert int(line.split()[1]) == code, f"{command}: exit {line.split()[1]}\n{''.join(lines)}"
+                    return "".join(lines).removesuffix("\n")
+                lines.append(line)
+        finally:
+            late.cancel()
+        raise AssertionError(f"{command}: the shell has ended\n{''.join(lines)}")
+
+    def _end(self) -> None:
+        # What runs in the background is of the same session.
+        os.killpg(self._process.pid, signal.SIGTERM)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+        self._process.communicate()
 
 
 def anchors(text: str) -> set[str]:
