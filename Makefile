@@ -11,7 +11,7 @@ PROCESSES = -n $(TEST_PROCESSES) --no-loadscope-reorder
 TESTS = apps libs services $(addprefix tests/,kit architecture e2e integration $(addprefix attack/test_,method_matrix.py forged_certificates.py hostile_input.py))
 
 .PHONY: help bootstrap up down status certs test test-budget long-test timing-test quick gate chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
-.PHONY: proto proto-check size docs docs-check docs-site dist version sbom image-sizes bench bench-failover bench-peers bench-compare screenshots lock check all
+.PHONY: proto proto-check size docs docs-check docs-site dist version release sbom image-sizes bench bench-failover bench-peers bench-compare screenshots lock check all
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ dist: bootstrap ## wheels and source distributions of all packages in dist/ (ARG
 
 version: bootstrap ## write VERSION (or VALUE=1.2.3) to the places that need it
 	@python scripts/set-version $(VALUE)
+
+release: bootstrap ## a release: version, notes, tag, packages, chart, images, SBOM, checksums, signature (VALUE=1.2.3 KEY=FILE ARGS=--without-images)
+	@scripts/release '$(VALUE)' --key '$(KEY)' $(ARGS)
 
 sbom: bootstrap ## build/sbom: a CycloneDX list of what each image holds, its licences checked
 	@scripts/sbom

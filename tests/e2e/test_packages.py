@@ -1,5 +1,6 @@
-"""The packages as they are published: metadata, contents, and docs/first-job.md line by line with nothing but them."""
+"""The packages as they are published: metadata, contents, docs/first-job.md line by line with nothing but them, and a release of all."""
 
+import os
 import re
 import subprocess
 import sys
@@ -168,3 +169,55 @@ def test_the_command_works_over_rest_without_grpc(tmp_path: Path, dist: Path) ->
     person.environment |= {"SCHEDULER_COORDINATORS": "127.0.0.1:1"}
     assert "pip install 'toban[grpc]'" in person.types("toban run list", code=70)
     assert "pip install 'toban[dev]'" in person.types("toban dev", code=70)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What is committed, with the environment of this clone, and the key of a releaser beside it."""
+    folder = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True, capture_output=True)
+    (folder / ".venv").symlink_to(Path(sys.prefix))
+    with (folder / ".git/info/exclude").open("a") as file:
+        file.write(".venv\n")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    return folder
+
+
+def released(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    who = {f"GIT_{role}_{key}": "releaser@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    return subprocess.run(
+        [sys.executable, clone / "scripts/release", *arguments, "--key", clone.parent / "key", "--without-images"],
+        env={**os.environ, **who},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_release_is_tagged_whole_and_signed(clone: Path) -> None:
+    changes = clone / "CHANGELOG.md"
+    if not re.search(r"## Unreleased\n+#", changes.read_text()):
+        pytest.skip("nothing has changed since the last release")
+    done = released(clone, "98.7.6rc5")
+    assert done.returncode == 0, done.stderr
+    output = clone / "build/release/98.7.6rc5"
+    found = {path.name for path in output.iterdir()}
+    assert {"NOTES.md", "SHA256SUMS", "SHA256SUMS.sig", "sbom", "toban-chart-98.7.6rc5.tgz"} < found
+    assert len([name for name in found if name.endswith(".whl")]) == len([*output.glob("toban*-98.7.6rc5.tar.gz")])
+    assert re.search(r"## Unreleased\n\n## 98\.7\.6rc5 \(\d{4}-\d\d-\d\d\)\n", changes.read_text())
+    assert "\nversion: 98.7.6-rc.5\nappVersion: 98.7.6rc5\n" in (clone / "deploy/helm/toban/Chart.yaml").read_text()
+    # As docs/releases.md tells those who download it.
+    (output / "allowed").write_text(f"toban {(clone.parent / 'key.pub').read_text()}")
+    check = "ssh-keygen -Y verify -f allowed -I toban -n toban-release -s SHA256SUMS.sig <SHA256SUMS && sha256sum --quiet --check SHA256SUMS"
+    subprocess.run(["bash", "-c", check], cwd=output, check=True, capture_output=True)
+    trust = ["git", "-c", f"gpg.ssh.allowedSignersFile={output}/allowed", "verify-tag", "v98.7.6rc5"]
+    subprocess.run(trust, cwd=clone, check=True, capture_output=True)
+
+
+def test_what_stands_against_a_release_is_said_before_anything_is_changed(clone: Path) -> None:
+    assert "1.2 is no version" in released(clone, "1.2").stderr
+    subprocess.run(["git", "tag", "v98.7.6"], cwd=clone, check=True)
+    assert "v98.7.6 is there already" in released(clone, "98.7.6").stderr
+    (clone / "README.md").write_text("")
+    assert "the clone has changes" in released(clone, "98.7.7").stderr
+    assert not (clone / "build").exists()

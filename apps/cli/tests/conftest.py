@@ -23,6 +23,8 @@ from toban_proto.v1 import (
     coordinator_pb2_grpc,
     hooks_pb2,
     hooks_pb2_grpc,
+    joining_pb2,
+    joining_pb2_grpc,
     logs_pb2_grpc,
     webhooks_pb2,
     webhooks_pb2_grpc,
@@ -164,6 +166,10 @@ class Webhooks(Answers, webhooks_pb2_grpc.WebhooksServicer):
     """What is asked about webhooks."""
 
 
+class Invites(Answers, joining_pb2_grpc.InvitesServicer):
+    """What is asked about invites."""
+
+
 class Hooks(Answers, hooks_pb2_grpc.HooksServicer):
     """What is asked about hooks."""
 
@@ -185,6 +191,7 @@ _OF_PEOPLE = (
     (pb, Accounts),
     (webhooks_pb2, Webhooks),
     (hooks_pb2, Hooks),
+    (joining_pb2, Invites),
 )
 for _module, _servicer in _OF_PEOPLE:
     _kind = next(base.__name__ for base in _servicer.__bases__ if base is not Answers).removesuffix("Servicer")
@@ -198,7 +205,7 @@ class FakeCluster(ServedCluster):
     def __init__(self, tls: Path) -> None:
         self.control, self.reader, self.logs = Control(), Reader(), Logs()
         self.operations = Operations()
-        self.accounts, self.webhooks, self.hooks = Accounts(), Webhooks(), Hooks()
+        self.accounts, self.webhooks, self.hooks, self.invites = Accounts(), Webhooks(), Hooks(), Invites()
         self.archive = Archive()
         self.logs.reader = self.reader
         coordinator = [
@@ -208,6 +215,7 @@ class FakeCluster(ServedCluster):
             (coordinator_pb2_grpc.add_AccountsServicer_to_server, self.accounts),
             (webhooks_pb2_grpc.add_WebhooksServicer_to_server, self.webhooks),
             (hooks_pb2_grpc.add_HooksServicer_to_server, self.hooks),
+            (joining_pb2_grpc.add_InvitesServicer_to_server, self.invites),
         ]
         log_archiver = [
             (logs_pb2_grpc.add_LogReaderServicer_to_server, self.logs),

@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 from toban_cli.main import _ALONE, _NOUNS
 from toban_cli.rest.routes import ROUTES
 from toban_domain.errors import ErrorCode, TobanError
-from toban_proto.v1 import coordinator_pb2, hooks_pb2, logs_pb2, webhooks_pb2
+from toban_proto.v1 import coordinator_pb2, hooks_pb2, joining_pb2, logs_pb2, webhooks_pb2
 
 Toban = Callable[..., tuple[int, str, str]]
 TOKEN = "toban_pat_" + "0" * 64
@@ -26,6 +26,7 @@ SERVICES = {
     "Accounts": (coordinator_pb2, "accounts"),
     "Webhooks": (webhooks_pb2, "webhooks"),
     "Hooks": (hooks_pb2, "hooks"),
+    "Invites": (joining_pb2, "invites"),
 }
 # Fields whose values have a form of their own.
 TEXTS = {
@@ -57,6 +58,7 @@ COMMANDS = {
     ("run", "counts"): (),
     ("run", "get"): ("7",),
     ("run", "why"): ("7",),
+    ("invite", "list"): (),
     ("event", "list"): (),
     ("trigger", "list"): (),
     ("trigger", "get"): ("a",),

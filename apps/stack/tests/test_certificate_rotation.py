@@ -36,7 +36,7 @@ def trusts(tls: Path, certificate: x509.Certificate) -> bool:
 def test_a_renewal_changes_leaves_and_nothing_else(tmp_path: Path) -> None:
     tls = certs.make_all(tmp_path)
     before, ca = leaf(tls), (tls / "ca" / "ca.crt").read_bytes()
-    assert certificate_rotation.renew(tls) == "6 certificates renewed"
+    assert certificate_rotation.renew(tls) == "7 certificates renewed"
     assert leaf(tls).serial_number != before.serial_number
     assert (tls / "ca" / "ca.crt").read_bytes() == ca == (tls / "executor" / "ca.crt").read_bytes()
     assert trusts(tls, before) and trusts(tls, leaf(tls))
@@ -95,7 +95,7 @@ def test_a_worker_of_one_type_has_a_certificate_that_is_replaced_with_the_others
     assert names.get_values_for_type(x509.DNSName) == ["external-worker.toban.internal"]
     certificate_rotation.make_worker(tls, "transcode.4k")
     assert leaf(tls, folder) == old, "one that is good stays"
-    assert certificate_rotation.renew(tls) == "7 certificates renewed" and leaf(tls, folder) != old
+    assert certificate_rotation.renew(tls) == "8 certificates renewed" and leaf(tls, folder) != old
     certificate_rotation.trust_new_ca(tls)
     certificate_rotation.make_worker(tls, "other")
     for name in (folder, "external-worker.other"):
@@ -138,7 +138,7 @@ def test_groups_of_executors_change_with_the_others(
     group = tls / "executor-pci"
     assert f"certificate of group pci: {group}" in capsys.readouterr().out
     before = (group / "tls.crt").read_bytes()
-    assert certificate_rotation.renew(tls) == "7 certificates renewed"
+    assert certificate_rotation.renew(tls) == "8 certificates renewed"
     assert (group / "tls.crt").read_bytes() != before
     certificate_rotation.trust_new_ca(tls)
     assert (group / "ca.crt").read_bytes() == (tls / "executor" / "ca.crt").read_bytes()

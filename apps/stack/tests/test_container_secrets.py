@@ -55,7 +55,9 @@ def test_each_container_gets_its_own_share_and_no_more(folders: tuple[Path, Path
         if share.identity:
             certificate = x509.load_pem_x509_certificate((hand_out / name / "tls.crt").read_bytes())
             names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-            assert names.get_values_for_type(x509.UniformResourceIdentifier) == [certs.spiffe_id(share.identity)]
+            assert names.get_values_for_type(x509.UniformResourceIdentifier) == [
+                certs.spiffe_id(share.identity, certs.TRUST_DOMAIN)
+            ]
             ssl.create_default_context(cafile=str(hand_out / name / "ca.crt")).load_cert_chain(
                 hand_out / name / "tls.crt", hand_out / name / "tls.key"
             )

@@ -1,6 +1,6 @@
 """The command line of a stack on one machine. Usage: python -m toban_stack up|down|status|certs STEP
 
-COORDINATORS, EXECUTORS, LOG_ARCHIVERS and ADMIN_WEBS are the numbers of processes that `up` starts, and EXECUTOR_GROUPS names
+COORDINATORS, EXECUTORS, LOG_ARCHIVERS, ADMIN_WEBS and SIGNERS are the numbers of processes that `up` starts, and EXECUTOR_GROUPS names
 groups, with commas between, that get one more executor each; TOBAN_HOME is the stack's folder, by default .toban in the clone, else in
 the working folder.
 Exit codes: 0 for success, 1 for a failure or an unhealthy process, 2 for a wrong call.
@@ -108,6 +108,7 @@ def _stack() -> Stack:
         executors=_count("EXECUTORS", 2),
         log_archivers=_count("LOG_ARCHIVERS", 1),
         admin_webs=_count("ADMIN_WEBS", 1, least=0),
+        signers=_count("SIGNERS", 0, least=0),
         groups=_groups(),
         supervise=Backoff(),
         on_progress=lambda line: print_lines(f"• {line}"),

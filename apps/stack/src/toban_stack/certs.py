@@ -15,14 +15,15 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import NameOID
 
 from toban_domain.deny_list import DENIED
 from toban_domain.executor_group import DEFAULT_GROUP, GROUP_NAME, check_name
 from toban_runtime.clock import SystemClock
 from toban_stack.stack_paths import write_private
+from toban_transport.issue import builder, key_usage, leaf, pem, spiffe_id
 
-SERVICES = ("coordinator", "executor", "log-archiver", "admin-web", "admin-cli", "external-worker")
+SERVICES = ("coordinator", "executor", "log-archiver", "admin-web", "signer", "admin-cli", "external-worker")
 WORKER = "external-worker"
 """`external-worker/TYPE` names a certificate that is good for steps of this worker type only; its folder is `external-worker.TYPE`."""
 TRUST_DOMAIN = "toban.internal"
@@ -32,7 +33,6 @@ RENEW_BEFORE = timedelta(days=60)
 LEAF_VALIDITY = timedelta(days=30)
 """Of a service's certificate: the longest time for which a stolen key is of use. It is renewed in the last third."""
 LEAF_RENEW_BEFORE = timedelta(days=10)
-BACKDATE = timedelta(hours=1)
 
 
 def make_ca(directory: Path, *, now: datetime | None = None) -> Path:
@@ -45,13 +45,13 @@ def make_ca(directory: Path, *, now: datetime | None = None) -> Path:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Toban development CA")])
     certificate = (
-        _builder(name, name, key.public_key(), moment)
+        builder(name, name, key.public_key(), moment, VALIDITY)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    write_private(key_file, _pem(key))
+    write_private(key_file, pem(key))
     certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     return directory
 
@@ -91,9 +91,9 @@ def reissue(
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
         raise ValueError(f"{ca_dir / 'ca.key'} is not an EC key")
     key = ec.generate_private_key(ec.SECP256R1())
-    leaf = _leaf(authority, service, trust_domain, key.public_key(), now or SystemClock().wall(), validity)
-    certificate = leaf.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    write_private(out_dir / "tls.key", _pem(key))
+    issued = leaf(authority, service, trust_domain, key.public_key(), now or SystemClock().wall(), validity)
+    certificate = issued.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    write_private(out_dir / "tls.key", pem(key))
     replace_file(out_dir / "tls.crt", certificate)
 
 
@@ -157,74 +157,6 @@ def hand_out_denied(directory: Path) -> None:
             replace_file(held, content)
 
 
-def spiffe_id(service: str, trust_domain: str = TRUST_DOMAIN) -> str:
-    """The URI that names `service` in its certificate."""
-    return f"spiffe://{trust_domain}/{service}"
-
-
-def _dns_label(identity: str) -> str:
-    service, _, name = identity.partition("/")
-    return service if not name or service == WORKER else f"{name}.{service}"
-
-
-def _leaf(
-    authority: x509.Certificate,
-    service: str,
-    trust_domain: str,
-    public_key: ec.EllipticCurvePublicKey,
-    now: datetime,
-    validity: timedelta,
-) -> x509.CertificateBuilder:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, service.partition("/")[0])])
-    authority_id = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    names = [
-        x509.UniformResourceIdentifier(spiffe_id(service, trust_domain)),
-        x509.DNSName(f"{_dns_label(service)}.{trust_domain}"),
-    ]
-    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    return (
-        _builder(name, authority.subject, public_key, now, validity)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id), critical=False)
-    )
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    public_key: ec.EllipticCurvePublicKey,
-    now: datetime,
-    validity: timedelta = VALIDITY,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public_key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATE)
-        .not_valid_after(now + validity)
-    )
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
 def _is_valid_for_long(certificate_file: Path, now: datetime, margin: timedelta) -> bool:
     if not certificate_file.exists():
         return False
@@ -247,9 +179,3 @@ def _is_current(out_dir: Path, authority: x509.Certificate, service: str, trust_
     except (ValueError, TypeError, InvalidSignature):
         return False
     return names.get_values_for_type(x509.UniformResourceIdentifier) == [spiffe_id(service, trust_domain)]
-
-
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )

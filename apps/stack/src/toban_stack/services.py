@@ -30,6 +30,7 @@ MODULES = {
     "log-archiver": "toban_log_archiver",
     "executor": "toban_executor",
     SITE: "toban_admin_web",
+    "signer": "toban_signer",
 }
 # Settings of the caller that services get unchanged.
 PASSED_ON = ("LOG_LEVEL", "LOG_FORMAT", "SLOTS", "LABELS", "ALLOW_LIST")
@@ -68,6 +69,8 @@ class Counts:
     executors: int = 2
     log_archivers: int = 1
     admin_webs: int = 1
+    # 1: machines can join with an invite (docs/joining.md).
+    signers: int = 0
     # Groups with one executor each beside those of the default group.
     groups: tuple[str, ...] = ()
 
@@ -78,6 +81,7 @@ class Counts:
             "log-archiver": self.log_archivers,
             "executor": self.executors,
             SITE: self.admin_webs,
+            "signer": self.signers,
         }
         return {f"{role}-{n}": role for role in MODULES for n in range(1, numbers[role] + 1)} | dict.fromkeys(
             self.group_of, "executor"
@@ -188,6 +192,10 @@ class Services:
             "LOG_FORMAT": "console",
             **self._store_settings(role),
         }
+        if role == "coordinator" and (signers := self.addresses("signer")):
+            settings["SIGNER"] = ",".join(signers)
+        if role == "signer":
+            settings["CA_DIR"] = str(self._home.tls / "ca")
         if role == "executor":
             settings["SHUTDOWN_TIMEOUT_SECONDS"] = str(JOB_GRACE_SECONDS)
             settings["SHUTDOWN_GRACE_SECONDS"] = str(JOB_GRACE_SECONDS)

@@ -48,6 +48,7 @@ class Stack:
         executors: int = 2,
         log_archivers: int = 1,
         admin_webs: int = 1,
+        signers: int = 0,
         groups: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
         supervise: Backoff | None = None,
@@ -59,6 +60,7 @@ class Stack:
             executors=executors,
             log_archivers=log_archivers,
             admin_webs=admin_webs,
+            signers=signers,
             groups=groups,
         )
         self._environment = dict(os.environ if environment is None else environment)

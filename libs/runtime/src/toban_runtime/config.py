@@ -133,4 +133,4 @@ def load(cls: type[C], **overrides: Any) -> C:
         raise SystemExit(EXIT_CONFIG) from None
 
 
-__all__ = ["EXIT_CONFIG", "ConfigError", "ServiceConfig", "load", "read"]
+__all__ = ["EXIT_CONFIG", "Addresses", "ConfigError", "ServiceConfig", "load", "read"]

@@ -18,10 +18,11 @@ COORDINATOR = "coordinator"
 EXECUTOR = "executor"
 LOG_ARCHIVER = "log-archiver"
 ADMIN_WEB = "admin-web"
+SIGNER = "signer"
 ADMIN_CLI = "admin-cli"
 EXTERNAL_WORKER = "external-worker"
 
-SERVICES = frozenset({COORDINATOR, EXECUTOR, LOG_ARCHIVER, ADMIN_WEB, ADMIN_CLI, EXTERNAL_WORKER})
+SERVICES = frozenset({COORDINATOR, EXECUTOR, LOG_ARCHIVER, ADMIN_WEB, SIGNER, ADMIN_CLI, EXTERNAL_WORKER})
 """Every name that a certificate of ours may carry."""
 
 SHARED = "shared"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from toban_domain.access import Action
-from toban_proto.v1 import coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, options_pb2, webhooks_pb2
+from toban_proto.v1 import coordinator_pb2, executor_pb2, hooks_pb2, joining_pb2, logs_pb2, options_pb2, webhooks_pb2
 
 PACKAGE = "toban_proto.v1"
 _Names = options_pb2.MethodRule
@@ -108,7 +108,7 @@ def _rule(options: options_pb2.MethodRule) -> MethodRule:
 
 RULES: Mapping[str, MethodRule] = {
     f"/{service.full_name}/{method.name}": _rule(method.GetOptions().Extensions[options_pb2.rule])
-    for module in (coordinator_pb2, executor_pb2, hooks_pb2, logs_pb2, webhooks_pb2)
+    for module in (coordinator_pb2, executor_pb2, hooks_pb2, joining_pb2, logs_pb2, webhooks_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }

@@ -13,7 +13,7 @@ from toban_domain.errors import TobanError
 from toban_observability.context import Caller
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
-from toban_proto.v1 import hooks_pb2, hooks_pb2_grpc, webhooks_pb2, webhooks_pb2_grpc
+from toban_proto.v1 import hooks_pb2, hooks_pb2_grpc, joining_pb2, joining_pb2_grpc, webhooks_pb2, webhooks_pb2_grpc
 from toban_transport.server import metadata
 
 
@@ -48,12 +48,15 @@ class Further:
         control, operations = rpc.JobControlServicer(), rpc.OperationsServicer()
         work = rpc.ExternalWorkServicer()
         hooks, webhooks = hooks_pb2_grpc.HooksServicer(), webhooks_pb2_grpc.WebhooksServicer()
+        invites, gateway = joining_pb2_grpc.InvitesServicer(), joining_pb2_grpc.JoinGatewayServicer()
         self.services = [
             (rpc.add_JobControlServicer_to_server, control),
             (rpc.add_OperationsServicer_to_server, operations),
             (rpc.add_ExternalWorkServicer_to_server, work),
             (hooks_pb2_grpc.add_HooksServicer_to_server, hooks),
             (webhooks_pb2_grpc.add_WebhooksServicer_to_server, webhooks),
+            (joining_pb2_grpc.add_InvitesServicer_to_server, invites),
+            (joining_pb2_grpc.add_JoinGatewayServicer_to_server, gateway),
         ]
         self._complete("JobReader", cluster.reader, keep=())
         self._complete("JobControl", control, keep=())
@@ -61,6 +64,8 @@ class Further:
         self._complete("ExternalWork", work, keep=())
         self._complete("Hooks", hooks, keep=(), module=hooks_pb2)
         self._complete("Webhooks", webhooks, keep=(), module=webhooks_pb2)
+        self._complete("Invites", invites, keep=(), module=joining_pb2)
+        self._complete("JoinGateway", gateway, keep=(), module=joining_pb2)
         keep = (
             "Authenticate",
             "SignOut",

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from toban_domain.oidc import Grants, check_issuer, parse_grants
-from toban_runtime.config import ServiceConfig
+from toban_runtime.config import Addresses, ServiceConfig
 from toban_runtime.config_checks import ConfigError
 from toban_runtime.http_connection import check_ca_file
 
@@ -59,6 +59,9 @@ class CoordinatorConfig(ServiceConfig):
     )
     oidc_ca_file: Path | None = Field(
         None, description="PEM file of the authorities that the provider's certificate may have"
+    )
+    signer: Addresses = Field(
+        (), description="host:port of the signer; unset = machines cannot join with an invite (docs/joining.md)"
     )
     password_sign_in: bool = Field(
         True, description="false = passwords are refused while an administrator can sign in with the provider"

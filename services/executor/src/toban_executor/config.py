@@ -56,6 +56,9 @@ class ExecutorConfig(ServiceConfig):
     warm_forks: int = Field(
         1000, ge=0, description="number of steps after which such a process is replaced; 0 = no limit"
     )
+    renew_certificate: bool = Field(
+        False, description="asks the coordinators for another certificate before this one ends (docs/joining.md)"
+    )
     isolation: Literal["auto", "isolated", "shared"] = Field(
         "auto",
         description="class of jobs: `isolated` = a uid for each slot, `shared` = the executor's; auto = isolated where it may change uids",

@@ -29,6 +29,7 @@ def running_stack(
     executors: int = 2,
     log_archivers: int = 1,
     admin_webs: int = 0,
+    signers: int = 0,
     groups: tuple[str, ...] = (),
     slots: int = 16,
     environment: Mapping[str, str] | None = None,
@@ -46,6 +47,7 @@ def running_stack(
         executors=executors,
         log_archivers=log_archivers,
         admin_webs=admin_webs,
+        signers=signers,
         groups=groups,
         # Jobs of tests use folders of the tests, which are closed to other users.
         environment={"SCHEDULER_SLOTS": str(slots), "SCHEDULER_ISOLATION": "shared", **(environment or {})},

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from enum import StrEnum
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -39,6 +37,9 @@ def dev(step: What = Step.UP) -> int:
     toban dev status
     toban dev down
     """
+    import subprocess
+    from importlib.util import find_spec
+
     if sys.platform != "linux":
         message = "the stack runs on Linux alone; elsewhere use a Linux container or virtual machine"
         raise TobanError(ErrorCode.UNIMPLEMENTED, message)

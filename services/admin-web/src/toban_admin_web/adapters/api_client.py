@@ -17,6 +17,8 @@ from toban_proto.v1 import (
     coordinator_pb2_grpc,
     hooks_pb2,
     hooks_pb2_grpc,
+    joining_pb2,
+    joining_pb2_grpc,
     webhooks_pb2,
     webhooks_pb2_grpc,
 )
@@ -33,6 +35,7 @@ _SERVICES = {
     for messages, stubs in (
         (coordinator_pb2, coordinator_pb2_grpc),
         (hooks_pb2, hooks_pb2_grpc),
+        (joining_pb2, joining_pb2_grpc),
         (webhooks_pb2, webhooks_pb2_grpc),
     )
     for name, described in messages.DESCRIPTOR.services_by_name.items()

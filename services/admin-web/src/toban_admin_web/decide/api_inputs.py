@@ -455,6 +455,14 @@ class Sample(Input):
     value: str = Field("", max_length=300, description="The value that the mapping reads, where it reads a header.")
 
 
+class NewExecutorInvite(Reason):
+    """NewExecutorInvite"""
+
+    group: str = Field("", max_length=63, description="Empty = the default group.")
+    uses: int = Field(0, ge=0, le=1000, description="How many machines may join with it; 0 = one.")
+    valid_seconds: int = Field(0, ge=0, le=604800, description="How long it is good, seconds; 0 = an hour.")
+
+
 class NewFilter(Input):
     """Which ends of runs."""
 

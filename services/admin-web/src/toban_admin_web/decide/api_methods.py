@@ -70,6 +70,15 @@ METHODS: Mapping[str, ApiMethod] = {
     "Hooks.TestHook": ApiMethod(
         inputs.Sample, models.HookTest, "Which event a message would become; nothing is emitted."
     ),
+    "Invites.AddInvite": ApiMethod(
+        inputs.NewExecutorInvite,
+        models.NewInvite,
+        "Makes an invite: a token with which a machine becomes an executor of a group.",
+    ),
+    "Invites.ListInvites": ApiMethod(
+        None, models.ExecutorInvites, "Invites that are good or ended within the last 30 days, the newest first."
+    ),
+    "Invites.RemoveInvite": ApiMethod(Reason, Done, "Ends an invite."),
     "JobControl.CancelRun": ApiMethod(inputs.Cancel, models.ChangedRun, "Cancels a run, or asks it to stop."),
     "JobControl.DeclareRunLost": ApiMethod(
         Reason, models.ChangedRun, "Ends the wait of an ORPHANED run for its executor."

@@ -1286,6 +1286,35 @@ class HookTest(Answer):
     payload: Any = Field(description="What the event would have.")
 
 
+class ExecutorInvite(Answer):
+    """An invite without its token."""
+
+    id: int
+    group: str = Field(description="The group that executors which join with it belong to.")
+    uses: int = Field(description="How many machines may join with it, and how many have.")
+    used: int
+    created_at: datetime | None
+    created_by: str
+    ends_at: datetime | None
+    reason: str
+    last_machine: str = Field(description="The machine that joined last, as it calls itself.")
+    last_used_at: datetime | None
+    status: str = Field(description="good, used, ended.")
+
+
+class NewInvite(Answer):
+    """An invite that was made."""
+
+    invite: ExecutorInvite
+    token: str = Field(description="The token; it is shown this once.")
+
+
+class ExecutorInvites(Answer):
+    """Invites, the newest first."""
+
+    invites: list[ExecutorInvite]
+
+
 class Webhook(Answer):
     """A target without its URL and secret."""
 

@@ -87,7 +87,7 @@ def is_api(path: str) -> bool:
 
 def is_for_programs(path: str) -> bool:
     """Whether a request is not of a browser: its errors are problem documents, and another gate than that of sessions admits it."""
-    return is_api(path) or path.startswith("/hooks/")
+    return is_api(path) or path.startswith("/hooks/") or path == "/join"
 
 
 def may_try(role: str, needs: Action | Open) -> bool:

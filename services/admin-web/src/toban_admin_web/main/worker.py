@@ -8,6 +8,7 @@ from functools import partial
 from toban_admin_web.adapters.api_client import ApiClient
 from toban_admin_web.adapters.change_client import ChangeClient
 from toban_admin_web.adapters.hook_client import HookClient
+from toban_admin_web.adapters.join_client import JoinClient
 from toban_admin_web.adapters.log_client import LogClient
 from toban_admin_web.adapters.oidc_token import TokenEndpoint
 from toban_admin_web.adapters.people_client import PeopleClient
@@ -19,7 +20,7 @@ from toban_admin_web.loops.probe import Probe
 from toban_admin_web.loops.webhooks import WebhookSender
 from toban_admin_web.server.app import create_app
 from toban_admin_web.server.health import Health
-from toban_admin_web.views import api_docs, find, hooks, live
+from toban_admin_web.views import api_docs, find, hooks, joining, live
 from toban_admin_web.views.api import routes
 from toban_admin_web.views.api.all_endpoints import ENDPOINTS
 from toban_admin_web.views.api.request_rate import RequestRate
@@ -87,7 +88,21 @@ _PAGES = (
 VIEWS = tuple(
     module.views
     for module in (
-        *(*_PAGES, hooks, oidc, rules, run_actions, runs, schedules, secrets, settings, sign_in, spread, timeline),
+        *(
+            *_PAGES,
+            hooks,
+            joining,
+            oidc,
+            rules,
+            run_actions,
+            runs,
+            schedules,
+            secrets,
+            settings,
+            sign_in,
+            spread,
+            timeline,
+        ),
         *(users, webhooks),
     )
 )
@@ -157,6 +172,7 @@ class SiteWorker:
             oidc_limits=OidcLimits(clock=clock, at_once=config.max_oidc_steps),
             logs=LogClient(archivers=self._archivers),
             hooks=HookClient(coordinators=self._coordinators),
+            joining=JoinClient(coordinators=self._coordinators),
             leader_pill=LeaderPill(clock=clock),
             changes=self._changes,
             live_pages=LivePages(config.max_live_pages),

@@ -16,6 +16,7 @@ from toban_admin_web.decide.live import topics_of
 from toban_admin_web.ports.api import Caller
 from toban_admin_web.ports.changes import ChangeBoard
 from toban_admin_web.ports.hooks import Hooks
+from toban_admin_web.ports.joining import Joining
 from toban_admin_web.ports.logs import GrantedTicket, LogSource, ReadTicket
 from toban_admin_web.ports.people import Credential, IdTokens
 from toban_admin_web.views.api.request_rate import RequestRate
@@ -128,6 +129,7 @@ class ViewContext:
     oidc_limits: OidcLimits
     logs: LogSource
     hooks: Hooks
+    joining: Joining
     leader_pill: LeaderPill
     changes: ChangeBoard
     live_pages: LivePages

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from toban_coordinator.adapters.archivers import Archivers
+from toban_coordinator.adapters.signer import SignerClient
 from toban_coordinator.adapters.ticket_renewal import TicketRenewal
 from toban_coordinator.app.cluster.diagnose import Diagnose
 from toban_coordinator.app.cluster.operations_archive import ArchiveOperations
@@ -17,6 +18,7 @@ from toban_coordinator.app.definitions.delete_job import DeleteJob
 from toban_coordinator.app.definitions.disable_job import DisableJob
 from toban_coordinator.app.executors.executor_sessions import ExecutorSessions, Neighbours, SessionDeps
 from toban_coordinator.app.executors.incarnation_keys import IncarnationKeys
+from toban_coordinator.app.executors.invites import Invites
 from toban_coordinator.app.executors.operations_executors import ExecutorOperations
 from toban_coordinator.app.executors.operations_groups import GroupOperations
 from toban_coordinator.app.external.claim_ends import ClaimEnds
@@ -60,6 +62,7 @@ from toban_coordinator.server.external_work import ExternalWork, ExternalWorkDep
 from toban_coordinator.server.hooks import HookReceiverService, HooksService
 from toban_coordinator.server.job_control import JobControl, JobControlDeps
 from toban_coordinator.server.job_reader import JobReader, JobReaderDeps
+from toban_coordinator.server.joining import CertificateRenewalService, InvitesService, JoinGatewayService
 from toban_coordinator.server.operations import Operations, OperationsDeps
 from toban_coordinator.server.peer_service import PeerServer
 from toban_coordinator.server.person_check import PeopleCheck
@@ -83,6 +86,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         shared_identity=config.tls_shared_identity,
         people=PeopleCheck(pool=parts.connections.pool, credentials=accounts.credentials),
     )
+    invites = _invites(config, parts)
     servicers = Servicers(
         gateway=_gateway(config, parts),
         peer=PeerServer(
@@ -105,6 +109,13 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         hooks=HooksService(
             operations=HookOperations(pool=parts.connections.pool, keys=parts.secret_keys, now=parts.server_time.now)
         ),
+        invites=InvitesService(invites=invites),
+        join_gateway=JoinGatewayService(
+            invites=invites,
+            trust_domain=config.trust_domain,
+            authorities=lambda: parts.connections.tls.current().ca_pem,
+        ),
+        renewal=CertificateRenewalService(invites=invites),
         hook_receiver=HookReceiverService(
             receiver=HookReceiver(pool=parts.connections.pool, keys=parts.secret_keys, now=parts.server_time.now)
         ),
@@ -239,6 +250,17 @@ def _oidc(config: CoordinatorConfig, parts: Coordinator) -> OidcSignIn:
     http = JsonHttp(ca_file=config.oidc_ca_file)
     provider = HttpsOidcProvider(issuer=config.oidc_issuer, http=http, clock=parts.clock)
     return OidcSignIn(pool=parts.connections.pool, ids=parts.ids, rules=rules, provider=provider)
+
+
+def _invites(config: CoordinatorConfig, parts: Coordinator) -> Invites:
+    signer = SignerClient(channels=parts.connections.channels, addresses=config.signer, clock=parts.clock)
+    return Invites(
+        pool=parts.connections.pool,
+        ids=parts.ids,
+        signer=signer,
+        coordinators=parts.presence.addresses,
+        log_archivers=config.log_archivers,
+    )
 
 
 def _webhook_outbox(parts: Coordinator) -> WebhookOutbox:

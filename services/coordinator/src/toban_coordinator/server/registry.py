@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
-from toban_proto.v1 import hooks_pb2_grpc, webhooks_pb2_grpc
+from toban_proto.v1 import hooks_pb2_grpc, joining_pb2_grpc, webhooks_pb2_grpc
 from toban_transport.server import GrpcServer
 
 
@@ -26,6 +26,9 @@ class Servicers:
     webhook_outbox: webhooks_pb2_grpc.WebhookOutboxServicer
     hooks: hooks_pb2_grpc.HooksServicer
     hook_receiver: hooks_pb2_grpc.HookReceiverServicer
+    invites: joining_pb2_grpc.InvitesServicer
+    join_gateway: joining_pb2_grpc.JoinGatewayServicer
+    renewal: joining_pb2_grpc.CertificateRenewalServicer
 
 
 def add_all(server: GrpcServer, servicers: Servicers) -> None:
@@ -42,4 +45,7 @@ def add_all(server: GrpcServer, servicers: Servicers) -> None:
     server.add(webhooks_pb2_grpc.add_WebhookOutboxServicer_to_server, servicers.webhook_outbox)
     server.add(hooks_pb2_grpc.add_HooksServicer_to_server, servicers.hooks)
     server.add(hooks_pb2_grpc.add_HookReceiverServicer_to_server, servicers.hook_receiver)
+    server.add(joining_pb2_grpc.add_InvitesServicer_to_server, servicers.invites)
+    server.add(joining_pb2_grpc.add_JoinGatewayServicer_to_server, servicers.join_gateway)
+    server.add(joining_pb2_grpc.add_CertificateRenewalServicer_to_server, servicers.renewal)
     server.add(rpc.add_ExternalWorkServicer_to_server, servicers.external)

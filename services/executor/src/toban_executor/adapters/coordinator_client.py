@@ -37,6 +37,8 @@ from toban_observability.logs import get_logger
 from toban_proto.v1 import coordinator_pb2
 from toban_proto.v1.common_pb2 import LogTicket
 from toban_proto.v1.coordinator_pb2_grpc import ExecutorGatewayStub
+from toban_proto.v1.joining_pb2 import RenewCertificateRequest
+from toban_proto.v1.joining_pb2_grpc import CertificateRenewalStub
 from toban_runtime.clock import Clock
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import stream, unary
@@ -45,6 +47,8 @@ from toban_transport.replicas import Replicas
 
 REPORT_SECONDS = 5.0
 REGISTER_SECONDS = 5.0
+# Longer than a coordinator waits for the signer.
+RENEW_SECONDS = 10.0
 STREAM_SECONDS = 3600.0
 MAX_HEARTBEAT_SECONDS = 1.0
 # A lease has room for so many calls without an answer: half of them after the last heartbeat that it has time for.
@@ -104,6 +108,14 @@ class CoordinatorClient:
             try_another=_TRY_ANOTHER,
             avoid_seconds=AVOID_SECONDS,
         )
+        self._renewal = Replicas(
+            channels=channels,
+            stub=CertificateRenewalStub,
+            service="coordinator",
+            addresses=addresses,
+            clock=clock,
+            unknown="no coordinator is known; set SCHEDULER_COORDINATORS",
+        )
         self._unknown = UnknownIncarnation()
         self._clock = clock
         self._heartbeat_seconds = MAX_HEARTBEAT_SECONDS
@@ -112,6 +124,12 @@ class CoordinatorClient:
         self.metadata: tuple[tuple[str, str], ...] = ()
         self.key_hash = b""
         self._subleader = ""
+
+    async def renew_certificate(self, request: bytes) -> bytes:
+        """A certificate (PEM) for the key of the request, with the identity of the present one. Raises TobanError."""
+        asked = RenewCertificateRequest(request_pem=request)
+        answer = await self._renewal.call(lambda stub: unary(stub.Renew, asked, timeout=RENEW_SECONDS))
+        return answer.certificate_pem
 
     async def register(
         self, identity: Identity, epoch_max: int, reports: Sequence[Report], signed_epoch: SignedEpoch | None = None

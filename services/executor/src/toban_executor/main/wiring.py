@@ -35,6 +35,7 @@ from toban_executor.loops.heartbeat import Heartbeat, LeaseWatchdog, Machine
 from toban_executor.loops.incarnation import Connections, Health, Incarnation, Loops, UseCases
 from toban_executor.loops.log_shipper import QUARANTINE_SECONDS, LogShipper, Quarantine
 from toban_executor.loops.remote_ends import RemoteEnds
+from toban_executor.loops.renewal import CHECK_SECONDS, Renewal
 from toban_executor.main.own_steps import OwnSteps
 from toban_executor.ports.coordinator import Identity, Registered
 from toban_executor.ports.guards import Prepared
@@ -146,7 +147,7 @@ def build(own: OwnSteps, make: Factories | None = None) -> Incarnation:
         connections=_connections(config, outside, attempts, own.complete, health, make),
         use_cases=_use_cases(config, prepared, outside, attempts, collector, make),
         loops=Loops(
-            always=[collect, ship, quarantine, *_care(own, attempts, health, clock)],
+            always=[collect, ship, quarantine, *_care(own, attempts, health, clock), *_renewal(config, outside, clock)],
             leased=[reports, heartbeats, *_remote_loops(own, reporter, clock), *_lease_loops(gateway, attempts, clock)],
             settings=settings,
             heartbeat=heartbeat,
@@ -168,6 +169,13 @@ def _care(own: OwnSteps, attempts: AttemptManager, health: Health, clock: Clock)
 
         loops.append(Loop("containers", lambda: own.containers.remove_left(live), LEFT_SECONDS, clock))
     return loops
+
+
+def _renewal(config: ExecutorConfig, outside: _Outside, clock: Clock) -> list[Loop]:
+    if not config.renew_certificate:
+        return []
+    renewal = Renewal(directory=config.tls_dir, tls=outside.tls, gateway=outside.gateway, clock=clock)
+    return [Loop("renewal", renewal.run_once, CHECK_SECONDS, clock)]
 
 
 def _lease_loops(gateway: CoordinatorClient, attempts: AttemptManager, clock: Clock) -> list[Loop]:
