@@ -11,7 +11,7 @@ PROCESSES = -n $(TEST_PROCESSES) --no-loadscope-reorder
 TESTS = apps libs services $(addprefix tests/,kit architecture e2e integration $(addprefix attack/test_,method_matrix.py forged_certificates.py hostile_input.py))
 
 .PHONY: help bootstrap up down status certs test test-budget long-test timing-test quick gate chart-test alerts-test operations-test fault-test attack-test fuzz outage-long starved-long compose-test lint format types contracts deps
-.PHONY: proto proto-check size docs docs-check dist version release sbom image-sizes bench bench-failover bench-peers bench-compare screenshots lock check all
+.PHONY: proto proto-check size docs docs-check docs-site dist version release sbom image-sizes bench bench-failover bench-peers bench-compare screenshots lock check all
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,11 +104,14 @@ proto-check: bootstrap ## generated code is current, proto lint, nothing broke
 size: bootstrap ## no module over 500 lines, no function over 60; figures of the source (scripts/check-size --list: small modules)
 	@scripts/check-size
 
-docs: bootstrap ## generate docs/cli.md, architecture.md (tables), metrics.md, run-states.md, settings.md, tables of manifests.md and seeds.md, the dashboard, the SDK's plain client and its types of manifests
-	@scripts/gen-docs && scripts/gen-architecture && scripts/gen-run-states && scripts/gen-seeds && scripts/gen-settings && scripts/gen-sync-client && scripts/gen-manifest-types && scripts/gen-metrics && scripts/gen-dashboard
+docs: bootstrap ## generate docs/cli.md, architecture.md (tables), metrics.md, rest-reference.md, sdk-reference.md, run-states.md, settings.md, tables of manifests.md and seeds.md, the dashboard, the SDK's plain client and its types of manifests
+	@scripts/gen-docs && scripts/gen-rest-reference && scripts/gen-architecture && scripts/gen-run-states && scripts/gen-seeds && scripts/gen-settings && scripts/gen-sync-client && scripts/gen-manifest-types && scripts/gen-sdk-reference && scripts/gen-metrics && scripts/gen-dashboard
 
 docs-check: bootstrap ## documents name only files that exist; generated ones are current
 	@python -m pytest -q -m 'not long' tests/architecture
+
+docs-site: bootstrap ## build/docs-site: the documents as a site with search, each link and anchor checked; the first time it installs what builds it
+	@scripts/docs-site && python -m pytest -q tests/deploy/test_docs_site.py $(PYTEST_ARGS)
 
 dist: bootstrap ## wheels and source distributions of all packages in dist/ (ARGS=--dependencies: and of what they need from others)
 	@python scripts/dist $(ARGS)

@@ -1,14 +1,18 @@
-"""Documents name only files that exist, and no tracked file knows the machine that it was written on."""
+"""Documents name only files that exist and link to what exists, and no tracked file knows the machine that it was written on."""
 
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
+from toban_testing.documents import dead_links
+
 ROOT = Path(__file__).resolve().parents[2]
-# A path in backquotes or as a link's target: below a folder of the repository, with nothing to fill in.
+# A path in backquotes: below a folder of the repository, with nothing to fill in.
 FOLDERS = "proto|apps|services|libs|web|deploy|scripts|tests|docs|examples|requirements"
 IN_BACKQUOTES = re.compile(rf"`((?:{FOLDERS})/[A-Za-z0-9_./-]*)`")
-LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+# An entry of the navigation of mkdocs.yml.
+IN_NAVIGATION = re.compile(r"^ +- (\S+\.md)$", re.MULTILINE)
 # Folders of the tools that make and run sessions or build machines; examples of installed paths are fine.
 MACHINE = re.compile("|".join([r"/wo" + r"rk/", r"/ro" + r"ot/", r"\.py" + "env/"]))
 
@@ -20,10 +24,9 @@ def tracked(*patterns: str) -> list[Path]:
 
 
 def missing_paths(document: Path, root: Path = ROOT) -> list[str]:
-    """The paths in a document that do not exist: below `root` in backquotes, beside the document as a link."""
+    """The paths in backquotes in a document that do not exist below `root`."""
     text = document.read_text(encoding="utf-8")
-    missing = [name for name in IN_BACKQUOTES.findall(text) if not (root / name).exists()]
-    return missing + [name for name in LINK.findall(text) if not (document.parent / name).exists()]
+    return [name for name in IN_BACKQUOTES.findall(text) if not (root / name).exists()]
 
 
 def machine_lines(path: Path, root: Path = ROOT) -> list[str]:
@@ -40,6 +43,18 @@ def test_every_path_in_a_document_exists() -> None:
     assert [f"{one.relative_to(ROOT)}: {name}" for one in documents for name in missing_paths(one)] == []
 
 
+def test_every_link_and_anchor_in_a_document_exists() -> None:
+    assert [f"{one.relative_to(ROOT)}: {link}" for one in tracked("*.md") for link in dead_links(one)] == []
+
+
+def test_each_document_is_in_the_navigation_of_the_site_once() -> None:
+    entries = Counter(IN_NAVIGATION.findall((ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    documents = Counter(str(path.relative_to(ROOT / "docs")) for path in tracked("docs/*.md"))
+    assert (documents - entries, entries - documents) == (Counter(), Counter()), (
+        "missing in mkdocs.yml, and too many there"
+    )
+
+
 def test_every_feature_is_named_once_with_the_files_of_its_tests() -> None:
     here, later = (ROOT / "docs/features.md").read_text(encoding="utf-8").split("## What comes later")
     rows = re.findall(r"^\| (?!feature|-)(.+?) \| (.*) \|$", here, re.MULTILINE)
@@ -52,14 +67,12 @@ def test_no_file_names_the_machine_it_was_written_on() -> None:
     assert [line for path in tracked() for line in machine_lines(path)] == []
 
 
-def test_a_missing_path_and_a_dead_link_are_found(tmp_path: Path) -> None:
+def test_a_missing_path_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/there.md").write_text("# There\n")
     document = tmp_path / "docs/a.md"
-    document.write_text(
-        "`docs/there.md`, `libs/gone/src/` and `make up`; [one](there.md#there), [two](gone.md), [three](https://example.org/)\n"
-    )
-    assert missing_paths(document, tmp_path) == ["libs/gone/src/", "gone.md"]
+    document.write_text("`docs/there.md`, `libs/gone/src/` and `make up`\n")
+    assert missing_paths(document, tmp_path) == ["libs/gone/src/"]
 
 
 def test_a_path_of_the_machine_is_found(tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
     [
         "gen-architecture",
         "gen-manifest-types",
+        "gen-rest-reference",
         "gen-run-states",
+        "gen-sdk-reference",
         "gen-seeds",
         "gen-settings",
         "gen-sync-client",

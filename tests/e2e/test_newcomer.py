@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from toban_testing.documents import Shell, steps
+
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,3 +167,32 @@ def test_the_two_commands_of_the_readme(newcomer: Newcomer) -> None:
     assert newcomer.processes() == []
     assert newcomer.left_outside() == []
     assert newcomer.types("git", "status", "--porcelain") == "", "everything that it made is ignored by git"
+
+
+@pytest.mark.long
+def test_the_tutorial_line_by_line(newcomer: Newcomer, tmp_path: Path) -> None:
+    crontab = tmp_path / "home/bin/crontab"
+    crontab.parent.mkdir()
+    crontab.write_text("#!/bin/sh\necho '*/5 * * * * df -h /'\n")
+    crontab.chmod(0o755)
+    environment = newcomer.environment | {"PATH": f"{crontab.parent}:{newcomer.environment['PATH']}"}
+    said: dict[str, str] = {}
+    with Shell(newcomer.clone, environment) as shell:
+        for step in steps((newcomer.clone / "docs/tutorial.md").read_text(encoding="utf-8")):
+            if step.file:
+                (newcomer.clone / step.file).write_text(step.text)
+            else:
+                said[step.command] = shell.types(step.command)
+
+    def of(command: str) -> str:
+        [found] = [text for typed, text in said.items() if typed.startswith(command)]
+        return found
+
+    assert "Hello, Ada!" in of("toban run start hello")
+    nights = of("toban schedule next disk-nightly").splitlines()[1:]
+    assert "gap: 02:30 does not exist, shifted to 03:30" in "".join(nights) and "fold" in "".join(nights)
+    assert "paused" in of("toban schedule get disk-half-minute")
+    assert "duplicate" in of("toban event list")
+    assert "created" in of("toban apply -f jobs.yaml --dry-run")
+    newcomer.types("make", "down")
+    assert newcomer.processes() == []

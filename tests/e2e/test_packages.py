@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from toban_testing.documents import steps
+
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = (ROOT / "VERSION").read_text().strip()
 COMMAND_SECONDS = 120
@@ -115,21 +117,13 @@ def person(tmp_path: Path, dist: Path) -> Iterator[Person]:
     subprocess.run(["venv/bin/toban", "dev", "down"], cwd=tmp_path, env=found.environment, check=False)
 
 
-def steps(document: str) -> Iterator[tuple[str, str]]:
-    """In their order: files that the document tells to write, as (name, text), and commands, as ("", command)."""
-    for found in re.finditer(r"(?P<before>[^\n]*)\n```(?P<kind>\w+)\n(?P<text>.*?)```", document, re.DOTALL):
-        if found["kind"] == "console":
-            yield from (("", line.removeprefix("$ ")) for line in found["text"].splitlines() if line.startswith("$ "))
-        elif name := re.search(r"into `([\w.]+)`:$", found["before"]):
-            yield name[1], found["text"]
-
-
 def test_the_first_page_line_by_line(person: Person) -> None:
     said: dict[str, str] = {}
     run = ""
-    for name, text in steps((ROOT / "docs/first-job.md").read_text()):
-        if name:
-            (person.folder / name).write_text(text)
+    for step in steps((ROOT / "docs/first-job.md").read_text()):
+        text = step.command
+        if step.file:
+            (person.folder / step.file).write_text(step.text)
         elif not text.startswith(("python3 -m venv", ". venv", "pip ")):
             # The page has run 4 and executor-1, and tells where to look.
             command = re.sub(r"\b4$|\b4(?= --)", run, text)

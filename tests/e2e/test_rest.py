@@ -19,11 +19,13 @@ from toban_stack.stack import Stack
 from toban_stack.wait import wait_until
 from toban_testing.accounts import add_token, add_user, user_token
 from toban_testing.admin_client import AdminClient
+from toban_testing.documents import steps
 
 pytestmark = pytest.mark.e2e
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "rest.md"
-COMMANDS = [line[2:] for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("$ api ")]
+STEPS = steps(DOCUMENT.read_text(encoding="utf-8"))
+COMMANDS = [step.command for step in STEPS if not step.command.startswith(("export ", "alias "))]
 SECONDS = 60.0
 
 
