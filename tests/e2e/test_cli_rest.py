@@ -76,7 +76,7 @@ def test_output_and_waits_outlive_restarts_of_the_site(
 def test_names_and_wrong_values_are_answered_alike_both_ways(stack: Stack, admin: AdminClient) -> None:
     direct, rest = environment(stack), environment(stack, user_token(admin, "cli-rest", "admin"))
     for name in ODD:
-        for command in (("job", "get"), ("user", "remove"), ("limit", "get")):
+        for command in (("job", "get"), ("user", "delete"), ("limit", "get")):
             answers = toban(direct, *command, name), toban(rest, *command, name)
             assert answers[0] == answers[1] and answers[0][0] in (65, 66), (name, answers)
     for name in ("", "a/b", ".."):

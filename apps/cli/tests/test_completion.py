@@ -69,6 +69,8 @@ def filled(cluster: Any) -> Any:
     [
         (("ru",), ["run"]),
         (("run", "st"), ["start"]),
+        (("group", "sh"), []),
+        (("executor", "show", "--outp"), ["--output"]),
         (("run", "list", "--wat"), ["--watch"]),
         (("run", "list", "-o", "w"), ["wide"]),
         (("run", "list", "--state", "FAI"), ["FAILED"]),

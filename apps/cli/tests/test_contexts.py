@@ -130,14 +130,14 @@ def test_contexts_are_listed_used_shown_and_deleted_without_their_tokens(file: C
     assert code == 0 and [line.split()[:2] for line in out.splitlines()[1:]] == [["local", LOCAL.url], ["*", "prod"]]
     assert toban("context", "list", "-o", "name")[1].split() == ["local", "prod"]
     assert toban("context", "use", "local")[0] == 0 and file.load().current == "local"
-    code, out, _ = toban("context", "show", "-o", "json")
+    code, out, _ = toban("context", "get", "-o", "json")
     assert code == 0 and json.loads(out)["url"] == LOCAL.url
-    code, out, _ = toban("context", "show", "prod")
+    code, out, _ = toban("context", "get", "prod")
     assert code == 0 and "number 7" in out and "ada" in out
-    code, out, err = toban("context", "rm", "prod")
+    code, out, err = toban("context", "delete", "prod")
     assert code == 0 and "token 7 stays good" in err and set(file.load().named) == {"local"}
     assert TOKEN not in out + err
-    assert toban("context", "rm", "local")[0] == 0 and file.load() == Contexts()
+    assert toban("context", "delete", "local")[0] == 0 and file.load() == Contexts()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_choice_without_effect_says_so(
     assert file.load().current == "local"
 
 
-@pytest.mark.parametrize("argv", [("use", "pord"), ("rm", "pord"), ("show", "pord")])
+@pytest.mark.parametrize("argv", [("use", "pord"), ("delete", "pord"), ("get", "pord")])
 def test_a_context_that_is_not_there_names_those_that_are(
     file: ContextFile, toban: Toban, argv: tuple[str, ...]
 ) -> None:
@@ -279,7 +279,7 @@ def test_what_has_no_route_goes_to_the_coordinators_of_a_local_stack(
         (tmp_path / "stack.json").write_text(json.dumps({"sites": [url.removeprefix("http://")], **addresses}))
         (tmp_path / "context.json").write_text(json.dumps({"user": "local", "token": TOKEN}))
         monkeypatch.setenv("TOBAN_HOME", str(tmp_path))
-        assert json.loads(toban("context", "show", "-o", "json")[1])["name"] == "local stack"
+        assert json.loads(toban("context", "get", "-o", "json")[1])["name"] == "local stack"
         assert toban("run", "list", "-o", "name") == (0, "5\n", "")
         code, out, err = toban("archive", "verify", "-o", "json")
         assert (code, err) == (0, "") and json.loads(out)[0]["key"] == "logs/a"

@@ -82,7 +82,9 @@ def read_token(environ: Mapping[str, str]) -> str:
     given = environ.get(TOKEN, "").strip()
     if given and not is_token(given):
         # Its value is not shown.
-        message = f"{TOKEN} is no API token: one line that begins with {TOKEN_PREFIX}; `toban token create USER NAME` makes one"
+        message = (
+            f"{TOKEN} is no API token: one line that begins with {TOKEN_PREFIX}; `toban token add USER NAME` makes one"
+        )
         raise TobanError(ErrorCode.CONFIG_INVALID, message)
     return given
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import typer
 
-from toban_cli.main import build
+from toban_cli.main import build, verbs_of
 from toban_cli.param_types import LARGEST
+from toban_cli.tree import EARLIER
 from toban_manifests.reference import Field, kinds, metadata, rows
 
 _MARKED = re.compile(r"(<!-- keys of (\S+) -->\n).*?(<!-- end of keys -->)", re.DOTALL)
@@ -36,7 +37,7 @@ the commands go, and as whom:
 | `TOBAN_HOME`, as `scripts/toban` sets it | to the local stack: by REST to its site with the token of `context.json`, which `toban dev` writes |
 | a current context | by REST to its site: `toban login URL` makes a context, `toban dev` makes `dev`, `toban context use` chooses one |
 
-`toban context show` names what decides, and `toban user whoami` the person. [security.md](security.md) has the roles. Contexts are in
+`toban context get` names what decides, and `toban user whoami` the person. [security.md](security.md) has the roles. Contexts are in
 `~/.config/toban/contexts.toml` (or below `XDG_CONFIG_HOME`), with their tokens: a file of mode 0600, refused when others can open it. Sites
 need https, except on this machine. No token is ever an argument: `toban login --token -` and `--token-file` read one, and a password makes one.
 
@@ -67,7 +68,21 @@ nothing end at once when the site is away. No request follows a redirect or uses
 def cli_page() -> str:
     """docs/cli.md."""
     root: Any = typer.main.get_command(build())
-    return _CLI_HEAD + "".join(_command(path, command) for path, command in commands(root, "toban"))
+    return _CLI_HEAD + _earlier() + "".join(_command(path, command) for path, command in commands(root, "toban"))
+
+
+def _earlier() -> str:
+    lines = [
+        "",
+        "One act has one verb in all nouns. Earlier names of verbs still work:",
+        "",
+        "| earlier | now | in |",
+        "|---|---|---|",
+    ]
+    for earlier, now in EARLIER.items():
+        nouns = ", ".join(f"`{noun}`" for noun, verbs in verbs_of().items() if now in verbs and earlier not in verbs)
+        lines.append(f"| `{earlier}` | `{now}` | {nouns} |")
+    return "\n".join(lines) + "\n"
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -51,7 +51,7 @@ from toban_cli.commands import (
     users,
     webhooks,
 )
-from toban_cli.tree import App, Errors
+from toban_cli.tree import App, Errors, present_verb
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
 
@@ -75,7 +75,8 @@ toban run list --watch
 """
 
 
-# Commands without a noun; then each noun with its verbs.
+# Commands without a noun; then each noun with its verbs. One act has one verb in all nouns: `list`, `get`, `add` for what must not exist yet,
+# `set` to change, `delete`. `status` is of what has no name, and what was revoked is still listed.
 _ALONE: Verbs = {
     "apply": apply.apply,
     "validate": apply.validate,
@@ -104,8 +105,8 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         "Schedules: when jobs are started.",
         {
             "add": schedule_write.add,
-            "update": schedule_write.update,
-            "remove": schedules.remove,
+            "set": schedule_write.set_schedule,
+            "delete": schedules.delete,
             "list": schedules.list_schedules,
             "get": schedules.get_schedule,
             "next": schedules.next_slots,
@@ -134,13 +135,13 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "event": ("Events: emit them, list their outcomes.", {"emit": events.emit, "list": events.list_events}),
     "trigger": (
         "Triggers: which events start which jobs.",
-        {"list": events.list_triggers, "get": events.get_trigger, "remove": events.remove_trigger},
+        {"list": events.list_triggers, "get": events.get_trigger, "delete": events.delete_trigger},
     ),
     "executor": (
         "Executors: list, drain, detach.",
         {
             "list": executors.list_executors,
-            "show": executors.show_executor,
+            "get": executors.get_executor,
             "drain": executors.drain,
             "undrain": executors.undrain,
             "detach": executors.detach,
@@ -171,10 +172,10 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         "Executor groups: which labels executors may have, by their certificates.",
         {
             "list": groups.list_groups,
-            "show": groups.show_group,
+            "get": groups.get_group,
             "add": groups.add,
             "set": groups.set_group,
-            "rm": groups.remove,
+            "delete": groups.delete,
         },
     ),
     "secret": (
@@ -182,7 +183,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         {
             "set": secrets.set_secret,
             "list": secrets.list_secrets,
-            "rm": secrets.remove,
+            "delete": secrets.delete,
             "rotate": secrets.rotate,
         },
     ),
@@ -191,7 +192,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         {
             "set": webhooks.set_webhook,
             "list": webhooks.list_webhooks,
-            "rm": webhooks.remove,
+            "delete": webhooks.delete,
             "test": webhooks.test,
             "deliveries": webhooks.deliveries,
             "redeliver": webhooks.redeliver,
@@ -202,8 +203,8 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         {
             "set": hooks.set_hook,
             "list": hooks.list_hooks,
-            "show": hooks.show_hook,
-            "rm": hooks.remove,
+            "get": hooks.get_hook,
+            "delete": hooks.delete,
             "test": hooks.test,
         },
     ),
@@ -227,7 +228,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "password": users.set_password,
             "enable": users.enable,
             "disable": users.disable,
-            "remove": users.remove,
+            "delete": users.delete,
             "sign-out": users.sign_out,
             "link": user_links.link,
             "unlink": user_links.unlink,
@@ -246,11 +247,11 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "token": (
         "API tokens.",
         {
-            "create": tokens.create,
+            "add": tokens.add,
             "list": tokens.list_tokens,
             "revoke": tokens.revoke,
             "own": own_account.list_tokens,
-            "create-own": own_account.create_token,
+            "add-own": own_account.add_token,
             "revoke-own": own_account.revoke_token,
         },
     ),
@@ -260,7 +261,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     ),
     "context": (
         "Contexts: which site the commands go to.",
-        {"list": context.list_contexts, "use": context.use, "rm": context.remove, "show": context.show},
+        {"list": context.list_contexts, "use": context.use, "delete": context.delete, "get": context.get},
     ),
     "import": (
         "Import jobs and schedules of other schedulers.",
@@ -273,6 +274,11 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         },
     ),
 }
+
+
+def verbs_of() -> dict[str, list[str]]:
+    """The verbs of each noun."""
+    return {noun: [*verbs] for noun, (_, verbs) in _NOUNS.items()}
 
 
 def build(first: str = "") -> typer.Typer:
@@ -355,7 +361,8 @@ def _command_words(argv: Sequence[str]) -> list[str]:
     """The noun and the verb alone: other arguments may be secret."""
     noun = next((word for word in argv if not word.startswith("-")), "")
     verbs = _NOUNS[noun][1] if noun in _NOUNS else {}
-    return [word for word in argv if (word == noun and (noun in _NOUNS or noun in _ALONE)) or word in verbs][:2]
+    words = [noun if word == noun else present_verb(word, verbs) for word in argv]
+    return [word for word in words if (word == noun and (noun in _NOUNS or noun in _ALONE)) or word in verbs][:2]
 
 
 def _root(
@@ -380,13 +387,12 @@ def _root(
 def _usage(error: typer.TyperException, argv: Sequence[str], *, as_json: bool) -> None:
     context = getattr(error, "ctx", None)
     near = sorted(getattr(error, "possibilities", None) or ())
-    verbs = {"": [*_ALONE], **{noun: [*of] for noun, (_, of) in _NOUNS.items()}}
     # A verb of another noun is closer than a word that looks like it.
     plain = error.message if near else error.format_message()
     command = context.command_path if context else "toban"
     if hidden := suggestions.instead_of_value(plain, command):
         message = hidden
-    elif meant := suggestions.hint(plain, argv, verbs):
+    elif meant := suggestions.hint(plain, argv, {"": [*_ALONE], **verbs_of()}):
         message = f"{plain.partition('. Did you mean')[0].rstrip('.')}. Did you mean `{meant}`?"
     else:
         message = f"{plain}. Did you mean {' or '.join(near)}?" if near else plain

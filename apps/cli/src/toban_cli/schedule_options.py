@@ -1,4 +1,4 @@
-"""The definition of a schedule from the options of `schedule add` and `schedule update`."""
+"""The definition of a schedule from the options of `schedule add` and `schedule set`."""
 
 from __future__ import annotations
 

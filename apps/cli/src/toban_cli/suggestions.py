@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 _SAME = {
     "add": ("apply",),
     "create": ("apply", "add"),
-    "delete": ("remove",),
     "describe": ("get",),
     "disable": ("pause",),
     "enable": ("resume",),
@@ -19,7 +18,7 @@ _SAME = {
     "ls": ("list",),
     "ps": ("list",),
     "remove": ("delete",),
-    "rm": ("remove", "delete"),
+    "rm": ("delete",),
     "run": ("start",),
     "show": ("get",),
     "status": ("status", "get"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -18,6 +18,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 # A docstring of a command has its examples below this line, one `toban …` a line.
 EXAMPLES = "Examples:"
 BARE_WATCH = "2"
+# Earlier names of verbs, with the present ones. They work in every noun that has the present verb; no list of commands has them.
+EARLIER: Mapping[str, str] = {
+    "create": "add",
+    "create-own": "add-own",
+    "remove": "delete",
+    "rm": "delete",
+    "show": "get",
+    "update": "set",
+}
 
 
 class ErrorFormat(StrEnum):
@@ -83,6 +92,10 @@ class Group(TyperGroup):
         """As Click does, but no argument at all asks for help."""
         return super().parse_args(ctx, args or ["--help"])
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """As Typer does, also by the earlier name of a verb."""
+        return super().resolve_command(ctx, [present_verb(args[0], self.commands), *args[1:]])
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The examples, as they are typed."""
         del ctx
@@ -101,6 +114,11 @@ class App(typer.Typer):
     def command(self, name: str | None = None, **kwargs: Any) -> Callable[[F], F]:
         """Registers a function as a command."""
         return super().command(name, cls=Command, **kwargs)
+
+
+def present_verb(word: str, verbs: Container[str]) -> str:
+    """What a verb is called now, if `verbs` have that; else the word itself."""
+    return EARLIER[word] if word not in verbs and EARLIER.get(word) in verbs else word
 
 
 def split_help(text: str | None) -> tuple[str, list[str]]:

@@ -70,11 +70,11 @@ def use(name: ContextName) -> None:
         report.note(note)
 
 
-def remove(name: ContextName) -> None:
+def delete(name: ContextName) -> None:
     """Delete a context with its token. The token stays good: `toban logout` first revokes it.
 
     Examples:
-    toban context rm old
+    toban context delete old
     """
     from toban_cli.contexts import ContextFile
 
@@ -87,12 +87,12 @@ def remove(name: ContextName) -> None:
     report.echo(f"context {name} is deleted")
 
 
-def show(name: MaybeContext = "", output: Output = Format.TABLE) -> None:
+def get(name: MaybeContext = "", output: Output = Format.TABLE) -> None:
     """Show a context, or without a name what commands use now and why; never a token.
 
     Examples:
-    toban context show
-    toban context show prod
+    toban context get
+    toban context get prod
     """
     from toban_cli.contexts import ContextFile
     from toban_cli.tables import facts

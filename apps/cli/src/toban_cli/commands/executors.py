@@ -63,11 +63,11 @@ def list_executors(
         watch(refresh, watch_seconds, output)
 
 
-def show_executor(executor: Executor, output: Output = Format.TABLE) -> None:
+def get_executor(executor: Executor, output: Output = Format.TABLE) -> None:
     """Show one executor, and what isolates its jobs.
 
     Examples:
-    toban executor show host-a
+    toban executor get host-a
     """
     with connect() as client:
         found = _find(client, executor)

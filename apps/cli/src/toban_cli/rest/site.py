@@ -16,7 +16,7 @@ URL, CONTEXT, CA_FILE = "TOBAN_URL", "TOBAN_CONTEXT", "TOBAN_CA_FILE"
 COORDINATORS, HOME = "SCHEDULER_COORDINATORS", "TOBAN_HOME"
 LOCAL = "local stack"
 _LOCAL_HINT = "`toban dev status` shows the processes of the stack, and `toban --direct` does without the site"
-_HINT = "check the address (`toban context show`) and whether the site runs"
+_HINT = "check the address (`toban context get`) and whether the site runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
