@@ -288,10 +288,11 @@ def toban(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     """Runs a command: (exit code, stdout, stderr)."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("TOBAN_HOME", raising=False)
-    # `--direct` sets it for the process of the command, which is that of the tests here.
-    monkeypatch.setenv("TOBAN_DIRECT", "")
 
     def call(*argv: str) -> tuple[int, str, str]:
+        # `--direct` and `--context` set them for the process of the command, which is that of the tests here.
+        monkeypatch.setenv("TOBAN_DIRECT", "")
+        monkeypatch.setenv("_TOBAN_CONTEXT", "")
         code = run(argv)
         out, err = capfd.readouterr()
         return code, out, err

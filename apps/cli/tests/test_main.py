@@ -142,7 +142,7 @@ def test_no_words_end_in_a_traceback(words: list[str]) -> None:
     assert run(["run", "nothing", *words]) in (0, 64)
 
 
-@pytest.mark.parametrize("argv", [(), ("--help",)])
+@pytest.mark.parametrize("argv", [(), ("--help",), ("-h",), ("--errors", "text", "-h")])
 def test_alone_it_prints_its_help(toban: Toban, argv: tuple[str, ...]) -> None:
     code, out, err = toban(*argv)
     assert (code, err) == (0, "")
@@ -172,7 +172,7 @@ def test_an_earlier_verb_is_the_present_one_but_is_not_listed(toban: Toban, earl
 
 @pytest.mark.parametrize("group", ["run", "job", "schedule", "executor", "cluster"])
 def test_a_noun_alone_prints_its_help(toban: Toban, group: str) -> None:
-    assert toban(group) == toban(group, "--help")
+    assert toban(group) == toban(group, "--help") == toban(group, "-h")
 
 
 def test_version(toban: Toban) -> None:

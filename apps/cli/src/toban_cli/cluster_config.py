@@ -16,6 +16,8 @@ from toban_domain.errors import ErrorCode, TobanError
 IDENTITY = "admin-cli"
 TOKEN = "TOBAN_TOKEN"
 DIRECT = "TOBAN_DIRECT"
+# What `--context` names, for the process of the command.
+CHOSEN = "_TOBAN_CONTEXT"
 CONTEXT_FILE = "context.json"
 DEFAULT_TLS_DIR = "/etc/scheduler/tls"
 DEFAULT_TRUST_DOMAIN = "toban.internal"

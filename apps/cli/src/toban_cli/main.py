@@ -49,9 +49,10 @@ from toban_cli.commands import (
     tokens,
     user_links,
     users,
+    version,
     webhooks,
 )
-from toban_cli.tree import App, Errors, present_verb
+from toban_cli.tree import App, Errors, OfContext, present_verb
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
 
@@ -84,6 +85,7 @@ _ALONE: Verbs = {
     "doctor": doctor.doctor,
     "explain": explain.explain,
     "completion": completion.completion,
+    "version": version.version,
     "login": login.login,
     "logout": login.logout,
 }
@@ -282,7 +284,7 @@ def verbs_of() -> dict[str, list[str]]:
 
 
 def build(first: str = "") -> typer.Typer:
-    """The tree of commands. Typer needs 30 ms for the whole: with a command or noun as `first` only that part is built, for --help no verbs."""
+    """The tree of commands. Typer needs 30 ms for the whole: with a command or noun as `first` only that part is built, for an option no verbs."""
     whole = first not in _ALONE and first not in _NOUNS
     app = App(_HELP, invoke_without_command=True)
     app.callback()(_root)
@@ -292,7 +294,7 @@ def build(first: str = "") -> typer.Typer:
     for noun, (text, verbs) in _NOUNS.items():
         if whole or noun == first:
             group = App(text)
-            for name, function in () if first == "--help" else verbs.items():
+            for name, function in () if first.startswith("-") else verbs.items():
                 group.command(name)(function)
             app.add_typer(group, name=noun)
     return app
@@ -304,7 +306,7 @@ def run(argv: Sequence[str]) -> int:
     if os.environ.get(completion.VARIABLE):
         completion.register_shells()
     try:
-        code = build(argv[0] if argv else "")(args=list(argv), prog_name="toban", standalone_mode=False)
+        code = build(_first(argv))(args=list(argv), prog_name="toban", standalone_mode=False)
     except TobanError as error:
         report.error(error, as_json=as_json)
         return error.exit_code
@@ -357,9 +359,25 @@ def _traced(argv: Sequence[str]) -> int:
         tracing.shutdown()
 
 
+def _own_options(argv: Sequence[str]) -> int:
+    """How many words of options stand before the command or noun."""
+    index = 0
+    while index < len(argv) and argv[index].startswith("-"):
+        index += 2 if argv[index] in ("--context", "--errors") else 1
+    return min(index, len(argv))
+
+
+def _first(argv: Sequence[str]) -> str:
+    """The command or noun; an option where that ends the command line or asks for help."""
+    index = _own_options(argv)
+    asks = next((word for word in argv[:index] if word in ("-h", "--help")), "")
+    return asks or "".join(argv[index : index + 1]) or "".join(argv[:1])
+
+
 def _command_words(argv: Sequence[str]) -> list[str]:
     """The noun and the verb alone: other arguments may be secret."""
-    noun = next((word for word in argv if not word.startswith("-")), "")
+    argv = argv[_own_options(argv) :]
+    noun = argv[0] if argv else ""
     verbs = _NOUNS[noun][1] if noun in _NOUNS else {}
     words = [noun if word == noun else present_verb(word, verbs) for word in argv]
     return [word for word in words if (word == noun and (noun in _NOUNS or noun in _ALONE)) or word in verbs][:2]
@@ -374,9 +392,10 @@ def _root(
             help="Call the coordinators as the certificate, without REST and token: for accounts that are broken.",
         ),
     ] = False,
+    context: OfContext = None,
     errors: Errors = None,
 ) -> None:
-    del errors
+    del context, errors
     if direct:
         os.environ[cluster_config.DIRECT] = "1"
     if version:
@@ -390,9 +409,11 @@ def _usage(error: typer.TyperException, argv: Sequence[str], *, as_json: bool) -
     # A verb of another noun is closer than a word that looks like it.
     plain = error.message if near else error.format_message()
     command = context.command_path if context else "toban"
+    own = _own_options(argv)
     if hidden := suggestions.instead_of_value(plain, command):
         message = hidden
-    elif meant := suggestions.hint(plain, argv, {"": [*_ALONE], **verbs_of()}):
+    elif meant := suggestions.hint(plain, argv[own:], {"": [*_ALONE], **verbs_of()}):
+        meant = " ".join(["toban", *argv[:own], meant.partition(" ")[2]])
         message = f"{plain.partition('. Did you mean')[0].rstrip('.')}. Did you mean `{meant}`?"
     else:
         message = f"{plain}. Did you mean {' or '.join(near)}?" if near else plain

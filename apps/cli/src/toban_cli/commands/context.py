@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.completion_values import context_names
 from toban_cli.options import Format, Output
 from toban_cli.output import show_data
 
@@ -17,7 +18,7 @@ ContextName = Annotated[
         metavar="NAME",
         help="Name of the context.",
         show_default=False,
-        autocompletion=lambda incomplete: _names(incomplete),
+        autocompletion=context_names,
     ),
 ]
 MaybeContext = Annotated[
@@ -26,7 +27,7 @@ MaybeContext = Annotated[
         metavar="[NAME]",
         help="Name of the context; without it what commands use now.",
         show_default=False,
-        autocompletion=lambda incomplete: _names(incomplete),
+        autocompletion=context_names,
     ),
 ]
 
@@ -141,13 +142,3 @@ def _token(row: dict[str, Any]) -> str:
     if not row["has_token"]:
         return "none"
     return f"number {row['token_id']}" if row.get("token_id") else "given"
-
-
-def _names(incomplete: str) -> list[str]:
-    from toban_cli.contexts import ContextFile
-    from toban_domain.errors import TobanError
-
-    try:
-        return [name for name in sorted(ContextFile(os.environ).load().named) if name.startswith(incomplete)]
-    except TobanError:
-        return []
