@@ -43,6 +43,7 @@ BOTH_WAYS = frozenset(
         "test_cluster",
         "test_commands",
         "test_crontab_apply",
+        "test_definitions",
         "test_events",
         "test_executors",
         "test_limits",

@@ -16,8 +16,6 @@ from toban_cli.main import run
         ("stop 9", "toban run cancel 9"),
         ("schedule stop nightly", "toban schedule pause nightly"),
         ("rm nightly", "toban job delete nightly"),
-        ("apply first.yaml", "toban apply -f first.yaml"),
-        ("apply a.yaml b.yaml", "toban apply -f a.yaml -f b.yaml"),
         ("run start hello name=Ada", "toban run start hello --param name=Ada"),
         ("run start hello a=1 b=2 --wait", "toban run start hello --wait --param a=1 --param b=2"),
     ],

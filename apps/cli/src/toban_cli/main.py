@@ -22,6 +22,7 @@ from toban_cli.commands import (
     completion,
     context,
     dev,
+    diff,
     doctor,
     events,
     executors,
@@ -81,6 +82,7 @@ toban run list --watch
 _ALONE: Verbs = {
     "apply": apply.apply,
     "validate": apply.validate,
+    "diff": diff.diff,
     "dev": dev.dev,
     "doctor": doctor.doctor,
     "explain": explain.explain,

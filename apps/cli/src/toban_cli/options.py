@@ -93,8 +93,24 @@ Output = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Show at most this many.")]
 Files = Annotated[
-    list[str], typer.Option("--file", "-f", metavar="FILE", help="A YAML file, a folder of them, or - for stdin.")
+    list[str] | None,
+    typer.Option("--file", "-f", metavar="FILE", help="A YAML file, a folder of them, or - for stdin."),
 ]
+SomeFiles = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE]...", help="The same as with --file.", show_default=False)
+]
+
+
+def all_files(*given: Sequence[str] | None) -> list[str]:
+    """The files of --file and those without it. Raises BadParameter when there are none."""
+    names = [name for some in given for name in some or ()]
+    if not names:
+        raise typer.BadParameter(
+            "nothing is named; give a YAML file, a folder of them, or - for stdin", param_hint="FILE"
+        )
+    return names
+
+
 JobName = Annotated[
     str,
     typer.Argument(

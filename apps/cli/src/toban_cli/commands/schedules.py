@@ -47,7 +47,7 @@ After = Annotated[
         help="Slots after this time instead of now: 2026-12-01, 2026-12-01T09:00:00+01:00, +10m, or 10m (ago).",
     ),
 ]
-SomeFiles = Annotated[
+OfFiles = Annotated[
     list[str] | None,
     typer.Option("--file", "-f", metavar="FILE", help="Use the schedules of a YAML file or folder; needs no cluster."),
 ]
@@ -107,7 +107,7 @@ def next_slots(
     which: Which = "",
     count: Count = DEFAULT_COUNT,
     after: After = "",
-    file: SomeFiles = None,
+    file: OfFiles = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show when schedules fire next: local time, UTC, and the DST rule that applied.
