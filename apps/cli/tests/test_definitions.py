@@ -105,3 +105,67 @@ def test_files_come_with_and_without_the_option(
     assert toban("validate", "-") == (0, "1 document is valid\n", "")
     code, out, err = toban("apply")
     assert (code, out) == (64, "") and "FILE: nothing is named; give a YAML file, a folder of them, or -" in err
+
+
+def missing(kind: str) -> TobanError:
+    return TobanError(ErrorCode[f"{kind}_NOT_FOUND"], f"there is no {kind.lower()} 'x'")
+
+
+def test_what_uses_a_job_is_deleted_before_it(cluster: Any, toban: Toban, files: list[str]) -> None:
+    cluster.control.answers |= {
+        "DeleteJob": pb.DeleteJobResponse(schedules=["other"], canceled_runs=2),
+        "DeleteSchedule": pb.DeleteScheduleResponse(),
+        "DeleteTrigger": pb.DeleteTriggerResponse(),
+    }
+    more = ("--with-schedules", "--cancel-runs", "--reason", "moved", "--yes")
+    code, out, err = toban("delete", "-f", files[0], *files[1:], *more)
+    assert (code, err) == (0, "")
+    lines = ["trigger t deleted", "schedule s deleted", "job x deleted", "schedule other deleted", "runs cancelled: 2"]
+    assert out.splitlines() == lines
+    *_, schedule, job = cluster.control.requests
+    assert (schedule.reason, job.reason, job.with_schedules, job.with_triggers, job.cancel_runs) == (
+        *("moved", "moved"),
+        *(True, False, True),
+    )
+    assert toban("delete", *files, "--yes", "-o", "name") == (0, "trigger/t\nschedule/s\njob/x\n", "")
+
+
+def test_what_is_missing_is_named_and_the_rest_deleted(cluster: Any, toban: Toban, files: list[str]) -> None:
+    cluster.control.answers |= {
+        "DeleteJob": pb.DeleteJobResponse(),
+        "DeleteSchedule": missing("SCHEDULE"),
+        "DeleteTrigger": missing("TRIGGER"),
+    }
+    code, out, err = toban("delete", *files, "--yes")
+    assert (code, out) == (66, "job x deleted\n")
+    assert err == (
+        "trigger t is not there\nschedule s is not there\n"
+        "error: 2 of 3 are not there; --ignore-missing takes that as deleted\n"
+    )
+    code, out, err = toban("delete", *files, "--yes", "--ignore-missing", "-o", "json")
+    assert (code, err) == (0, "trigger t is not there\nschedule s is not there\n")
+    assert [(one["kind"], one["action"]) for one in json.loads(out)] == [
+        ("EventTrigger", "missing"),
+        ("Schedule", "missing"),
+        ("Job", "deleted"),
+    ]
+
+
+def test_a_deletion_that_is_refused_ends_the_command(cluster: Any, toban: Toban, files: list[str]) -> None:
+    cluster.control.answers |= {
+        "DeleteSchedule": TobanError(ErrorCode.PERMISSION_DENIED, "not for you"),
+        "DeleteTrigger": pb.DeleteTriggerResponse(),
+    }
+    code, out, err = toban("delete", *files, "--yes", "--ignore-missing")
+    assert (code, out) == (77, "trigger t deleted\n") and "not for you" in err
+    assert not [one for one in cluster.control.requests if isinstance(one, pb.DeleteJobRequest)]
+
+
+def test_a_deletion_asks_first(cluster: Any, toban: Toban, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = toban("delete", *files)
+    assert (code, out) == (65, "") and "stdin is not a terminal; add --yes" in err
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    code, _, err = toban("delete", *files)
+    assert code == 130 and "Delete trigger t, schedule s, job x?" in err
+    assert cluster.control.requests == []

@@ -17,8 +17,6 @@ _SAME = {
     "log": ("logs",),
     "ls": ("list",),
     "ps": ("list",),
-    "remove": ("delete",),
-    "rm": ("delete",),
     "run": ("start",),
     "show": ("get",),
     "status": ("status", "get"),

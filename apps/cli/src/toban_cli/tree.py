@@ -118,8 +118,9 @@ class Group(TyperGroup):
         return super().parse_args(ctx, args or ["--help"])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """As Typer does, also by the earlier name of a verb."""
-        return super().resolve_command(ctx, [present_verb(args[0], self.commands), *args[1:]])
+        """As Typer does; under a noun also by the earlier name of a verb."""
+        word = args[0] if ctx.parent is None else present_verb(args[0], self.commands)
+        return super().resolve_command(ctx, [word, *args[1:]])
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The examples, as they are typed."""
