@@ -123,7 +123,7 @@ def test_add_makes_the_definition(cluster: Any, toban: Toban, options: list[str]
         (["--job", "a"], 65, "no rule is given; use one of --every 5m"),
         (["--job", "a", "--every", "5m", "--daily-at", "03:00"], 65, "--every and --daily-at are 2 rules"),
         (["--job", "a", "--every", "5"], 65, "write 30s, 5m, 1h30m or 2d"),
-        (["--job", "a", "--every", "0s"], 65, "--every '0s' is out of range; use 1s … 366d"),
+        (["--job", "a", "--every", "0s"], 65, "--every: '0s' is out of range; use 1s … 366d"),
         (["--job", "a", "--every", "9" * 5000 + "d"], 65, "is out of range; use 1s … 366d"),
         (["--job", "a", "--every", "5m", "--timezone", "Asia/Tokyo"], 65, "--timezone has no effect here"),
         (["--job", "a", "--cron", "0 0 30 2 *"], 67, "spec.cron: '0 0 30 2 *' never fires"),

@@ -38,10 +38,12 @@ from toban_cli.commands import (
     limits,
     login,
     logs,
+    open_page,
     overview,
     own_account,
     run_changes,
     run_counts,
+    run_wait,
     runs,
     schedule_load,
     schedule_write,
@@ -90,6 +92,7 @@ _ALONE: Verbs = {
     "explain": explain.explain,
     "completion": completion.completion,
     "version": version.version,
+    "open": open_page.open_page,
     "login": login.login,
     "logout": login.logout,
 }
@@ -125,6 +128,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         "Runs: start, list, follow, cancel, repeat.",
         {
             "start": runs.start,
+            "wait": run_wait.wait,
             "list": runs.list_runs,
             "counts": run_counts.count_runs,
             "get": runs.get_run,
