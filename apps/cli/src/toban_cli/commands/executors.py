@@ -16,7 +16,6 @@ from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.job import SHARED
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -180,6 +179,8 @@ def _executor_page(executor: Any, now: datetime) -> None:
 
 def _executor_class(executor: Any) -> str:
     # A coordinator of the release before states none, and knows of none that is isolated.
+    from toban_domain.job import SHARED
+
     return executor.isolation or SHARED
 
 
