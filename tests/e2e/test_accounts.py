@@ -49,7 +49,7 @@ def test_from_a_password_to_a_token(stack: Stack, toban_json: Callable[..., Any]
     assert toban_json("user", "may", "bob", "run", "backup")["allowed"]
 
     session = authenticate(stack, user="bob", password=PASSWORD).session
-    token = toban_json("token", "create", "bob", "ci", "--role", "viewer")["secret"]
+    token = toban_json("token", "add", "bob", "ci", "--role", "viewer")["secret"]
     assert [job["name"] for job in toban_json("job", "list", TOBAN_TOKEN=token)] == ["backup"]
     assert "may not run" in str(toban_json("run", "start", "backup", TOBAN_TOKEN=token, code=77))
     assert toban_json("--direct", "run", "start", "backup", TOBAN_TOKEN=token)
@@ -80,7 +80,7 @@ def test_output_is_for_those_who_may_see_its_job(stack: Stack, toban_json: Calla
             admin.until(lambda run=run, name=name: admin.log(run) == [f"of {name}"], of=f"output of {run}")  # type: ignore[misc]
     toban_json("user", "add", "eve", "--password", typed=f"{PASSWORD}\n")
     toban_json("user", "grant", "eve", "viewer", "--label", "team=ops")
-    token = toban_json("token", "create", "eve", "cli", "--role", "viewer")["secret"]
+    token = toban_json("token", "add", "eve", "cli", "--role", "viewer")["secret"]
     assert toban_json("run", "logs", str(ops), TOBAN_TOKEN=token)["text"] == "of ops"
     assert toban_json("job", "logs", "speaks-ops", TOBAN_TOKEN=token)["run"] == ops
     for words in (("run", "logs", str(web)), ("job", "logs", "speaks-web")):
@@ -111,18 +111,18 @@ def test_output_is_for_those_who_may_see_its_job(stack: Stack, toban_json: Calla
 def test_people_keep_their_own_account(stack: Stack, toban_json: Callable[..., Any]) -> None:
     toban_json("user", "add", "carl", "--password", typed=f"{PASSWORD}\n")
     toban_json("user", "grant", "carl", "operator")
-    token = toban_json("token", "create", "carl", "cli", "--role", "operator")["secret"]
+    token = toban_json("token", "add", "carl", "cli", "--role", "operator")["secret"]
     session = authenticate(stack, user="carl", password=PASSWORD).session
     [listed] = toban_json("user", "sessions", TOBAN_TOKEN=token)
     toban_json("user", "end-session", str(listed["id"]), TOBAN_TOKEN=token)
     with pytest.raises(TobanError, match="ended"):
         authenticate(stack, session=session)
-    made = toban_json("token", "create-own", "ci", TOBAN_TOKEN=token)
+    made = toban_json("token", "add-own", "ci", TOBAN_TOKEN=token)
     assert authenticate(stack, token=made["secret"]).role == "viewer"
     assert "narrower than the account" in str(toban_json("token", "own", TOBAN_TOKEN=made["secret"], code=77))
     assert [one["name"] for one in toban_json("token", "own", TOBAN_TOKEN=token)] == ["ci", "cli"]
     toban_json("token", "revoke-own", str(made["id"]), TOBAN_TOKEN=token)
-    toban_json("token", "create-own", "all", "--role", "admin", TOBAN_TOKEN=token, code=77)
+    toban_json("token", "add-own", "all", "--role", "admin", TOBAN_TOKEN=token, code=77)
     authenticate(stack, user="carl", password=PASSWORD)
     changed = "another horse battery"
     assert toban_json("user", "passwd", typed=f"{PASSWORD}\n{changed}\n", TOBAN_TOKEN=token)["ended"] == 1
@@ -145,7 +145,7 @@ def test_the_one_time_secret_is_for_the_first_administrator(tmp_path: Path) -> N
         toban("user", "first", "eve", typed=f"{secret}\n{PASSWORD}\n", code=74)
         toban("user", "disable", "ada", code=74)
         session = authenticate(stack, user="ada", password=PASSWORD).session
-        token = toban("token", "create", "ada", "ci", "--role", "viewer")["secret"]
+        token = toban("token", "add", "ada", "ci", "--role", "viewer")["secret"]
         name = next(name for name, record in stack.processes().items() if record.role == "coordinator")
         record = stack.processes()[name]
         stack.kill(name, signal.SIGKILL)

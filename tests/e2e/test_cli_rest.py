@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,43 @@ def toban(given: dict[str, str], *argv: str) -> tuple[int, str, str]:
         [sys.executable, "-m", "toban_cli", *argv], env=given, capture_output=True, text=True, timeout=60, check=False
     )
     return done.returncode, done.stdout, done.stderr
+
+
+DEFINITIONS = """
+apiVersion: toban/v1
+kind: Job
+metadata: {name: cli-file, labels: {team: ops}}
+spec:
+  timeout_seconds: 60
+  retry: {max_retries: 2}
+  steps: [{argv: [/bin/true]}, {type: http, http: {url: "https://example.com"}}]
+---
+apiVersion: toban/v1
+kind: Schedule
+metadata: {name: cli-file}
+spec: {job: cli-file, daily_at: "02:30", timezone: Europe/Berlin}
+---
+apiVersion: toban/v1
+kind: EventTrigger
+metadata: {name: cli-file}
+spec: {event_type: cli.file, job: cli-file}
+"""
+
+
+def test_a_file_is_compared_with_what_is_stored_and_deleted(stack: Stack, admin: AdminClient, tmp_path: Path) -> None:
+    given, file = environment(stack, user_token(admin, "cli-file-robot", "admin")), tmp_path / "a.yaml"
+    file.write_text(DEFINITIONS)
+    assert toban(given, "apply", str(file))[0] == 0
+    assert toban(given, "diff", str(file)) == (0, "", "")
+    file.write_text(DEFINITIONS.replace("60", "61").replace("02:30", "02:31").replace("cli.file", "cli.files"))
+    code, out, _ = toban(given, "diff", str(file))
+    changes = [line[1:].strip() for line in out.splitlines() if line[0] in "+-" and line[:3] not in ("---", "+++")]
+    # What the servers store has all the defaults that this command fills in.
+    assert code == 1 and len(changes) == 6 and changes[:2] == ["timeout_seconds: 60", "timeout_seconds: 61"], out
+    deleted = [f"{noun} cli-file deleted" for noun in ("trigger", "schedule", "job")]
+    assert toban(given, "delete", str(file), "--yes")[1].splitlines() == deleted
+    assert toban(given, "delete", str(file), "--yes")[0] == 66
+    assert toban(given, "delete", str(file), "--yes", "--ignore-missing")[:2] == (0, "")
 
 
 def test_output_and_waits_outlive_restarts_of_the_site(
@@ -76,7 +114,7 @@ def test_output_and_waits_outlive_restarts_of_the_site(
 def test_names_and_wrong_values_are_answered_alike_both_ways(stack: Stack, admin: AdminClient) -> None:
     direct, rest = environment(stack), environment(stack, user_token(admin, "cli-rest", "admin"))
     for name in ODD:
-        for command in (("job", "get"), ("user", "remove"), ("limit", "get")):
+        for command in (("job", "get"), ("user", "delete"), ("limit", "get")):
             answers = toban(direct, *command, name), toban(rest, *command, name)
             assert answers[0] == answers[1] and answers[0][0] in (65, 66), (name, answers)
     for name in ("", "a/b", ".."):

@@ -39,7 +39,7 @@ def triggered(admin: AdminClient, toban: Toban) -> Iterator[None]:
     """A job and its trigger, which does not act after the test."""
     admin.apply(JOB, TRIGGER)
     yield
-    toban("trigger", "remove", "greet-when-paid")
+    toban("trigger", "delete", "greet-when-paid")
 
 
 @pytest.mark.seed(103)

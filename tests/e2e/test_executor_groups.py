@@ -90,7 +90,7 @@ def test_a_run_goes_to_the_group_that_its_selector_names(stack: Stack, admin: Ad
         assert admin.log(run)
     shown = json.loads(toban(stack, "group", "list", "-o", "json"))
     assert [(one["name"], one["executors"]) for one in shown] == [("default", 1), ("pci", 1), ("web", 1)]
-    assert "pool=pci" in toban(stack, "group", "show", "pci")
+    assert "pool=pci" in toban(stack, "group", "get", "pci")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def triggered(admin: AdminClient, toban: Callable[..., str]) -> Iterator[None]:
         {"apiVersion": "toban/v1", "kind": "EventTrigger", "metadata": {"name": "hooked"}, "spec": of_event},
     )
     yield
-    toban("trigger", "remove", "hooked")
+    toban("trigger", "delete", "hooked")
 
 
 def hook(toban: Callable[..., str], *words: str) -> str:

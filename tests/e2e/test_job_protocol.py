@@ -165,7 +165,7 @@ def test_the_payload_of_a_schedule_has_its_slot(admin: AdminClient, toban: Calla
     try:
         runs = admin.until(ended, of="two slots")
     finally:
-        toban("schedule", "remove", "every")
+        toban("schedule", "delete", "every")
     for run in runs:
         slot = run.slot.ToDatetime().isoformat() + "+00:00"
         assert json.loads(admin.run(run.id).payload_json) == {"at": slot, "who": "every"}

@@ -80,7 +80,7 @@ def as_before(toban: Callable[..., str]) -> Iterator[None]:
     """What the document leaves behind and acts by itself is removed."""
     yield
     toban("settings", "set", "max_chain_depth", "default")
-    toban("schedule", "remove", "rest-demo-hourly")
+    toban("schedule", "delete", "rest-demo-hourly")
 
 
 @pytest.mark.seed(126)

@@ -28,7 +28,7 @@ Toban = Callable[..., str]
 def removed(toban_here: Callable[..., Any]) -> Iterator[None]:
     """Also when the test failed: the schedule would go on each second beside the tests of others."""
     yield
-    toban_here("schedule", "remove", "often")
+    toban_here("schedule", "delete", "often")
 
 
 def ended(stack: Stack, admin: AdminClient, more: int) -> None:
@@ -47,14 +47,14 @@ def test_a_schedule_from_add_to_remove(stack: Stack, admin: AdminClient, toban: 
     said = toban(*made, code=73)
     assert "there is a schedule 'often' already (version 1)" in said
     ended(stack, admin, 3)
-    said = toban("schedule", "update", "often", "--cron", "*/2 * * * * *", "--timezone", "Europe/Berlin")
+    said = toban("schedule", "set", "often", "--cron", "*/2 * * * * *", "--timezone", "Europe/Berlin")
     assert "schedule often updated" in said and any(f"{zone} = " in said for zone in ("+01:00", "+02:00"))
     ended(stack, admin, 2)
     pause_and_resume(stack, toban)
     ended(stack, admin, 1)
     pause_until(stack, toban)
     ended(stack, admin, 1)
-    toban("schedule", "remove", "often", "--reason", "enough")
+    toban("schedule", "delete", "often", "--reason", "enough")
     said = toban("schedule", "get", "often", code=66)
     assert "there is no schedule 'often'" in said
     every_slot_is_told(stack, schedule["id"])

@@ -127,7 +127,7 @@ def test_every_method_of_both_clients(stack: Stack, admin: AdminClient, toban: C
             reader.runs.start("greet")
         assert caught.value.code == "PERMISSION_DENIED" and caught.value.request_id
     asyncio.run(use_async(target))
-    toban("schedule", "remove", "greet-daily")
+    toban("schedule", "delete", "greet-daily")
 
 
 def test_a_client_in_memory_answers_as_the_site_does(stack: Stack, admin: AdminClient) -> None:

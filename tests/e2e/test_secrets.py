@@ -159,10 +159,10 @@ def test_what_a_job_may_not_have_is_refused_with_the_remedy(admin: AdminClient, 
     )
     toban("secret", "set", "short-lived", typed=SECOND)
     admin.apply(job("secrets-other", "pass", secrets=[{"name": "short-lived"}]))
-    assert "is used by job secrets-other" in toban("secret", "rm", "short-lived", code=74)
+    assert "is used by job secrets-other" in toban("secret", "delete", "short-lived", code=74)
     [before] = admin.start("secrets-other")
     assert admin.until_ended(before).state == "SUCCEEDED"
-    toban("secret", "rm", "short-lived", "--force")
+    toban("secret", "delete", "short-lived", "--force")
     assert "there is no secret 'short-lived'" in toban("run", "start", "secrets-other", code=66)
 
 

@@ -65,7 +65,7 @@ def pager(toban: Callable[..., str], receiver: Receiver) -> Iterator[str]:
     secret = toban("webhook", "set", "pager", *words, typed=receiver.url).strip()
     assert "delivered, the target responded with 204" in toban("webhook", "test", "pager")
     yield secret
-    toban("webhook", "rm", "pager")
+    toban("webhook", "delete", "pager")
     assert "No webhooks." in toban("webhook", "list")
 
 

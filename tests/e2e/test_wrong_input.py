@@ -45,7 +45,7 @@ def known(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("job wrong-fine created\nschedule wrong-yearly created\n")
     yield file
-    toban_process(stack, "schedule", "remove", "wrong-yearly")
+    toban_process(stack, "schedule", "delete", "wrong-yearly")
 
 
 def counts(stack: Stack) -> dict[str, int]:

@@ -45,6 +45,7 @@ BOTH_WAYS = frozenset(
         "test_cluster",
         "test_commands",
         "test_crontab_apply",
+        "test_definitions",
         "test_events",
         "test_executors",
         "test_limits",
@@ -296,10 +297,11 @@ def toban(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     """Runs a command: (exit code, stdout, stderr)."""
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("TOBAN_HOME", raising=False)
-    # `--direct` sets it for the process of the command, which is that of the tests here.
-    monkeypatch.setenv("TOBAN_DIRECT", "")
 
     def call(*argv: str) -> tuple[int, str, str]:
+        # `--direct` and `--context` set them for the process of the command, which is that of the tests here.
+        monkeypatch.setenv("TOBAN_DIRECT", "")
+        monkeypatch.setenv("_TOBAN_CONTEXT", "")
         code = run(argv)
         out, err = capfd.readouterr()
         return code, out, err

@@ -185,7 +185,8 @@ def examples() -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("words", list(examples()), ids=" ".join)
-def test_every_example_parses(words: list[str]) -> None:
+def test_every_example_parses(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TOBAN_CONTEXT", "")
     command, args = TREE, list(words)
     while hasattr(command, "commands"):
         command = command.commands[args.pop(0)]

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.version import VERSION
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_runtime.clock import SystemClock
 
@@ -129,3 +132,22 @@ def test_what_needs_attention(cluster: Any, toban: Callable[..., tuple[int, str,
         assert seen in lines, seen
     cluster.reader.answers["GetOverview"] = pb.Overview()
     assert toban("cluster", "overview")[1].split("\n")[:2] == ["Alerts", "none"]
+
+
+def test_versions_are_of_the_command_and_of_the_servers_that_are_there(
+    cluster: Any, toban: Callable[..., tuple[int, str, str]], subtests: pytest.Subtests
+) -> None:
+    members = [pb.Member(status=status, version=version) for status, version in (("ok", "0.9"), ("lost", "0.1"))]
+    executors = [pb.Executor(state=state, version=version) for state, version in (("on", "0.8"), ("off", "0.2"))]
+    executors.append(pb.Executor(state="draining", version="0.7"))
+    cluster.reader.answers["GetCluster"] = pb.Cluster(coordinators=members, executors=executors)
+    code, out, err = toban("version", "-o", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {"client": VERSION, "coordinators": ["0.9"], "executors": ["0.7", "0.8"]}
+    assert toban("version")[1].split() == ["Client:", VERSION, "Coordinators:", "0.9", "Executors:", "0.7,", "0.8"]
+    for error in (TobanError(ErrorCode.UNAVAILABLE, "away"), TobanError(ErrorCode.PERMISSION_DENIED, "not for you")):
+        with subtests.test(str(error.code)):
+            cluster.reader.answers["GetCluster"] = error
+            code, out, err = toban("version")
+            assert (code, out.split()) == (0, ["Client:", VERSION])
+            assert err.startswith("the versions of the servers are not known: ") and len(err.splitlines()) == 1

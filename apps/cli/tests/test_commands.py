@@ -321,6 +321,24 @@ def test_wait_exits_with_the_result(cluster: Any, toban: Toban, run: pb.Run, cod
     assert toban("run", "start", "hello", "--wait") == (code, "", f"run 12 of hello started\n{last}\n")
 
 
+def test_runs_that_exist_are_waited_for(cluster: Any, toban: Toban) -> None:
+    cluster.reader.runs = [a_run("PENDING"), a_run("TIMED_OUT", exit_code=None, reason="timeout")]
+    cluster.loop.call_soon_threadsafe(cluster.reader.logged.set)
+    line_of = "run 12 TIMED_OUT, 1.5s: timeout\n"
+    assert toban("run", "wait", "12") == (124, "", line_of)
+    assert toban("run", "wait", "12", "13", "--timeout", "1h", "-o", "name") == (124, "12\n12\n", line_of * 2)
+
+
+def test_a_wait_ends_with_its_time(cluster: Any, toban: Toban) -> None:
+    cluster.reader.runs = [a_run("RUNNING")]
+    code, out, err = toban("run", "wait", "12", "--timeout", "1s")
+    assert (code, out) == (75, "")
+    assert "run 12 continues." in err
+    assert err.splitlines()[-1] == "error: run 12 has not ended within 1s; `toban run wait 12` waits for it again"
+    for text in ("x", "0s", "400d"):
+        assert toban("run", "wait", "12", "--timeout", text)[0] == 65
+
+
 def test_follow_shows_every_line_once_on_its_stream(cluster: Any, toban: Toban) -> None:
     cluster.control.answers["StartRuns"] = pb.StartRunsResponse(runs=[pb.StartedRun(run_id=12, created=True)])
     cluster.reader.runs = [a_run("RUNNING"), a_run()]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from toban_cli import completion_values
+from toban_cli.contexts import Context, ContextFile, Contexts
 from toban_proto.v1 import coordinator_pb2 as pb
 
 Toban = Callable[..., tuple[int, str, str]]
@@ -69,6 +70,8 @@ def filled(cluster: Any) -> Any:
     [
         (("ru",), ["run"]),
         (("run", "st"), ["start"]),
+        (("group", "sh"), []),
+        (("executor", "show", "--outp"), ["--output"]),
         (("run", "list", "--wat"), ["--watch"]),
         (("run", "list", "-o", "w"), ["wide"]),
         (("run", "list", "--state", "FAI"), ["FAILED"]),
@@ -94,6 +97,23 @@ def test_bash_completes_names_from_the_cluster(
     filled: Any, bash: Callable[..., list[str]], words: tuple[str, ...], found: list[str]
 ) -> None:
     assert bash(*words) == found
+
+
+def test_bash_completes_contexts_and_names_from_the_chosen_one(
+    filled: Any,
+    site_before: Any,
+    bash: Callable[..., list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("SCHEDULER_COORDINATORS", "127.0.0.1:1")
+    with site_before(filled) as url:
+        with ContextFile(os.environ).change() as held:
+            held[0] = Contexts(named={"prod": Context(url=url, token="toban_pat_" + "0" * 64)})
+        assert bash("--context", "p") == ["prod"]
+        assert bash("--context", "prod", "job", "get", "he") == ["hello"]
+        assert bash("job", "get", "--context", "prod", "he") == ["hello"]
 
 
 def test_bash_completes_nothing_without_a_response(

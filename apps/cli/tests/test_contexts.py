@@ -130,14 +130,14 @@ def test_contexts_are_listed_used_shown_and_deleted_without_their_tokens(file: C
     assert code == 0 and [line.split()[:2] for line in out.splitlines()[1:]] == [["local", LOCAL.url], ["*", "prod"]]
     assert toban("context", "list", "-o", "name")[1].split() == ["local", "prod"]
     assert toban("context", "use", "local")[0] == 0 and file.load().current == "local"
-    code, out, _ = toban("context", "show", "-o", "json")
+    code, out, _ = toban("context", "get", "-o", "json")
     assert code == 0 and json.loads(out)["url"] == LOCAL.url
-    code, out, _ = toban("context", "show", "prod")
+    code, out, _ = toban("context", "get", "prod")
     assert code == 0 and "number 7" in out and "ada" in out
-    code, out, err = toban("context", "rm", "prod")
+    code, out, err = toban("context", "delete", "prod")
     assert code == 0 and "token 7 stays good" in err and set(file.load().named) == {"local"}
     assert TOKEN not in out + err
-    assert toban("context", "rm", "local")[0] == 0 and file.load() == Contexts()
+    assert toban("context", "delete", "local")[0] == 0 and file.load() == Contexts()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_choice_without_effect_says_so(
     assert file.load().current == "local"
 
 
-@pytest.mark.parametrize("argv", [("use", "pord"), ("rm", "pord"), ("show", "pord")])
+@pytest.mark.parametrize("argv", [("use", "pord"), ("delete", "pord"), ("get", "pord")])
 def test_a_context_that_is_not_there_names_those_that_are(
     file: ContextFile, toban: Toban, argv: tuple[str, ...]
 ) -> None:
@@ -181,6 +181,10 @@ def test_a_context_that_is_not_there_names_those_that_are(
         ({"TOBAN_URL": "https://a.example", "TOBAN_TOKEN": "toban_pat_x", "TOBAN_CONTEXT": "local"}, "https://a.example", "toban_pat_x"),
         ({"TOBAN_URL": "https://a.example", "TOBAN_TOKEN": "toban_pat_x", "TOBAN_DIRECT": "1"}, None, ""),
         ({"TOBAN_DIRECT": "1"}, None, ""),
+        ({"_TOBAN_CONTEXT": "local"}, LOCAL.url, LOCAL.token),
+        ({"_TOBAN_CONTEXT": "local", "TOBAN_CONTEXT": "prod", "SCHEDULER_COORDINATORS": "a:1"}, LOCAL.url, LOCAL.token),
+        ({"_TOBAN_CONTEXT": "local", "TOBAN_TOKEN": "toban_pat_x"}, LOCAL.url, "toban_pat_x"),
+        ({"_TOBAN_CONTEXT": "local", "TOBAN_URL": "https://a.example", "TOBAN_TOKEN": "toban_pat_x"}, LOCAL.url, LOCAL.token),
         ({"SCHEDULER_COORDINATORS": "a:1"}, None, ""),
         ({"SCHEDULER_COORDINATORS": "a:1", "TOBAN_CONTEXT": "prod"}, PROD.url, TOKEN),
     ],
@@ -191,6 +195,35 @@ def test_where_commands_go(
     found = read_site({"XDG_CONFIG_HOME": str(tmp_path), **variables})
     assert (found.url if found else None) == url and (found.token if found else "") == token
     assert TOKEN not in repr(found)
+
+
+@pytest.mark.parametrize("argv", [("--context", "local", "context", "get"), ("context", "get", "--context=local")])
+def test_the_option_counts_before_variables_wherever_it_stands(
+    file: ContextFile, toban: Toban, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("TOBAN_URL", "https://other.example")
+    monkeypatch.setenv("TOBAN_TOKEN", TOKEN)
+    code, out, _ = toban(*argv, "-o", "json")
+    assert (code, json.loads(out)["url"]) == (0, LOCAL.url)
+    assert json.loads(toban("context", "get", "-o", "json")[1])["url"] == "https://other.example"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (("--context", "pord", "run", "list"), 66, "there is no context 'pord'; there are local, prod"),
+        (("run", "list", "--context", ""), 64, "the name is empty; give that of a context"),
+        (("--direct", "--context", "prod", "run", "list"), 65, "leave one of them out"),
+        (("--direct", "run", "list", "--context", "prod"), 65, "leave one of them out"),
+        (("--context", "prod", "logs", "9"), 64, "Did you mean `toban --context prod run logs 9`?"),
+        (("--context",), 64, "requires an argument"),
+    ],
+)
+def test_a_context_that_cannot_be_used_is_an_error(
+    file: ContextFile, toban: Toban, argv: tuple[str, ...], code: int, words: str
+) -> None:
+    found, out, err = toban(*argv)
+    assert (found, out) == (code, "") and words in err
 
 
 def test_a_current_context_never_reroutes_the_commands_of_a_local_stack(file: ContextFile, tmp_path: Path) -> None:
@@ -279,7 +312,7 @@ def test_what_has_no_route_goes_to_the_coordinators_of_a_local_stack(
         (tmp_path / "stack.json").write_text(json.dumps({"sites": [url.removeprefix("http://")], **addresses}))
         (tmp_path / "context.json").write_text(json.dumps({"user": "local", "token": TOKEN}))
         monkeypatch.setenv("TOBAN_HOME", str(tmp_path))
-        assert json.loads(toban("context", "show", "-o", "json")[1])["name"] == "local stack"
+        assert json.loads(toban("context", "get", "-o", "json")[1])["name"] == "local stack"
         assert toban("run", "list", "-o", "name") == (0, "5\n", "")
         code, out, err = toban("archive", "verify", "-o", "json")
         assert (code, err) == (0, "") and json.loads(out)[0]["key"] == "logs/a"

@@ -130,11 +130,11 @@ def test_triggers(cluster: Any, toban: Toban) -> None:
 
 def test_remove_a_trigger(cluster: Any, toban: Toban) -> None:
     cluster.control.answers["DeleteTrigger"] = pb.DeleteTriggerResponse()
-    assert toban("trigger", "remove", "t") == (0, "trigger t removed\n", "")
-    assert toban("trigger", "remove", "t", "-o", "name") == (0, "t\n", "")
+    assert toban("trigger", "delete", "t") == (0, "trigger t deleted\n", "")
+    assert toban("trigger", "delete", "t", "-o", "name") == (0, "t\n", "")
     missing = TobanError(ErrorCode.TRIGGER_NOT_FOUND, "there is no trigger 'x'; did you mean 't'?")
     cluster.control.answers["DeleteTrigger"] = missing
-    assert toban("trigger", "remove", "x") == (66, "", "error: there is no trigger 'x'; did you mean 't'?\n")
+    assert toban("trigger", "delete", "x") == (66, "", "error: there is no trigger 'x'; did you mean 't'?\n")
 
 
 def test_the_manifest_in_the_document_is_valid(toban: Toban, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_the_class_of_an_executor_and_what_isolates_its_jobs(cluster: Any, toban
     cluster.reader.answers["ListExecutors"] = pb.ListExecutorsResponse(executors=both)
     header, *rows = (line.split() for line in toban("executor", "list")[1].splitlines())
     assert [row[header.index("CLASS")] for row in rows] == ["isolated", "shared"]
-    pages = [dict(line.split(":", 1) for line in toban("executor", "show", word)[1].splitlines()) for word in "56"]
+    pages = [dict(line.split(":", 1) for line in toban("executor", "get", word)[1].splitlines()) for word in "56"]
     assert [page["Class"].strip() for page in pages] == ["isolated", "shared"]
     assert pages[0]["Isolation"].strip() == "uids 61000-61003, pid namespace" and "Isolation" not in pages[1]
 

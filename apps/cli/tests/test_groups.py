@@ -38,7 +38,7 @@ def test_groups_are_listed_and_shown(groups: Any, toban: Any) -> None:
         ["pci", "pool=pci", "zone", "team=pay", "1", "0", "-", "ada", "4"],
     ]
     assert toban("group", "list", "-o", "name")[1].split() == ["default", "pci"]
-    [shown] = json.loads(toban("group", "show", "pci", "-o", "json")[1])
+    [shown] = json.loads(toban("group", "get", "pci", "-o", "json")[1])
     assert (shown["name"], shown["labels"]) == ("pci", {"pool": "pci"})
 
 
@@ -91,7 +91,7 @@ def test_a_change_keeps_what_it_does_not_name(groups: Any, toban: Any) -> None:
         (("set", "pcj"), "did you mean 'pci'?"),
         (("set", "pci", "--drop-label", "zone"), "group 'pci' has no label 'zone'"),
         (("set", "pci", "--drop-claim", "pool"), "group 'pci' has no claim 'pool'"),
-        (("show", "other-name"), "toban group add other-name"),
+        (("get", "other-name"), "toban group add other-name"),
     ],
 )
 def test_bad_input_is_explained(groups: Any, toban: Any, words: tuple[str, ...], says: str) -> None:
@@ -100,6 +100,6 @@ def test_bad_input_is_explained(groups: Any, toban: Any, words: tuple[str, ...],
 
 
 def test_a_group_is_deleted(groups: Any, toban: Any) -> None:
-    code, out, _ = toban("group", "rm", "pci", "--reason", "moved")
+    code, out, _ = toban("group", "delete", "pci", "--reason", "moved")
     assert (code, out) == (0, "executor group pci deleted\n")
     assert (groups.requests[-1].name, groups.requests[-1].reason) == ("pci", "moved")

@@ -55,11 +55,11 @@ def test_lists_shows_and_removes(hooks: Any, toban: Any) -> None:
     hooks.answers["ListHooks"] = pb.ListHooksResponse(hooks=[REPO])
     out = toban("hook", "list", "-o", "wide")[1]
     assert "push=git.push, star" in out and "header:x-github-event" in out and "600/min" in out
-    assert "github" in toban("hook", "show", "repo")[1] and hooks.requests[-1].name == "repo"
+    assert "github" in toban("hook", "get", "repo")[1] and hooks.requests[-1].name == "repo"
     hooks.answers["RemoveHook"] = pb.RemoveHookResponse()
-    assert toban("hook", "rm", "repo")[:2] == (0, "hook repo deleted\n")
+    assert toban("hook", "delete", "repo")[:2] == (0, "hook repo deleted\n")
     hooks.answers["ListHooks"] = TobanError(ErrorCode.NOT_FOUND, "there is no hook 'nope'")
-    code, _, err = toban("hook", "show", "nope")
+    code, _, err = toban("hook", "get", "nope")
     assert code == 66 and "there is no hook" in err
 
 

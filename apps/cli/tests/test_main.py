@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_cli.docs_generator import commands
-from toban_cli.main import _ALONE, _NOUNS, EXIT_INTERRUPTED, EXIT_USAGE, build
+from toban_cli.main import _ALONE, _NOUNS, EXIT_INTERRUPTED, EXIT_USAGE, _command_words, build
 from toban_cli.report import wants_json
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
@@ -142,7 +142,7 @@ def test_no_words_end_in_a_traceback(words: list[str]) -> None:
     assert run(["run", "nothing", *words]) in (0, 64)
 
 
-@pytest.mark.parametrize("argv", [(), ("--help",)])
+@pytest.mark.parametrize("argv", [(), ("--help",), ("-h",), ("--errors", "text", "-h")])
 def test_alone_it_prints_its_help(toban: Toban, argv: tuple[str, ...]) -> None:
     code, out, err = toban(*argv)
     assert (code, err) == (0, "")
@@ -150,9 +150,29 @@ def test_alone_it_prints_its_help(toban: Toban, argv: tuple[str, ...]) -> None:
     assert "toban run start hello --wait --follow\n" in out
 
 
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        ("group show", "group get"),
+        ("context show", "context get"),
+        ("user remove", "user delete"),
+        ("webhook rm", "webhook delete"),
+        ("schedule update", "schedule set"),
+        ("token create", "token add"),
+        ("token create-own", "token add-own"),
+    ],
+)
+def test_an_earlier_verb_is_the_present_one_but_is_not_listed(toban: Toban, earlier: str, now: str) -> None:
+    code, out, err = toban(*earlier.split(), "--help")
+    assert (code, out, err) == toban(*now.split(), "--help") and code == 0
+    noun, verb = earlier.split()
+    assert f"  {verb} " not in toban(noun, "--help")[1]
+    assert _command_words(["--direct", noun, verb, "secret"]) == now.split()
+
+
 @pytest.mark.parametrize("group", ["run", "job", "schedule", "executor", "cluster"])
 def test_a_noun_alone_prints_its_help(toban: Toban, group: str) -> None:
-    assert toban(group) == toban(group, "--help")
+    assert toban(group) == toban(group, "--help") == toban(group, "-h")
 
 
 def test_version(toban: Toban) -> None:

@@ -91,27 +91,27 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("schedule", "get"),
     ("schedule", "pause"),
     ("schedule", "resume"),
-    ("schedule", "remove"),
-    ("schedule", "update"),
+    ("schedule", "delete"),
+    ("schedule", "set"),
     ("trigger", "get"),
-    ("trigger", "remove"),
+    ("trigger", "delete"),
     ("limit", "get"),
     ("limit", "reset"),
     ("limit", "open"),
     ("limit", "close"),
-    ("secret", "rm"),
+    ("secret", "delete"),
     ("webhook", "set"),
-    ("webhook", "rm"),
+    ("webhook", "delete"),
     ("webhook", "test"),
     ("webhook", "redeliver"),
     ("hook", "set"),
-    ("hook", "show"),
-    ("hook", "rm"),
+    ("hook", "get"),
+    ("hook", "delete"),
     ("hook", "test"),
     ("settings", "get"),
     ("user", "enable"),
     ("user", "disable"),
-    ("user", "remove"),
+    ("user", "delete"),
     ("user", "sign-out"),
     ("user", "unlink"),
     ("user", "group", "add"),
@@ -131,7 +131,7 @@ def test_what_cannot_be_a_name_is_refused_before_any_call(cluster: Any, toban: T
         if name == "" and command[:3] == ("user", "group", "join"):
             assert (code, out) == (64, "") and "join and leave need a user" in err
             continue
-        # `secret set` and `rm` have the words of the domain, in which the name of a secret is narrower.
+        # `secret set` and `delete` have the words of the domain, in which the name of a secret is narrower.
         assert code == 64 or (code == 65 and command[0] == "secret"), (command, err)
         assert out == "" and err.startswith("error: ")
         assert ("name" in err or "not text in UTF-8" in err) and "toban itself" not in err

@@ -54,7 +54,7 @@ COMMANDS = [
     (("run", "list"), "12", "40 % half way"),
     (("run", "get", "12"), "12", "FENCE"),
     (("executor", "list"), "5", "3.0 GiB"),
-    (("executor", "show", "5"), "5", "3.0 GiB"),
+    (("executor", "get", "5"), "5", "3.0 GiB"),
     (("cluster", "status"), "h:1", "+0.250s"),
     (("cluster", "overview"), "hello", "exit code 3"),
 ]

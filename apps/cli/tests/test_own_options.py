@@ -33,8 +33,8 @@ LONG = "x" * 400
         (("user", "grant", "bob", "boss"), "ROLE: use 'viewer', 'operator'"),
         (("user", "may", "bob", "fly"), "ACTION: use 'view', 'run'"),
         (("user", "link", "bob", "--subject", ""), "--subject: is empty; give a value"),
-        (("token", "create", "bob", "x", "--role", "boss"), "--role: use 'viewer', 'operator'"),
-        (("token", "create-own", "x", "--role", "boss"), "--role: use 'viewer', 'operator'"),
+        (("token", "add", "bob", "x", "--role", "boss"), "--role: use 'viewer', 'operator'"),
+        (("token", "add-own", "x", "--role", "boss"), "--role: use 'viewer', 'operator'"),
     ],
 )
 def test_the_own_option_is_named(cluster: Any, toban: Toban, argv: tuple[str, ...], message: str) -> None:

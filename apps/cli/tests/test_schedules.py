@@ -123,7 +123,7 @@ def test_add_makes_the_definition(cluster: Any, toban: Toban, options: list[str]
         (["--job", "a"], 65, "no rule is given; use one of --every 5m"),
         (["--job", "a", "--every", "5m", "--daily-at", "03:00"], 65, "--every and --daily-at are 2 rules"),
         (["--job", "a", "--every", "5"], 65, "write 30s, 5m, 1h30m or 2d"),
-        (["--job", "a", "--every", "0s"], 65, "--every '0s' is out of range; use 1s … 366d"),
+        (["--job", "a", "--every", "0s"], 65, "--every: '0s' is out of range; use 1s … 366d"),
         (["--job", "a", "--every", "9" * 5000 + "d"], 65, "is out of range; use 1s … 366d"),
         (["--job", "a", "--every", "5m", "--timezone", "Asia/Tokyo"], 65, "--timezone has no effect here"),
         (["--job", "a", "--cron", "0 0 30 2 *"], 67, "spec.cron: '0 0 30 2 *' never fires"),
@@ -169,7 +169,7 @@ def test_update_changes_only_what_is_given(
 ) -> None:
     cluster.reader.answers["GetSchedule"] = schedule()
     cluster.control.answers["Apply"] = applied(note="paused: a move")
-    code, out, _ = toban("schedule", "update", "nightly", *options)
+    code, out, _ = toban("schedule", "set", "nightly", *options)
     assert code == 0 and out.splitlines()[:2] == ["schedule nightly updated", "  paused: a move"]
     document, manifest = sent(cluster)
     before = json.loads(schedule().spec_json)
@@ -182,19 +182,19 @@ def test_update_changes_only_what_is_given(
 
 @pytest.mark.seed(172)
 def test_update_tells_what_is_in_its_way(cluster: Any, toban: Toban) -> None:
-    code, _, err = toban("schedule", "update", "nightly")
+    code, _, err = toban("schedule", "set", "nightly")
     assert code == 65 and "nothing to change" in err
-    code, _, err = toban("schedule", "update", "nightly", "--every", "5m", "--cron", "0 3 * * *")
+    code, _, err = toban("schedule", "set", "nightly", "--every", "5m", "--cron", "0 3 * * *")
     assert code == 65 and "--every and --cron are 2 rules" in err
     assert cluster.control.requests == cluster.reader.requests == []
     cluster.reader.answers["GetSchedule"] = TobanError(
         ErrorCode.SCHEDULE_NOT_FOUND, "there is no schedule 'nightli'; did you mean 'nightly'?"
     )
-    code, _, err = toban("schedule", "update", "nightli", "--every", "5m")
+    code, _, err = toban("schedule", "set", "nightli", "--every", "5m")
     assert code == 66 and "did you mean 'nightly'?" in err
     cluster.reader.answers["GetSchedule"] = schedule()
     cluster.control.answers["Apply"] = TobanError(ErrorCode.CONFLICT, "schedule 'nightly' is at version 8 now, not 7")
-    assert toban("schedule", "update", "nightly", "--every", "5m")[0] == 75
+    assert toban("schedule", "set", "nightly", "--every", "5m")[0] == 75
 
 
 def test_dry_run_is_handed_on(cluster: Any, toban: Toban) -> None:
@@ -234,8 +234,8 @@ def test_pause_resume_remove(cluster: Any, toban: Toban) -> None:
         (3, "; 3 runs of future slots withdrawn"),
     ):
         cluster.control.answers["DeleteSchedule"] = pb.DeleteScheduleResponse(withdrawn_runs=taken)
-        assert toban("schedule", "remove", "nightly")[1] == f"schedule nightly removed{words}\n"
-    assert toban("schedule", "remove", "nightly", "-o", "name")[1] == "nightly\n"
+        assert toban("schedule", "delete", "nightly")[1] == f"schedule nightly deleted{words}\n"
+    assert toban("schedule", "delete", "nightly", "-o", "name")[1] == "nightly\n"
 
 
 def test_list_says_why_a_schedule_does_nothing(cluster: Any, toban: Toban) -> None:

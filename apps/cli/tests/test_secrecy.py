@@ -130,7 +130,7 @@ def test_stored_tokens_with_more_than_a_token(alone: pytest.MonkeyPatch, toban: 
         ("login", SITE, TOKEN),
         ("login", SITE, "--context", TOKEN),
         ("context", "use", TOKEN),
-        ("context", "show", TOKEN),
+        ("context", "get", TOKEN),
         ("run", "list", TOKEN),
         (TOKEN,),
         (f"--{TOKEN}",),

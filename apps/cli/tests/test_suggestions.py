@@ -15,9 +15,6 @@ from toban_cli.main import run
         ("ps", "toban run list"),
         ("stop 9", "toban run cancel 9"),
         ("schedule stop nightly", "toban schedule pause nightly"),
-        ("job remove nightly", "toban job delete nightly"),
-        ("apply first.yaml", "toban apply -f first.yaml"),
-        ("apply a.yaml b.yaml", "toban apply -f a.yaml -f b.yaml"),
         ("run start hello name=Ada", "toban run start hello --param name=Ada"),
         ("run start hello a=1 b=2 --wait", "toban run start hello --wait --param a=1 --param b=2"),
     ],
@@ -28,7 +25,16 @@ def test_the_command_that_was_meant_is_named(typed: str, meant: str, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    "typed", ["frobnicate", "executor delete nightly", "run start a b", "apply", "schedule frobnicate x"]
+    "typed",
+    [
+        "frobnicate",
+        "executor delete nightly",
+        "executor rm nightly",
+        "rm nightly",
+        "run start a b",
+        "apply",
+        "schedule frobnicate x",
+    ],
 )
 def test_nothing_is_guessed_that_would_do_something_else(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(typed.split()) == 64

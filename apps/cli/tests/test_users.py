@@ -75,9 +75,9 @@ def test_a_token_is_the_first_line_and_its_name(accounts: Any, toban: Any) -> No
     accounts.answers["CreateToken"] = pb.CreateTokenResponse(
         id=7, secret="toban_pat_abc", ends_at={"seconds": 2_000_000_000}
     )
-    code, out, _ = toban("token", "create", "bob", "ci", "--role", "operator", "--job", "deploy")
+    code, out, _ = toban("token", "add", "bob", "ci", "--role", "operator", "--job", "deploy")
     assert code == 0 and out.splitlines()[0] == "toban_pat_abc" and "not shown again" in out
-    assert toban("token", "create", "bob", "ci", "-o", "name")[:2] == (0, "toban_pat_abc\n")
+    assert toban("token", "add", "bob", "ci", "-o", "name")[:2] == (0, "toban_pat_abc\n")
     accounts.answers["ListTokens"] = pb.ListTokensResponse(
         tokens=[pb.ApiToken(id=7, user="bob", name="ci", revoked=True)]
     )
@@ -92,7 +92,7 @@ def test_a_token_is_the_first_line_and_its_name(accounts: Any, toban: Any) -> No
 def test_a_token_for_external_work(accounts: Any, toban: Any, own: bool) -> None:
     made = pb.CreateTokenResponse(id=7, secret="toban_pat_abc", ends_at={"seconds": 2_000_000_000})
     accounts.answers |= {"CreateToken": made, "CreateOwnToken": made}
-    command = ("token", "create-own", "gpu") if own else ("token", "create", "bob", "gpu")
+    command = ("token", "add-own", "gpu") if own else ("token", "add", "bob", "gpu")
     code, out, _ = toban(*command, "--scope", "worker:transcode")
     assert code == 0 and "operator for worker:transcode" in out
     asked = accounts.requests[-1]
@@ -129,7 +129,7 @@ def test_own_sessions(accounts: Any, toban: Any) -> None:
 def test_own_tokens(accounts: Any, toban: Any) -> None:
     made = pb.CreateTokenResponse(id=7, secret="toban_pat_abc", ends_at={"seconds": 2_000_000_000})
     accounts.answers["CreateOwnToken"] = made
-    code, out, _ = toban("token", "create-own", "ci", "--role", "operator", "--job", "deploy", "--days", "30")
+    code, out, _ = toban("token", "add-own", "ci", "--role", "operator", "--job", "deploy", "--days", "30")
     assert code == 0 and out.splitlines()[0] == "toban_pat_abc" and "token 7: operator for job deploy" in out
     asked = accounts.requests[-1]
     assert (asked.name, asked.role, asked.selector.job, asked.days) == ("ci", "operator", "deploy", 30)

@@ -83,7 +83,7 @@ def test_lists(webhooks: Any, toban: Any) -> None:
     webhooks.answers["Redeliver"] = pb.RedeliverResponse(redelivered=1)
     assert toban("webhook", "redeliver", "pager", "--id", "3")[:2] == (0, "pager: 1 delivery sent again\n")
     webhooks.answers["RemoveWebhook"] = pb.RemoveWebhookResponse()
-    assert toban("webhook", "rm", "pager")[:2] == (0, "webhook pager deleted\n")
+    assert toban("webhook", "delete", "pager")[:2] == (0, "webhook pager deleted\n")
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,6 @@ def test_a_damaged_context_names_the_remedy(home: Path, content: str) -> None:
 
 
 def test_what_is_no_api_token_is_refused_without_its_value(home: Path) -> None:
-    with pytest.raises(TobanError, match=r"TOBAN_TOKEN is no API token.*toban_pat_.*token create") as caught:
+    with pytest.raises(TobanError, match=r"TOBAN_TOKEN is no API token.*toban_pat_.*token add") as caught:
         read_settings({"TOBAN_HOME": str(home), "TOBAN_TOKEN": "hunter2"})
     assert caught.value.code is ErrorCode.CONFIG_INVALID and "hunter2" not in str(caught.value)

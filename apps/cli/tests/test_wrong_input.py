@@ -89,7 +89,7 @@ def test_good_files(toban: Toban, tmp_path: Path) -> None:
     [
         (("validate", "-f", "/nowhere.yaml"), 66, "/nowhere.yaml cannot be read (No such file or directory)"),
         (("validate", "-f", "."), 66, "no *.yaml or *.yml in this folder"),
-        (("validate",), 64, "Missing option '--file'"),
+        (("validate",), 64, "FILE: nothing is named; give a YAML file, a folder of them, or - for stdin"),
         (("rum",), 64, "No such command 'rum'. Did you mean 'run'? See"),
         (("run", "get", "twelve"), 64, "Invalid value for 'RUN'"),
         (("run", "list", "--state", "FALED"), 64, "did you mean FAILED?"),

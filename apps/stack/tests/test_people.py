@@ -31,7 +31,7 @@ if words[:4] == ["user", "rules", "--user", "local"]:
     print(json.dumps([{"role": role} for role in world["rules"]]))
 if words[:4] == ["token", "list", "--user", "local"]:
     print(json.dumps([{"id": 1}] * len(world["tokens"])))
-if words[:2] == ["token", "create"]:
+if words[:2] == ["token", "add"]:
     world["tokens"].append("secret-%d" % len(world["tokens"]))
     print(json.dumps({"secret": world["tokens"][-1]}))
 if words[:2] == ["user", "state"]:
@@ -71,7 +71,7 @@ def test_the_context_is_private_and_kept_while_it_is_good(command: TobanCommand,
     assert S_IMODE(context.stat().st_mode) == 0o600
     assert calls(tmp_path, "user", "grant", "local", "admin") == 1
     prepare_context(command, tmp_path)
-    assert calls(tmp_path, "token", "create") == 1
+    assert calls(tmp_path, "token", "add") == 1
 
 
 def test_a_token_that_is_good_no_more_is_replaced_and_rules_stay_as_they_are(
@@ -95,7 +95,7 @@ def test_a_rule_that_was_taken_away_stays_away(command: TobanCommand, tmp_path: 
     change(tmp_path, rules=[])
     (tmp_path / "context.json").unlink()
     prepare_context(command, tmp_path)
-    assert calls(tmp_path, "user", "grant") == 1 and calls(tmp_path, "token", "create") == 2
+    assert calls(tmp_path, "user", "grant") == 1 and calls(tmp_path, "token", "add") == 2
 
 
 def test_the_link_is_for_the_first_administrator_only(command: TobanCommand, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ async def test_a_rotated_key_and_the_list_of_secrets_cover_it(
     operations = SecretOperations(pool=desk.pool, keys=keys)
     assert await operations.list() == []
     for force in (False, True):
-        with pytest.raises(TobanError, match="is for webhook pager alone; run `toban webhook rm pager`"):
+        with pytest.raises(TobanError, match="is for webhook pager alone; run `toban webhook delete pager`"):
             await operations.remove("webhook.pager", force=force, reason="", actor="ada")
     file = tmp_path / "keys"
     old = file.read_text()

@@ -16,6 +16,8 @@ from toban_domain.errors import ErrorCode, TobanError
 IDENTITY = "admin-cli"
 TOKEN = "TOBAN_TOKEN"
 DIRECT = "TOBAN_DIRECT"
+# What `--context` names, for the process of the command.
+CHOSEN = "_TOBAN_CONTEXT"
 CONTEXT_FILE = "context.json"
 DEFAULT_TLS_DIR = "/etc/scheduler/tls"
 DEFAULT_TRUST_DOMAIN = "toban.internal"
@@ -83,7 +85,9 @@ def read_token(environ: Mapping[str, str]) -> str:
     given = environ.get(TOKEN, "").strip()
     if given and not is_token(given):
         # Its value is not shown.
-        message = f"{TOKEN} is no API token: one line that begins with {TOKEN_PREFIX}; `toban token create USER NAME` makes one"
+        message = (
+            f"{TOKEN} is no API token: one line that begins with {TOKEN_PREFIX}; `toban token add USER NAME` makes one"
+        )
         raise TobanError(ErrorCode.CONFIG_INVALID, message)
     return given
 

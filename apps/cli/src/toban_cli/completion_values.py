@@ -5,6 +5,7 @@ Names only, without descriptions: a shell might evaluate what people wrote there
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -78,6 +79,17 @@ def executor_numbers(incomplete: str) -> list[str]:
         return [str(item.worker_id) for item in found]
 
     return _matching(fetch, incomplete)
+
+
+def context_names(incomplete: str) -> list[str]:
+    """Contexts of this person."""
+    from toban_cli.contexts import ContextFile
+    from toban_domain.errors import TobanError
+
+    try:
+        return [name for name in sorted(ContextFile(os.environ).load().named) if name.startswith(incomplete)]
+    except TobanError:
+        return []
 
 
 def _matching(fetch: Callable[[Any, Any, Callable[[str, Any], Any]], list[str]], incomplete: str) -> list[str]:

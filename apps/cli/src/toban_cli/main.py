@@ -21,7 +21,9 @@ from toban_cli.commands import (
     cluster,
     completion,
     context,
+    delete,
     dev,
+    diff,
     doctor,
     events,
     executors,
@@ -38,10 +40,12 @@ from toban_cli.commands import (
     limits,
     login,
     logs,
+    open_page,
     overview,
     own_account,
     run_changes,
     run_counts,
+    run_wait,
     runs,
     schedule_load,
     schedule_write,
@@ -53,9 +57,10 @@ from toban_cli.commands import (
     unit,
     user_links,
     users,
+    version,
     webhooks,
 )
-from toban_cli.tree import App, Errors
+from toban_cli.tree import App, Errors, OfContext, present_verb
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
 
@@ -79,16 +84,21 @@ toban run list --watch
 """
 
 
-# Commands without a noun; then each noun with its verbs.
+# Commands without a noun; then each noun with its verbs. One act has one verb in all nouns: `list`, `get`, `add` for what must not exist yet,
+# `set` to change, `delete`. `status` is of what has no name, and what was revoked is still listed.
 _ALONE: Verbs = {
     "apply": apply.apply,
     "validate": apply.validate,
     "sync": sync.sync,
+    "diff": diff.diff,
+    "delete": delete.delete,
     "dev": dev.dev,
     "doctor": doctor.doctor,
     "explain": explain.explain,
     "completion": completion.completion,
     "unit": unit.unit,
+    "version": version.version,
+    "open": open_page.open_page,
     "login": login.login,
     "logout": login.logout,
 }
@@ -110,8 +120,8 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         "Schedules: when jobs are started.",
         {
             "add": schedule_write.add,
-            "update": schedule_write.update,
-            "remove": schedules.remove,
+            "set": schedule_write.set_schedule,
+            "delete": schedules.delete,
             "list": schedules.list_schedules,
             "get": schedules.get_schedule,
             "next": schedules.next_slots,
@@ -124,6 +134,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         "Runs: start, list, follow, cancel, repeat.",
         {
             "start": runs.start,
+            "wait": run_wait.wait,
             "list": runs.list_runs,
             "counts": run_counts.count_runs,
             "get": runs.get_run,
@@ -140,13 +151,13 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "event": ("Events: emit them, list their outcomes.", {"emit": events.emit, "list": events.list_events}),
     "trigger": (
         "Triggers: which events start which jobs.",
-        {"list": events.list_triggers, "get": events.get_trigger, "remove": events.remove_trigger},
+        {"list": events.list_triggers, "get": events.get_trigger, "delete": events.delete_trigger},
     ),
     "executor": (
         "Executors: list, drain, detach.",
         {
             "list": executors.list_executors,
-            "show": executors.show_executor,
+            "get": executors.get_executor,
             "drain": executors.drain,
             "undrain": executors.undrain,
             "detach": executors.detach,
@@ -182,10 +193,10 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         "Executor groups: which labels executors may have, by their certificates.",
         {
             "list": groups.list_groups,
-            "show": groups.show_group,
+            "get": groups.get_group,
             "add": groups.add,
             "set": groups.set_group,
-            "rm": groups.remove,
+            "delete": groups.delete,
         },
     ),
     "secret": (
@@ -193,7 +204,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         {
             "set": secrets.set_secret,
             "list": secrets.list_secrets,
-            "rm": secrets.remove,
+            "delete": secrets.delete,
             "rotate": secrets.rotate,
         },
     ),
@@ -202,7 +213,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         {
             "set": webhooks.set_webhook,
             "list": webhooks.list_webhooks,
-            "rm": webhooks.remove,
+            "delete": webhooks.delete,
             "test": webhooks.test,
             "deliveries": webhooks.deliveries,
             "redeliver": webhooks.redeliver,
@@ -213,8 +224,8 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
         {
             "set": hooks.set_hook,
             "list": hooks.list_hooks,
-            "show": hooks.show_hook,
-            "rm": hooks.remove,
+            "get": hooks.get_hook,
+            "delete": hooks.delete,
             "test": hooks.test,
         },
     ),
@@ -238,7 +249,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
             "password": users.set_password,
             "enable": users.enable,
             "disable": users.disable,
-            "remove": users.remove,
+            "delete": users.delete,
             "sign-out": users.sign_out,
             "link": user_links.link,
             "unlink": user_links.unlink,
@@ -257,11 +268,11 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     "token": (
         "API tokens.",
         {
-            "create": tokens.create,
+            "add": tokens.add,
             "list": tokens.list_tokens,
             "revoke": tokens.revoke,
             "own": own_account.list_tokens,
-            "create-own": own_account.create_token,
+            "add-own": own_account.add_token,
             "revoke-own": own_account.revoke_token,
         },
     ),
@@ -271,7 +282,7 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
     ),
     "context": (
         "Contexts: which site the commands go to.",
-        {"list": context.list_contexts, "use": context.use, "rm": context.remove, "show": context.show},
+        {"list": context.list_contexts, "use": context.use, "delete": context.delete, "get": context.get},
     ),
     "import": (
         "Import jobs and schedules of other schedulers.",
@@ -286,8 +297,13 @@ _NOUNS: Mapping[str, tuple[str, Verbs]] = {
 }
 
 
+def verbs_of() -> dict[str, list[str]]:
+    """The verbs of each noun."""
+    return {noun: [*verbs] for noun, (_, verbs) in _NOUNS.items()}
+
+
 def build(first: str = "") -> typer.Typer:
-    """The tree of commands. Typer needs 30 ms for the whole: with a command or noun as `first` only that part is built, for --help no verbs."""
+    """The tree of commands. Typer needs 30 ms for the whole: with a command or noun as `first` only that part is built, for an option no verbs."""
     whole = first not in _ALONE and first not in _NOUNS
     app = App(_HELP, invoke_without_command=True)
     app.callback()(_root)
@@ -297,7 +313,7 @@ def build(first: str = "") -> typer.Typer:
     for noun, (text, verbs) in _NOUNS.items():
         if whole or noun == first:
             group = App(text)
-            for name, function in () if first == "--help" else verbs.items():
+            for name, function in () if first.startswith("-") else verbs.items():
                 group.command(name)(function)
             app.add_typer(group, name=noun)
     return app
@@ -309,7 +325,7 @@ def run(argv: Sequence[str]) -> int:
     if os.environ.get(completion.VARIABLE):
         completion.register_shells()
     try:
-        code = build(argv[0] if argv else "")(args=list(argv), prog_name="toban", standalone_mode=False)
+        code = build(_first(argv))(args=list(argv), prog_name="toban", standalone_mode=False)
     except TobanError as error:
         report.error(error, as_json=as_json)
         return error.exit_code
@@ -362,11 +378,28 @@ def _traced(argv: Sequence[str]) -> int:
         tracing.shutdown()
 
 
+def _own_options(argv: Sequence[str]) -> int:
+    """How many words of options stand before the command or noun."""
+    index = 0
+    while index < len(argv) and argv[index].startswith("-"):
+        index += 2 if argv[index] in ("--context", "--errors") else 1
+    return min(index, len(argv))
+
+
+def _first(argv: Sequence[str]) -> str:
+    """The command or noun; an option where that ends the command line or asks for help."""
+    index = _own_options(argv)
+    asks = next((word for word in argv[:index] if word in ("-h", "--help")), "")
+    return asks or "".join(argv[index : index + 1]) or "".join(argv[:1])
+
+
 def _command_words(argv: Sequence[str]) -> list[str]:
     """The noun and the verb alone: other arguments may be secret."""
-    noun = next((word for word in argv if not word.startswith("-")), "")
+    argv = argv[_own_options(argv) :]
+    noun = argv[0] if argv else ""
     verbs = _NOUNS[noun][1] if noun in _NOUNS else {}
-    return [word for word in argv if (word == noun and (noun in _NOUNS or noun in _ALONE)) or word in verbs][:2]
+    words = [noun if word == noun else present_verb(word, verbs) for word in argv]
+    return [word for word in words if (word == noun and (noun in _NOUNS or noun in _ALONE)) or word in verbs][:2]
 
 
 def _root(
@@ -378,9 +411,10 @@ def _root(
             help="Call the coordinators as the certificate, without REST and token: for accounts that are broken.",
         ),
     ] = False,
+    context: OfContext = None,
     errors: Errors = None,
 ) -> None:
-    del errors
+    del context, errors
     if direct:
         os.environ[cluster_config.DIRECT] = "1"
     if version:
@@ -391,13 +425,14 @@ def _root(
 def _usage(error: typer.TyperException, argv: Sequence[str], *, as_json: bool) -> None:
     context = getattr(error, "ctx", None)
     near = sorted(getattr(error, "possibilities", None) or ())
-    verbs = {"": [*_ALONE], **{noun: [*of] for noun, (_, of) in _NOUNS.items()}}
     # A verb of another noun is closer than a word that looks like it.
     plain = error.message if near else error.format_message()
     command = context.command_path if context else "toban"
+    own = _own_options(argv)
     if hidden := suggestions.instead_of_value(plain, command):
         message = hidden
-    elif meant := suggestions.hint(plain, argv, verbs):
+    elif meant := suggestions.hint(plain, argv[own:], {"": [*_ALONE], **verbs_of()}):
+        meant = " ".join(["toban", *argv[:own], meant.partition(" ")[2]])
         message = f"{plain.partition('. Did you mean')[0].rstrip('.')}. Did you mean `{meant}`?"
     else:
         message = f"{plain}. Did you mean {' or '.join(near)}?" if near else plain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -12,6 +13,7 @@ from toban_cli import report
 from toban_cli.completion_values import job_names, run_numbers, schedule_names
 from toban_cli.param_types import LARGEST
 from toban_domain.access import MAX_REASON
+from toban_domain.errors import ErrorCode, TobanError
 
 
 class Format(StrEnum):
@@ -76,9 +78,18 @@ def parse_labels(given: Sequence[str]) -> dict[str, str]:
     return labels
 
 
+def confirm(question: str, what: str) -> None:
+    """Asks at a terminal; an answer other than yes ends the command. Raises INVALID_ARGUMENT without a terminal."""
+    if not sys.stdin.isatty():
+        message = f"{what} needs a confirmation, but stdin is not a terminal; add --yes"
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+    typer.confirm(question, abort=True, err=True)
+
+
 AuditReason = Annotated[
     str, typer.Option("--reason", metavar="TEXT", callback=check_reason, help="Why; stored in the audit log.")
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Until = Annotated[
     str,
     typer.Option(
@@ -93,8 +104,24 @@ Output = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Show at most this many.")]
 Files = Annotated[
-    list[str], typer.Option("--file", "-f", metavar="FILE", help="A YAML file, a folder of them, or - for stdin.")
+    list[str] | None,
+    typer.Option("--file", "-f", metavar="FILE", help="A YAML file, a folder of them, or - for stdin."),
 ]
+SomeFiles = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE]...", help="The same as with --file.", show_default=False)
+]
+
+
+def all_files(*given: Sequence[str] | None) -> list[str]:
+    """The files of --file and those without it. Raises BadParameter when there are none."""
+    names = [name for some in given for name in some or ()]
+    if not names:
+        raise typer.BadParameter(
+            "nothing is named; give a YAML file, a folder of them, or - for stdin", param_hint="FILE"
+        )
+    return names
+
+
 JobName = Annotated[
     str,
     typer.Argument(

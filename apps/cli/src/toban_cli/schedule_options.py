@@ -1,4 +1,4 @@
-"""The definition of a schedule from the options of `schedule add` and `schedule update`."""
+"""The definition of a schedule from the options of `schedule add` and `schedule set`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toban_cli.times import UNITS, span_seconds
+from toban_cli.times import read_span
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.schedule import RULE_KEYS
 
-_MAX_DAYS = 366
 _COUNTED = ("interval_seconds", "every_n_minutes")
 _ABOUT = ("name", "description", "labels")
 
@@ -70,12 +69,7 @@ def changed(stored: Mapping[str, Any], options: Options) -> dict[str, Any]:
 
 def read_every(text: str) -> dict[str, Any]:
     """ "30s", "5m", "1h30m" as a rule. Raises INVALID_ARGUMENT."""
-    span = span_seconds(text.strip())
-    if span is None:
-        raise _wrong(f"--every {text!r} is not a span of time; write 30s, 5m, 1h30m or 2d")
-    if not 1 <= span <= _MAX_DAYS * UNITS["d"]:
-        raise _wrong(f"--every {text!r} is out of range; use 1s … {_MAX_DAYS}d")
-    seconds = int(span)
+    seconds = read_span("--every", text)
     if seconds % 60 == 0:
         return {"every_n_minutes": seconds // 60}
     return {"interval_seconds": seconds}

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 _SAME = {
     "add": ("apply",),
     "create": ("apply", "add"),
-    "delete": ("remove",),
     "describe": ("get",),
     "disable": ("pause",),
     "enable": ("resume",),
@@ -18,8 +17,6 @@ _SAME = {
     "log": ("logs",),
     "ls": ("list",),
     "ps": ("list",),
-    "remove": ("delete",),
-    "rm": ("remove", "delete"),
     "run": ("start",),
     "show": ("get",),
     "status": ("status", "get"),
@@ -43,8 +40,6 @@ def hint(message: str, argv: Sequence[str], verbs: Mapping[str, Sequence[str]]) 
     """
     if unknown := _UNKNOWN.match(message):
         return _other_place(unknown["word"], argv, verbs)
-    if message.startswith("Missing option '--file'"):
-        return _with_file(argv)
     if extra := _EXTRA.match(message):
         return _with_params((extra["words"] or extra["all"]).split(), argv)
     return ""
@@ -70,12 +65,6 @@ def _other_place(word: str, argv: Sequence[str], verbs: Mapping[str, Sequence[st
                 behind = argv[argv.index(word) + 1 :] if word in argv else ()
                 return " ".join(["toban", *filter(None, [noun]), verb, *behind])
     return ""
-
-
-def _with_file(argv: Sequence[str]) -> str:
-    """A file that was named without its option."""
-    words = [word for word in argv[1:] if not word.startswith("-")]
-    return f"toban {argv[0]} {' '.join(f'-f {word}' for word in words)}" if words else ""
 
 
 def _with_params(words: Sequence[str], argv: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ _PART = re.compile(r"(\d+)([smhdw])")
 _SPAN = re.compile(r"(?:\d+[smhdw])+")
 # Characters. A longer span is out of every range, or written to be a burden.
 _LONGEST = 100
+_MOST_DAYS = 366
 
 
 def span_seconds(text: str) -> float | None:
@@ -24,6 +25,16 @@ def span_seconds(text: str) -> float | None:
     if len(text) > _LONGEST:
         return float("inf")
     return sum(int(count) * UNITS[unit] for count, unit in _PART.findall(text))
+
+
+def read_span(option: str, text: str) -> int:
+    """Whole seconds of a span, at least one. Raises INVALID_ARGUMENT."""
+    span = span_seconds(text.strip())
+    if span is None:
+        raise _wrong(option, f"{text!r} is not a span of time; write 30s, 5m, 1h30m or 2d")
+    if not 1 <= span <= _MOST_DAYS * UNITS["d"]:
+        raise _wrong(option, f"{text!r} is out of range; use 1s … {_MOST_DAYS}d")
+    return int(span)
 
 
 def read_start_time(text: str, now: datetime, zone: str = "", *, option: str = "--at") -> datetime:

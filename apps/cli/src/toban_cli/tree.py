@@ -1,8 +1,9 @@
-"""What every command has: an example in its help, `--errors`, suggestions for what was mistyped, `--watch` without a number."""
+"""What every command has: an example in its help, `-h`, `--errors`, `--context`, suggestions for what was mistyped, `--watch` without a number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Container, Mapping
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -10,6 +11,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from toban_cli.cluster_config import CHOSEN
+from toban_cli.completion_values import context_names
 from toban_cli.own_options import in_options
 from toban_cli.param_types import convert_plainly
 from toban_domain.errors import TobanError
@@ -18,6 +21,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 # A docstring of a command has its examples below this line, one `toban …` a line.
 EXAMPLES = "Examples:"
 BARE_WATCH = "2"
+# Earlier names of verbs, with the present ones. They work in every noun that has the present verb; no list of commands has them.
+EARLIER: Mapping[str, str] = {
+    "create": "add",
+    "create-own": "add-own",
+    "remove": "delete",
+    "rm": "delete",
+    "show": "get",
+    "update": "set",
+}
 
 
 class ErrorFormat(StrEnum):
@@ -37,12 +49,34 @@ Errors = Annotated[
 ]
 
 
+def _choose(name: str | None) -> str | None:
+    """At once, because completion runs no command."""
+    if name is not None:
+        if not name.strip():
+            raise typer.BadParameter("the name is empty; give that of a context (`toban context list`)")
+        os.environ[CHOSEN] = name
+    return name
+
+
+OfContext = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        show_default=False,
+        callback=_choose,
+        autocompletion=context_names,
+        help="The context to use for this command (`toban context list`).",
+    ),
+]
+
+
 class Command(TyperCommand):
     """A command."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params.append(_errors_option())
+        self.params += _common_options()
         self.help, self.examples = split_help(self.help)
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -83,6 +117,11 @@ class Group(TyperGroup):
         """As Click does, but no argument at all asks for help."""
         return super().parse_args(ctx, args or ["--help"])
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """As Typer does; under a noun also by the earlier name of a verb."""
+        word = args[0] if ctx.parent is None else present_verb(args[0], self.commands)
+        return super().resolve_command(ctx, [word, *args[1:]])
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The examples, as they are typed."""
         del ctx
@@ -95,12 +134,23 @@ class App(typer.Typer):
     def __init__(self, text: str, **kwargs: Any) -> None:
         # Without Rich in help and tracebacks: it would cost more than the whole rest of `toban --help`.
         super().__init__(
-            cls=Group, help=text, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **kwargs
+            cls=Group,
+            help=text,
+            add_completion=False,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,
+            context_settings={"help_option_names": ["-h", "--help"]},
+            **kwargs,
         )
 
     def command(self, name: str | None = None, **kwargs: Any) -> Callable[[F], F]:
         """Registers a function as a command."""
         return super().command(name, cls=Command, **kwargs)
+
+
+def present_verb(word: str, verbs: Container[str]) -> str:
+    """What a verb is called now, if `verbs` have that; else the word itself."""
+    return EARLIER[word] if word not in verbs and EARLIER.get(word) in verbs else word
 
 
 def split_help(text: str | None) -> tuple[str, list[str]]:
@@ -138,14 +188,15 @@ def _is_number(word: str) -> bool:
 
 
 @cache
-def _errors_option() -> Any:
-    """`--errors`, which every command takes; main reads it from the arguments, for it also holds for mistakes in these."""
+def _common_options() -> list[Any]:
+    """`--context` and `--errors`, which every command takes; main reads the latter from the arguments, for it also holds for mistakes in these."""
     probe = typer.Typer(add_completion=False)
 
     @probe.command()
-    def command(errors: Errors = None) -> None:
-        del errors
+    def command(context: OfContext = None, errors: Errors = None) -> None:
+        del context, errors
 
-    option = next(param for param in typer.main.get_command(probe).params if param.name == "errors")
-    option.expose_value = False
-    return option
+    options = [param for param in typer.main.get_command(probe).params if param.name in ("context", "errors")]
+    for option in options:
+        option.expose_value = False
+    return options

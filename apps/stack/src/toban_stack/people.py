@@ -39,7 +39,7 @@ def prepare_context(command: TobanCommand, home: Path) -> bool:
     ):
         command.output("--direct", "user", "grant", LOCAL_USER, "admin")
     created = command.output(
-        *("--direct", "token", "create", LOCAL_USER, "make up"),
+        *("--direct", "token", "add", LOCAL_USER, "make up"),
         *("--role", "admin", "--days", TOKEN_DAYS, "-o", "json"),
     )
     write_private(context, json.dumps({"user": LOCAL_USER, "token": json.loads(created)["secret"]}, indent=1) + "\n")

@@ -20,5 +20,5 @@ def test_a_group_without_executors_is_a_warning_that_says_who_waits():
     ]
     assert found[0].value == "0 executors, no labels, may claim any label"
     assert found[3].value == "1 executor, pool=web, may claim nothing"
-    assert "jobs that select a=b, pool=pci wait" in found[1].message and "toban group rm pci" in found[1].remedy
+    assert "jobs that select a=b, pool=pci wait" in found[1].message and "toban group delete pci" in found[1].remedy
     assert "nothing runs in it" in found[2].message

@@ -11,12 +11,14 @@ from toban_cli import report
 from toban_cli.client import connect
 from toban_cli.formatting import to_time
 from toban_cli.messages import pb
-from toban_cli.options import AuditReason, Files, Format, Output
+from toban_cli.options import AuditReason, Files, Format, Output, SomeFiles, all_files
 from toban_cli.output import Column, show, show_data
 from toban_cli.sanitize import clean
 
 if TYPE_CHECKING:
-    from toban_manifests.read import Document
+    from collections.abc import Sequence
+
+    from toban_manifests.read import Document, Manifest
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change; change nothing.")]
 Force = Annotated[
@@ -31,7 +33,8 @@ SLOTS_SHOWN = 3
 
 
 def apply(
-    file: Files,
+    file: Files = None,
+    files: SomeFiles = None,
     dry_run: DryRun = False,
     force: Force = False,
     reason: AuditReason = "",
@@ -41,29 +44,28 @@ def apply(
 
     Examples:
     toban apply -f job.yaml
-    toban apply -f jobs/ --dry-run
+    toban apply jobs/ --dry-run
     toban apply -f job.yaml --reason "longer timeout for the new disk"
-    cat job.yaml | toban apply -f -
+    cat job.yaml | toban apply -
     """
-    documents = _checked(file)
-    manifests = [pb.Manifest(json=json.dumps(document.body), source=document.source) for document in documents]
+    documents, _ = checked_files(file, files)
     with connect() as client:
-        request = pb.ApplyRequest(manifests=manifests, dry_run=dry_run, force=force, reason=reason)
-        answer = client.call("JobControl.Apply", request, timeout=APPLY_SECONDS)
+        applied = send(client, documents, dry_run=dry_run, force=force, reason=reason)
     if output is Format.TABLE:
-        for item in answer.applied:
+        for item in applied:
             _print_applied(item, dry_run=dry_run)
     else:
-        show(output, answer.applied, table=_COLUMNS, name=lambda item: f"{item.kind.lower()}/{item.name}")
+        show(output, applied, table=_COLUMNS, name=lambda item: f"{item.kind.lower()}/{item.name}")
 
 
-def validate(file: Files, output: Output = Format.TABLE) -> None:
+def validate(file: Files = None, files: SomeFiles = None, output: Output = Format.TABLE) -> None:
     """Check files without a cluster.
 
     Examples:
     toban validate -f job.yaml
+    toban validate jobs/ more.yaml
     """
-    documents = _checked(file)
+    documents, _ = checked_files(file, files)
     if output.is_data:
         show_data(output, {"valid": True, "documents": len(documents)})
     elif output is Format.NAME:
@@ -102,21 +104,34 @@ def format_slot(slot: Any) -> str:
     return shown + (f", {slot.rule_note}" if slot.rule_note else "")
 
 
+def noun_of(manifest: Manifest) -> str:
+    """As the commands have it: job, schedule or trigger."""
+    return manifest.kind.lower().removeprefix("event")
+
+
 def _name(document: Document) -> str:
     body: Any = document.body
     return f"{body['kind'].lower()}/{body['metadata']['name']}"
 
 
-def _checked(names: list[str]) -> list[Document]:
-    """The documents; raises with every mistake in them before any call to a cluster."""
+def send(client: Any, documents: Sequence[Document], *, dry_run: bool, force: bool, reason: str = "") -> Sequence[Any]:
+    """What applying the documents did, or with `dry_run` would do, one answer for each."""
+    manifests = [pb.Manifest(json=json.dumps(document.body), source=document.source) for document in documents]
+    request = pb.ApplyRequest(manifests=manifests, dry_run=dry_run, force=force, reason=reason)
+    applied: Sequence[Any] = client.call("JobControl.Apply", request, timeout=APPLY_SECONDS).applied
+    return applied
+
+
+def checked_files(*given: Sequence[str] | None) -> tuple[list[Document], list[Manifest]]:
+    """The documents of the files, each also as it was read; raises with every mistake in them before any call to a cluster."""
     from toban_cli.manifest_files import read_documents
     from toban_manifests.payload_schema import schema_problems
     from toban_manifests.problems import raise_for
     from toban_manifests.read import find_problems
     from toban_schedule import problems
 
-    documents = read_documents(names)
+    documents = read_documents(all_files(*given))
     manifests, found = find_problems(documents, check_rule=problems)
     found += [problem for manifest in manifests for problem in schema_problems(manifest)]
     raise_for(found, detail_bytes=None)
-    return documents
+    return documents, manifests

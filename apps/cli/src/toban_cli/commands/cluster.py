@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,11 +12,10 @@ from toban_cli.client import call, connect
 from toban_cli.commands.executors import clock_skew, executor_columns
 from toban_cli.formatting import NOTHING, age, day, to_time, wall_now
 from toban_cli.messages import pb
-from toban_cli.options import AuditReason, Format, Output
+from toban_cli.options import AuditReason, Format, Output, Yes, confirm
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.param_types import LARGEST
 from toban_cli.watch import Watch, watch
-from toban_domain.errors import ErrorCode, TobanError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,7 +30,6 @@ ClaimedEpoch = Annotated[
     int,
     typer.Argument(min=1, max=LARGEST, metavar="EPOCH", help="The epoch in the executor's log and in `toban doctor`."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 # The server waits for the next term for 10 s.
 DEMOTE_SECONDS = 15.0
 
@@ -71,7 +68,7 @@ def demote(epoch: Epoch = None, reason: AuditReason = "", yes: Yes = False, outp
         cluster = client.call("JobReader.GetCluster", pb.GetClusterRequest())
         before = SeenLeader(epoch=cluster.epoch, worker_id=cluster.leader_worker_id, address=cluster.leader_address)
         if not yes:
-            _confirm(f"{before} leads. Demote it?")
+            confirm(f"{before} leads. Demote it?", "the demotion")
         begun = clock.monotonic()
         request = pb.DemoteLeaderRequest(epoch=epoch or before.epoch, reason=reason)
         answer = client.call("Operations.DemoteLeader", request, timeout=DEMOTE_SECONDS)
@@ -91,7 +88,7 @@ def adopt_epoch(epoch: ClaimedEpoch, reason: AuditReason = "", yes: Yes = False,
     toban cluster adopt-epoch 13510798882111488 --reason "restored from the backup of Monday" --yes
     """
     if not yes:
-        _confirm(f"Adopt epoch {epoch}? The leader is replaced, and nothing is dispatched for one lease.", "this")
+        confirm(f"Adopt epoch {epoch}? The leader is replaced, and nothing is dispatched for one lease.", "this")
     answer = call("Operations.AdoptEpoch", pb.AdoptEpochRequest(epoch=epoch, reason=reason))
     lines = [
         f"before: epoch {answer.epoch_before}",
@@ -99,14 +96,6 @@ def adopt_epoch(epoch: ClaimedEpoch, reason: AuditReason = "", yes: Yes = False,
         f"used:   {answer.generations_consumed} generations, {answer.generations_left} left",
     ]
     show_done(output, answer, lines, name=lambda done: str(done.epoch_after))
-
-
-def _confirm(question: str, what: str = "the demotion") -> None:
-    if not sys.stdin.isatty():
-        raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, f"{what} needs a confirmation, but stdin is not a terminal; add --yes"
-        )
-    typer.confirm(question, abort=True, err=True)
 
 
 def _member_columns(now: datetime) -> tuple[list[Column], list[Column]]:

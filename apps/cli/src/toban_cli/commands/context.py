@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from toban_cli import report
+from toban_cli.completion_values import context_names
 from toban_cli.options import Format, Output
 from toban_cli.output import show_data
 
@@ -17,7 +18,7 @@ ContextName = Annotated[
         metavar="NAME",
         help="Name of the context.",
         show_default=False,
-        autocompletion=lambda incomplete: _names(incomplete),
+        autocompletion=context_names,
     ),
 ]
 MaybeContext = Annotated[
@@ -26,7 +27,7 @@ MaybeContext = Annotated[
         metavar="[NAME]",
         help="Name of the context; without it what commands use now.",
         show_default=False,
-        autocompletion=lambda incomplete: _names(incomplete),
+        autocompletion=context_names,
     ),
 ]
 
@@ -70,11 +71,11 @@ def use(name: ContextName) -> None:
         report.note(note)
 
 
-def remove(name: ContextName) -> None:
+def delete(name: ContextName) -> None:
     """Delete a context with its token. The token stays good: `toban logout` first revokes it.
 
     Examples:
-    toban context rm old
+    toban context delete old
     """
     from toban_cli.contexts import ContextFile
 
@@ -87,12 +88,12 @@ def remove(name: ContextName) -> None:
     report.echo(f"context {name} is deleted")
 
 
-def show(name: MaybeContext = "", output: Output = Format.TABLE) -> None:
+def get(name: MaybeContext = "", output: Output = Format.TABLE) -> None:
     """Show a context, or without a name what commands use now and why; never a token.
 
     Examples:
-    toban context show
-    toban context show prod
+    toban context get
+    toban context get prod
     """
     from toban_cli.contexts import ContextFile
     from toban_cli.tables import facts
@@ -141,13 +142,3 @@ def _token(row: dict[str, Any]) -> str:
     if not row["has_token"]:
         return "none"
     return f"number {row['token_id']}" if row.get("token_id") else "given"
-
-
-def _names(incomplete: str) -> list[str]:
-    from toban_cli.contexts import ContextFile
-    from toban_domain.errors import TobanError
-
-    try:
-        return [name for name in sorted(ContextFile(os.environ).load().named) if name.startswith(incomplete)]
-    except TobanError:
-        return []

@@ -139,14 +139,14 @@ def get_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
     show_one(output, trigger, page=lambda _: _trigger_page(trigger, wall_now()))
 
 
-def remove_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
-    """Remove a trigger. Runs that it has started continue.
+def delete_trigger(name: TriggerName, output: Output = Format.TABLE) -> None:
+    """Delete a trigger. Runs that it has started continue.
 
     Examples:
-    toban trigger remove invoice-when-paid
+    toban trigger delete invoice-when-paid
     """
     answer = call("JobControl.DeleteTrigger", pb.DeleteTriggerRequest(name=name))
-    show_done(output, answer, f"trigger {name} removed", name=lambda _: name)
+    show_done(output, answer, f"trigger {name} deleted", name=lambda _: name)
 
 
 def _event_columns(now: datetime) -> tuple[list[Column], list[Column]]:

@@ -16,7 +16,6 @@ from toban_cli.options import AuditReason, Format, Output
 from toban_cli.output import Column, show, show_done, show_one
 from toban_cli.watch import Watch, watch
 from toban_domain.errors import ErrorCode, TobanError
-from toban_domain.job import SHARED
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -63,11 +62,11 @@ def list_executors(
         watch(refresh, watch_seconds, output)
 
 
-def show_executor(executor: Executor, output: Output = Format.TABLE) -> None:
+def get_executor(executor: Executor, output: Output = Format.TABLE) -> None:
     """Show one executor, and what isolates its jobs.
 
     Examples:
-    toban executor show host-a
+    toban executor get host-a
     """
     with connect() as client:
         found = _find(client, executor)
@@ -180,6 +179,8 @@ def _executor_page(executor: Any, now: datetime) -> None:
 
 def _executor_class(executor: Any) -> str:
     # A coordinator of the release before states none, and knows of none that is isolated.
+    from toban_domain.job import SHARED
+
     return executor.isolation or SHARED
 
 

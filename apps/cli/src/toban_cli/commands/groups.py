@@ -82,11 +82,11 @@ def list_groups(output: Output = Format.TABLE) -> None:
     show(output, _groups(), table=_columns(), wide=_WIDE, empty="No executor groups.")
 
 
-def show_group(name: GroupName, output: Output = Format.TABLE) -> None:
+def get_group(name: GroupName, output: Output = Format.TABLE) -> None:
     """Show one group of executors.
 
     Examples:
-    toban group show pci -o yaml
+    toban group get pci -o yaml
     """
     show(output, [_find(_groups(), name)], table=_columns(), wide=_WIDE)
 
@@ -156,11 +156,11 @@ def set_group(
     _send(request, output)
 
 
-def remove(name: GroupName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+def delete(name: GroupName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     """Delete a group of executors. Its executors must be off; their certificate is refused from then on.
 
     Examples:
-    toban group rm pci --reason "moved to another cluster"
+    toban group delete pci --reason "moved to another cluster"
     """
     answer = call("Operations.RemoveExecutorGroup", pb.RemoveExecutorGroupRequest(name=name, reason=reason))
     show_done(output, answer, f"executor group {name} deleted", name=lambda _: name)
@@ -198,7 +198,7 @@ def _check_dropped(name: str, *changes: tuple[str, Sequence[str] | None, Collect
         for one in dropped or []:
             if one not in present:
                 raise TobanError(
-                    ErrorCode.INVALID_ARGUMENT, f"group {name!r} has no {what} {one!r}; see `toban group show {name}`"
+                    ErrorCode.INVALID_ARGUMENT, f"group {name!r} has no {what} {one!r}; see `toban group get {name}`"
                 )
 
 

@@ -130,20 +130,20 @@ def list_hooks(output: Output = Format.TABLE) -> None:
     _show("", output)
 
 
-def show_hook(name: HookName, output: Output = Format.TABLE) -> None:
+def get_hook(name: HookName, output: Output = Format.TABLE) -> None:
     """Show one hook.
 
     Examples:
-    toban hook show repo -o yaml
+    toban hook get repo -o yaml
     """
     _show(name, output)
 
 
-def remove(name: HookName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+def delete(name: HookName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     """Delete a hook. Its events stay.
 
     Examples:
-    toban hook rm repo --reason "moved"
+    toban hook delete repo --reason "moved"
     """
     answer = call("Hooks.RemoveHook", hooks_pb.RemoveHookRequest(name=name, reason=reason))
     show_done(output, answer, f"hook {name} deleted", name=lambda _: name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from toban_cli import report
 from toban_cli.client import call, collect, connect, note_more
+from toban_cli.definition_diff import diff_lines
 from toban_cli.formatting import NOTHING, age, wall_now
 from toban_cli.messages import common_pb, pb
 from toban_cli.options import Format, JobName, Limit, Output
@@ -143,12 +143,7 @@ def _print_diff(name: str, earlier: Any, later: Any) -> None:
         report.echo(f"version {later.version} is the first one of {name}")
         return
     before, after = (f"{name} version {one.version}" for one in (earlier, later))
-    lines = list(difflib.unified_diff(_lines(earlier), _lines(later), before, after, lineterm=""))
+    specs = [json.loads(one.spec_json or "{}") for one in (earlier, later)]
+    lines = diff_lines(specs[0], specs[1], before, after)
     for line in lines or ["nothing differs"]:
         report.echo(clean(line))
-
-
-def _lines(version: Any) -> list[str]:
-    from toban_cli.yaml_dump import to_yaml
-
-    return to_yaml(json.loads(version.spec_json or "{}")).splitlines()

@@ -23,7 +23,7 @@ WithSchedules = Annotated[bool, typer.Option("--with-schedules", help="Delete it
 WithTriggers = Annotated[bool, typer.Option("--with-triggers", help="Delete its triggers, too.")]
 CancelRuns = Annotated[bool, typer.Option("--cancel-runs", help="Cancel its live runs.")]
 # Each live run is canceled by itself.
-_DELETE_SECONDS = 60.0
+DELETE_SECONDS = 60.0
 
 
 def list_jobs(limit: Limit = 100, output: Output = Format.TABLE, watch_seconds: Watch = None) -> None:
@@ -109,11 +109,15 @@ def delete_job(
     request = pb.DeleteJobRequest(
         name=name, reason=reason, with_schedules=with_schedules, with_triggers=with_triggers, cancel_runs=cancel_runs
     )
-    done = call("JobControl.DeleteJob", request, timeout=_DELETE_SECONDS)
+    done = call("JobControl.DeleteJob", request, timeout=DELETE_SECONDS)
+    show_done(output, done, deletion_lines(name, done), name=lambda _: name)
+
+
+def deletion_lines(name: str, done: Any) -> list[str]:
+    """What went with a job that was deleted."""
     lines = [f"job {name} deleted"]
     lines += [f"schedule {one} deleted" for one in done.schedules] + [f"trigger {one} deleted" for one in done.triggers]
-    lines += [f"runs cancelled: {done.canceled_runs}"] if done.canceled_runs else []
-    show_done(output, done, lines, name=lambda _: name)
+    return lines + ([f"runs cancelled: {done.canceled_runs}"] if done.canceled_runs else [])
 
 
 def _job_columns(now: datetime) -> tuple[list[Column], list[Column]]:

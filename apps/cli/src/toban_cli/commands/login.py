@@ -14,6 +14,7 @@ import typer
 from toban.client.target import is_token
 from toban_cli import report
 from toban_cli.access_options import read_secret
+from toban_cli.cluster_config import CHOSEN
 from toban_cli.messages import pb
 from toban_domain.access import TOKEN_PREFIX
 from toban_domain.errors import ErrorCode, TobanError
@@ -25,9 +26,6 @@ MAX_TOKEN_FILE = 4096
 Url = Annotated[
     str,
     typer.Argument(metavar="[URL]", help="Address of the site; without it that of the context.", show_default=False),
-]
-ContextName = Annotated[
-    str, typer.Option("--context", metavar="NAME", help="The context (default: the host of URL, or the current one).")
 ]
 TokenFrom = Annotated[
     str, typer.Option("--token", metavar="-", help="Only -: read an API token from standard input, or ask for it.")
@@ -45,7 +43,6 @@ CaFile = Annotated[
 
 def login(
     url: Url = "",
-    context: ContextName = "",
     token: TokenFrom = "",
     token_file: TokenFile = None,
     user: User = "",
@@ -54,6 +51,8 @@ def login(
     ca_file: CaFile = None,
 ) -> None:
     """Sign in to a site. Later commands go there, with an API token that is kept in a file of mode 0600.
+
+    --context names the context that is made or renewed; without it that is the one of this address, else one with the name of its host.
 
     Asks for user and password, or takes two lines of standard input, and makes an own token that is named after this machine (see
     `toban token own`). Accounts without a password bring a token: --token - or --token-file.
@@ -68,7 +67,7 @@ def login(
 
     file = ContextFile(os.environ)
     known = file.load()
-    name = _name(url, context, known)
+    name = _name(url, os.environ.get(CHOSEN, ""), known)
     before = known.named.get(name)
     address = check_url(url or (before.url if before else ""))
     authority = str(ca_file.absolute()) if ca_file else before.ca_file if before and before.url == address else ""
@@ -88,8 +87,10 @@ def login(
         report.note(note)
 
 
-def logout(context: ContextName = "") -> None:
+def logout() -> None:
     """Revoke the token that `toban login` made, and delete it from its context. The address stays for the next sign-in.
+
+    --context names the context; without it that is the current one.
 
     Examples:
     toban logout
@@ -101,7 +102,7 @@ def logout(context: ContextName = "") -> None:
 
     file = ContextFile(os.environ)
     known = file.load()
-    name = context or known.current
+    name = os.environ.get(CHOSEN) or known.current
     if not name:
         raise TobanError(ErrorCode.NOT_FOUND, "there is no current context; `toban context list` shows all of them")
     old = known.get(name)

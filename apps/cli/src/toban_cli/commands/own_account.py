@@ -1,4 +1,4 @@
-"""`toban user passwd`, `sessions`, `end-session`, and `toban token own`, `create-own`, `revoke-own`: the account that the command acts for."""
+"""`toban user passwd`, `sessions`, `end-session`, and `toban token own`, `add-own`, `revoke-own`: the account that the command acts for."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def end_session(session: SessionId, output: Output = Format.TABLE) -> None:
     show_done(output, answer, f"session {session} ended", name=lambda _: str(session))
 
 
-def create_token(
+def add_token(
     name: TokenName,
     role: MostRole = "",
     days: Days = 90,
@@ -72,8 +72,8 @@ def create_token(
     """Make an API token for the own account, with at most its role. It is shown once and stored as a hash.
 
     Examples:
-    toban token create-own ci --role operator --job deploy --days 30
-    toban token create-own gpu-1 --scope worker:transcode
+    toban token add-own ci --role operator --job deploy --days 30
+    toban token add-own gpu-1 --scope worker:transcode
     """
     selected = selector(job, label or [], scope)
     role = role or default_role(selected)

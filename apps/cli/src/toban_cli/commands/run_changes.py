@@ -29,7 +29,7 @@ from toban_cli.commands.runs import (
 from toban_cli.completion_values import run_numbers
 from toban_cli.formatting import wall_now
 from toban_cli.messages import pb
-from toban_cli.options import Format, OfJob, Output, RunId, check_reason
+from toban_cli.options import Format, OfJob, Output, RunId, Yes, check_reason
 from toban_cli.output import show_done
 from toban_cli.param_types import LARGEST
 
@@ -53,7 +53,6 @@ Reason = Annotated[
 ]
 Kill = Annotated[bool, typer.Option("--kill", help="As `toban run kill`: end the processes at once, audited.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the runs, and change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Latest = Annotated[
     bool, typer.Option("--latest-definition", help="With the definition as it is now, not as it was for the run.")
 ]

@@ -1,4 +1,4 @@
-"""`toban schedule add` and `toban schedule update`."""
+"""`toban schedule add` and `toban schedule set`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def add(
         _apply(client, manifest, dry_run=dry_run, reason=reason, output=output)
 
 
-def update(
+def set_schedule(
     name: ScheduleName,
     job: OtherJob = None,
     every: Every = None,
@@ -159,9 +159,9 @@ def update(
     Due slots are settled by the old rule first. Runs of later slots that were not dispatched are withdrawn.
 
     Examples:
-    toban schedule update nightly --daily-at 04:00
-    toban schedule update nightly --timezone Asia/Tokyo --dry-run
-    toban schedule update often -p name=Grace
+    toban schedule set nightly --daily-at 04:00
+    toban schedule set nightly --timezone Asia/Tokyo --dry-run
+    toban schedule set often -p name=Grace
     """
     from toban_cli.schedule_options import Options, changed, stored_spec
 

@@ -47,7 +47,7 @@ After = Annotated[
         help="Slots after this time instead of now: 2026-12-01, 2026-12-01T09:00:00+01:00, +10m, or 10m (ago).",
     ),
 ]
-SomeFiles = Annotated[
+OfFiles = Annotated[
     list[str] | None,
     typer.Option("--file", "-f", metavar="FILE", help="Use the schedules of a YAML file or folder; needs no cluster."),
 ]
@@ -107,7 +107,7 @@ def next_slots(
     which: Which = "",
     count: Count = DEFAULT_COUNT,
     after: After = "",
-    file: SomeFiles = None,
+    file: OfFiles = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show when schedules fire next: local time, UTC, and the DST rule that applied.
@@ -178,16 +178,16 @@ def resume(name: ScheduleName, reason: Reason = "", output: Output = Format.TABL
     show_done(output, schedule, f"schedule {name} is active again, {after}")
 
 
-def remove(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE) -> None:
-    """Remove a schedule. Runs of due slots continue; the records of its slots are kept.
+def delete(name: ScheduleName, reason: Reason = "", output: Output = Format.TABLE) -> None:
+    """Delete a schedule. Runs of due slots continue; the records of its slots are kept.
 
     Examples:
-    toban schedule remove nightly --reason "replaced by hourly"
+    toban schedule delete nightly --reason "replaced by hourly"
     """
     answer = call("JobControl.DeleteSchedule", pb.DeleteScheduleRequest(name=name, reason=reason))
     taken = answer.withdrawn_runs
     back = f"; {count(taken, 'run')} of future slots withdrawn"
-    show_done(output, answer, f"schedule {name} removed{back if taken else ''}", name=lambda _: name)
+    show_done(output, answer, f"schedule {name} deleted{back if taken else ''}", name=lambda _: name)
 
 
 def _columns(now: datetime) -> tuple[list[Column], list[Column]]:

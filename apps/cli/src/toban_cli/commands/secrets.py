@@ -77,11 +77,11 @@ def list_secrets(output: Output = Format.TABLE) -> None:
     show(output, found, table=table, wide=[Column("VERSION", lambda item: str(item.version))], empty="No secrets.")
 
 
-def remove(name: SecretName, force: Force = False, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+def delete(name: SecretName, force: Force = False, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     """Delete a secret.
 
     Examples:
-    toban secret rm db-password
+    toban secret delete db-password
     """
     answer = call("Operations.RemoveSecret", pb.RemoveSecretRequest(name=name, force=force, reason=reason))
     show_done(output, answer, f"secret {name} deleted", name=lambda _: name)

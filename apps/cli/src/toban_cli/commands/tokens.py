@@ -41,7 +41,7 @@ ForWhom = Annotated[
 Days = Annotated[int, typer.Option("--days", min=1, max=366, help="How long the token is good.")]
 
 
-def create(
+def add(
     user: UserName,
     name: TokenName,
     role: MostRole = "",
@@ -54,8 +54,8 @@ def create(
     """Make an API token for a user. It is shown once and stored as a hash.
 
     Examples:
-    toban token create bob ci --role operator --job deploy --days 30
-    toban token create bob gpu-1 --scope worker:transcode
+    toban token add bob ci --role operator --job deploy --days 30
+    toban token add bob gpu-1 --scope worker:transcode
     """
     selected = selector(job, label or [], scope)
     role = role or default_role(selected)

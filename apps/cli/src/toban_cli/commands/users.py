@@ -156,13 +156,13 @@ def disable(user: UserName, reason: AuditReason = "", output: Output = Format.TA
     )
 
 
-def remove(user: UserName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
-    """Remove an account with its rules, sessions and tokens. The audit log keeps its name.
+def delete(user: UserName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+    """Delete an account with its rules, sessions and tokens. The audit log keeps its name.
 
     Examples:
-    toban user remove bob --reason "left the company"
+    toban user delete bob --reason "left the company"
     """
-    _change("DeleteUser", pb.DeleteUserRequest(name=user, reason=reason), f"user {user} removed", output)
+    _change("DeleteUser", pb.DeleteUserRequest(name=user, reason=reason), f"user {user} deleted", output)
 
 
 def sign_out(user: UserName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:

@@ -153,11 +153,11 @@ def list_webhooks(output: Output = Format.TABLE) -> None:
     show(output, found, table=table, wide=wide, empty="No webhooks. Make one with `toban webhook set`.")
 
 
-def remove(name: HookName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
+def delete(name: HookName, reason: AuditReason = "", output: Output = Format.TABLE) -> None:
     """Delete a webhook. What waits for it is not sent.
 
     Examples:
-    toban webhook rm pager --reason "replaced by another one"
+    toban webhook delete pager --reason "replaced by another one"
     """
     answer = call("Webhooks.RemoveWebhook", webhooks_pb.RemoveWebhookRequest(name=name, reason=reason))
     show_done(output, answer, f"webhook {name} deleted", name=lambda _: name)

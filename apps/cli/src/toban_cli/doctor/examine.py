@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toban_cli.client import missing_grpc
+from toban_cli.cluster_config import CHOSEN
 from toban_cli.doctor import checks
 from toban_cli.doctor.merge import DIAGNOSE_SECONDS, from_message
 from toban_cli.rest.site import CONTEXT, COORDINATORS, HOME, URL, Site, read_site
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 def examine(environ: Mapping[str, str], clock: Clock) -> list[Finding]:
     """Every finding, in the order in which things depend on each other. Raises nothing for what is wrong out there."""
-    at_site = environ.get(URL) or environ.get(CONTEXT) or not any(environ.get(name) for name in (COORDINATORS, HOME))
+    named = any(environ.get(name) for name in (CHOSEN, URL, CONTEXT))
+    at_site = named or not any(environ.get(name) for name in (COORDINATORS, HOME))
     missing = missing_grpc()
     if at_site or missing:
         try:

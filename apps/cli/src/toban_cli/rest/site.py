@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from toban.client import target
 from toban.errors import ConfigError
-from toban_cli.cluster_config import DIRECT, TOKEN, local_context, read_stack, read_token, unknown_variables
+from toban_cli.cluster_config import CHOSEN, DIRECT, TOKEN, local_context, read_stack, read_token, unknown_variables
 from toban_cli.contexts import ContextFile
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
@@ -16,7 +16,7 @@ URL, CONTEXT, CA_FILE = "TOBAN_URL", "TOBAN_CONTEXT", "TOBAN_CA_FILE"
 COORDINATORS, HOME = "SCHEDULER_COORDINATORS", "TOBAN_HOME"
 LOCAL = "local stack"
 _LOCAL_HINT = "`toban dev status` shows the processes of the stack, and `toban --direct` does without the site"
-_HINT = "check the address (`toban context show`) and whether the site runs"
+_HINT = "check the address (`toban context get`) and whether the site runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +45,22 @@ class Site(target.Target):
 
 
 def read_site(environ: Mapping[str, str]) -> Site | None:
-    """The site of these variables, else of the local stack, else of the current context; None: the commands go to coordinators.
+    """The site that `--context` names, else of these variables, else of the local stack, else of the current context; None: the commands go to
+    coordinators.
 
-    Raises CONFIG_INVALID and, for a context that does not exist, NOT_FOUND.
+    Raises CONFIG_INVALID, INVALID_ARGUMENT for --direct with --context, and, for a context that does not exist, NOT_FOUND.
     """
+    chosen = environ.get(CHOSEN, "")
     if environ.get(DIRECT):
+        if chosen:
+            message = f"--context {chosen} and --direct ({DIRECT}) name two ways; leave one of them out"
+            raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
         return None
     for problem in unknown_variables(environ):
         # It may be the misspelt name of another cluster.
         raise problem
+    if chosen:
+        return _site_of(environ, chosen)
     if url := environ.get(URL, "").strip():
         token = read_token(environ)
         if not token:
@@ -98,11 +105,13 @@ def check_url(text: str, source: str = "") -> str:
 
 def _site_of(environ: Mapping[str, str], name: str) -> Site:
     context = ContextFile(environ).load().get(name)
-    token = read_token(environ) or context.token
+    # A token and a CA beside an address are for that address.
+    own = {} if environ.get(URL) else environ
+    token = read_token(own) or context.token
     if not token:
         message = f"context {name} has no token; sign in with `toban login --context {name}`"
         raise TobanError(ErrorCode.UNAUTHENTICATED, message)
-    ca_file = environ.get(CA_FILE) or context.ca_file
+    ca_file = own.get(CA_FILE) or context.ca_file
     return Site(url=check_url(context.url, f"context {name}"), token=token, ca_file=ca_file, name=f"context {name}")
 
 

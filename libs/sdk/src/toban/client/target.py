@@ -38,7 +38,7 @@ class Target:
         if not is_token(self.token):
             # Its value is not shown.
             raise _wrong(
-                "the token is no API token: one line that begins with toban_pat_; `toban token create USER NAME` makes one"
+                "the token is no API token: one line that begins with toban_pat_; `toban token add USER NAME` makes one"
             )
 
     @classmethod

@@ -271,7 +271,7 @@ async def test_what_is_stored_and_audited_has_no_secret(desk: Desk, world: Any) 
         await desk.set(kind="github")
     secrets = SecretOperations(pool=world.pool, keys=desk.keys)
     assert await secrets.list() == []
-    with pytest.raises(TobanError, match="is for hook shop alone; run `toban hook rm shop`"):
+    with pytest.raises(TobanError, match="is for hook shop alone; run `toban hook delete shop`"):
         await secrets.remove("hook.shop", force=True, reason="", actor="ada")
     rows = await world.sql("SELECT to_jsonb(h)::text AS row FROM scheduler.hooks h")
     rows += await world.sql("SELECT to_jsonb(a)::text AS row FROM scheduler.admin_action_log a")

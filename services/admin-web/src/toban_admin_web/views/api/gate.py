@@ -32,11 +32,11 @@ def credential() -> Credential:
     if given and not _TOKEN.fullmatch(token.strip()):
         # The text may be a secret of another place, and is not shown.
         raise _refused(
-            f"the header Authorization has no valid API token: one is {TOKEN_PREFIX} and what follows, as `toban token create` printed it"
+            f"the header Authorization has no valid API token: one is {TOKEN_PREFIX} and what follows, as `toban token add` printed it"
         )
     secret = token.strip() if given else session_secret()
     if not secret:
-        raise _refused("the request has no API token; send `Authorization: Bearer TOKEN` (`toban token create`)")
+        raise _refused("the request has no API token; send `Authorization: Bearer TOKEN` (`toban token add`)")
     if not given:
         _refuse_forged(secret)
     return Credential(secret, context().gate.address())

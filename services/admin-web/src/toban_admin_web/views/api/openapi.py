@@ -59,7 +59,7 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
             "schemas": dict(sorted(schemas["$defs"].items())),
             "responses": {f"Problem{status}": _problem(status, refs) for status in _STATUSES},
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "An API token: `toban token create`."}
+                "token": {"type": "http", "scheme": "bearer", "description": "An API token: `toban token add`."}
             },
         },
     }

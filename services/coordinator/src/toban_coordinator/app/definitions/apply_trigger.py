@@ -86,6 +86,6 @@ def _too_many(wanted: Sequence[tuple[Manifest, TriggerSpec]], counts: dict[str, 
             message = (
                 f"{spec.event_type!r} has {MAX_TRIGGERS_OF_TYPE} triggers already, the most that one type may have"
             )
-            hint = "remove one (`toban trigger remove`), or emit several types"
+            hint = "remove one (`toban trigger delete`), or emit several types"
             problems.append(ManifestProblem(manifest.source, "spec.event_type", message, hint))
     return problems

@@ -134,7 +134,7 @@ class SignIn:
         async with autocommit(self.pool) as t:
             row = await sessions.token(t, hash_secret(secret)) if secret.startswith(TOKEN_PREFIX) else None
             if row is None or not row["good"] or not row["enabled"]:
-                message = "the API token is unknown, revoked or has expired; make one with `toban token create`"
+                message = "the API token is unknown, revoked or has expired; make one with `toban token add`"
                 raise TobanError(ErrorCode.UNAUTHENTICATED, message, detail={"sign_in": True})
             await sessions.touch_token(t, row["id"], address=network_of(address))
             person = (await accounts.people(t, row["name"]))[0]

@@ -93,7 +93,7 @@ class SecretOperations:
                 raise await not_found(t, "secret", name)
             if owner := _owner(before[0]):
                 message = (
-                    f"secret {name!r} is for {owner} alone; run `toban {owner.replace(' ', ' rm ')}` to remove both"
+                    f"secret {name!r} is for {owner} alone; run `toban {owner.replace(' ', ' delete ')}` to remove both"
                 )
                 raise TobanError(ErrorCode.RESOURCE_INVALID_STATE, message)
             users = before[0].used_by

@@ -48,5 +48,5 @@ def _finding(group: GroupFacts) -> Finding:
         value=group.value,
         status="warning",
         message=f"the group has no executor: {wait}",
-        remedy=f"start an executor with its certificate and see its log, or: toban group rm {group.name}",
+        remedy=f"start an executor with its certificate and see its log, or: toban group delete {group.name}",
     )
