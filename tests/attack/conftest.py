@@ -76,7 +76,10 @@ def attacks() -> Iterator[Attacks]:
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     home = tmp_path_factory.mktemp("attack") / "home"
-    with running_stack(home, coordinators=1, executors=1, admin_webs=1, slots=4) as made, admin_of(made) as admin:
+    with (
+        running_stack(home, coordinators=1, executors=1, admin_webs=1, signers=1, slots=4) as made,
+        admin_of(made) as admin,
+    ):
         for identity in (GROUP, WORKER):
             certs.issue(made.home.tls / "ca", identity, made.home.tls / certs.folder_of(identity))
         names = (f"spiffe://{certs.TRUST_DOMAIN}/{SHARED}",)
@@ -98,7 +101,7 @@ def admin(stack: Stack) -> Iterator[AdminClient]:
 def servers(stack: Stack) -> dict[str, str]:
     """Service → address of a process of it."""
     found = {one.role: one.address for one in stack.processes().values()}
-    return {role: found[role] for role in ("coordinator", "executor", "log-archiver")}
+    return {role: found[role] for role in ("coordinator", "executor", "log-archiver", "signer")}
 
 
 @pytest.fixture

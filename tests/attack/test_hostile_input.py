@@ -33,6 +33,7 @@ SERVED = {
     "LogIngest": "log-archiver",
     "LogReader": "log-archiver",
     "LogArchive": "log-archiver",
+    "Signer": "signer",
 }
 JUNK = b"\xff" * 64
 MiB = 1 << 20

@@ -24,6 +24,7 @@ SERVED = {
     "LogIngest": "log-archiver",
     "LogReader": "log-archiver",
     "LogArchive": "log-archiver",
+    "Signer": "signer",
 }
 """Service of the proto → who serves it; a coordinator the others."""
 CERTIFICATES = {

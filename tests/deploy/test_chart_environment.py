@@ -140,10 +140,12 @@ def test_shared_identity_is_read_by_every_service(example: Any, in_pod: Any) -> 
 
 # Set by nobody here: their defaults hold in a pod, or the image sets them.
 LEFT_OUT = {
-    "coordinator": {"COORDINATORS", "OIDC_CA_FILE"},
+    # cert-manager issues certificates of executors there (docs/joining.md).
+    "coordinator": {"COORDINATORS", "OIDC_CA_FILE", "SIGNER"},
     # Engines are outside of clusters; the files are those of the pod.
     "executor": {
         "CONTAINER_ENGINE",
+        "RENEW_CERTIFICATE",
         "CONTAINER_MOUNTS",
         "HTTP_STEP_CA_FILE",
         "KUBERNETES_TOKEN_FILE",

@@ -273,7 +273,7 @@ LOST = (
     ),
 )
 ACTIONS = (*GATE, *PEOPLE, *FLOWS, *DEFINITIONS, *RUNS, *CLUSTER, *LOST)
-NO_ACTIONS = {"hooks.receive": "of another system"}
+NO_ACTIONS = {"hooks.receive": "of another system", "joining.join": "of a machine"}
 # What opens over a page or in it: the page, and the script that opens it.
 OPENED = {
     "the palette": ("/", "document.querySelector('[data-open-palette]').click()", "#palette[open] input:focus"),

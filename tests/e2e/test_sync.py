@@ -20,7 +20,7 @@ from toban.jobs import job
 
 
 @job(interval_seconds=86_400, timeout_seconds=60)
-def count_parts(parts: int = 3) -> dict:
+def weigh_parts(parts: int = 3) -> dict:
     toban.current_job().progress(done=parts, total=parts)
     return {"parts": parts}
 """
@@ -49,23 +49,23 @@ def test_a_function_is_applied_runs_and_is_ended(
         return toban("sync", "workshop", *words, code=code, **environment)
 
     shown = sync("--dry-run")
-    assert "Job count-parts: would be created" in shown and "Schedule count-parts: would be created" in shown
-    assert "Job count-parts: created" in sync()
-    assert client.jobs.get("count-parts").labels == {"toban-project": "workshop"}
+    assert "Job weigh-parts: would be created" in shown and "Schedule weigh-parts: would be created" in shown
+    assert "Job weigh-parts: created" in sync()
+    assert client.jobs.get("weigh-parts").labels == {"toban-project": "workshop"}
     assert sync("--folder", str(tmp_path)).splitlines() == [
-        "Job count-parts: unchanged",
-        "Schedule count-parts: unchanged",
+        "Job weigh-parts: unchanged",
+        "Schedule weigh-parts: unchanged",
         "nothing to change",
     ]
-    started = client.runs.start("count-parts", {"parts": 5})
+    started = client.runs.start("weigh-parts", {"parts": 5})
     assert client.runs.wait(started.run_id, timeout=60).check().result == {"parts": 5}
 
     (tmp_path / "workshop.py").write_text(MODULE.replace("interval_seconds=86_400, ", ""))
-    assert "Schedule count-parts: paused, it is no longer declared" in sync("--prune")
-    assert client.schedules.get("count-parts").status == "paused"
+    assert "Schedule weigh-parts: paused, it is no longer declared" in sync("--prune")
+    assert client.schedules.get("weigh-parts").status == "paused"
     (tmp_path / "workshop.py").write_text(MODULE)
-    assert "Schedule count-parts: resumed, it is declared again" in sync()
-    assert client.schedules.get("count-parts").status == "active"
+    assert "Schedule weigh-parts: resumed, it is declared again" in sync()
+    assert client.schedules.get("weigh-parts").status == "active"
 
     assert "is of project 'workshop', and this is project 'other'" in sync("--project", "other", code=65)
     (tmp_path / "workshop.py").write_text(MODULE.replace("timeout_seconds", "timeout"))

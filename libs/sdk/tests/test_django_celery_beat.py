@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from toban.django import celery_cron, declarations
+from toban.declaring import model
+from toban.django import celery_cron
 from toban.django.celery_beat import Imported, convert, module_text
 from toban_domain.schedule import RuleSpec
 from toban_schedule.rule import Rule
@@ -142,11 +143,11 @@ def imported_row(number: int, name: str) -> dict[str, Any]:
 
 
 def test_the_text_declares_what_was_converted_and_runs_nothing_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(declarations, "_declared", {})
+    monkeypatch.setattr(model, "_declared", {})
     hostile = 'x\n"""); raise SystemExit(1)  # \\'
     done = imported(name=hostile, description=hostile, queue=hostile, task=hostile, kwargs='{"a": [null, true, "\\n"]}')
     exec(compile(module_text([done, imported(enabled=False)]), "toban_jobs.py", "exec"), {})
-    first, second = declarations.declared()
+    first, second = model.declared()
     assert {first.name, second.name} == {done.arguments["name"], "send-mail"}
     one = next(found for found in (first, second) if found.name == done.arguments["name"])
     assert one.description == hostile
