@@ -1,4 +1,4 @@
-"""`toban sync`: what functions declare by @job is on the site, runs, and is ended when it is declared no more."""
+"""`toban sync`: what functions declare by @job is on the site, runs, and ends when it is no longer declared."""
 
 import sys
 from collections.abc import Callable, Iterator

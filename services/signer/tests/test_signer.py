@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from toban_signer.decide import certificate, public_key
 from toban_signer.main import serve
 from toban_signer.server import read_authority
 from toban_stack import certs
+from toban_testing.waiting import until
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
 from toban_transport.identity import spiffe_ids
@@ -130,11 +132,7 @@ async def sign(tls: Path, tmp_path: Path) -> AsyncIterator[Callable[[str, SignRe
     config = SignerConfig(ca_dir=tls / "ca", tls_dir=tls / "signer", ready_file=ready, certificate_days=2)
     stop = Stop()
     serving = asyncio.ensure_future(serve(config, stop))
-    while not ready.exists():
-        assert not serving.done(), serving
-        await asyncio.sleep(0.01)
-    import json
-
+    await until(lambda: ready.exists() or serving.done())
     port = json.loads(ready.read_text())["grpc_port"]
     pools = []
 

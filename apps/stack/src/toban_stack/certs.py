@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from toban_domain.deny_list import DENIED
 from toban_domain.executor_group import DEFAULT_GROUP, GROUP_NAME, check_name
 from toban_runtime.clock import SystemClock
-from toban_stack.stack_paths import write_private
+from toban_runtime.private_file import write_private
 from toban_transport.issue import builder, key_usage, leaf, pem, spiffe_id
 
 SERVICES = ("coordinator", "executor", "log-archiver", "admin-web", "signer", "admin-cli", "external-worker")

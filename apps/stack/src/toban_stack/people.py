@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from toban_cli.contexts import Context, ContextFile
+from toban_runtime.private_file import write_private
 from toban_stack.console import print_lines
-from toban_stack.stack_paths import write_private
 from toban_stack.toban_command import MOST_ROWS, TobanCommand
 
 LOCAL_USER = "local"

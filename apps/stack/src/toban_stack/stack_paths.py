@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from toban_runtime.private_file import write_private
 from toban_stack.errors import StackError
 
 # A Unix socket's path may have 107 bytes; the longest name below the folder has 33.
@@ -117,14 +118,3 @@ class StackPaths:
         if not path.exists() or path.read_text(encoding="utf-8") != value:
             write_private(path, value)
         return path
-
-
-def write_private(path: Path, content: str | bytes) -> None:
-    """Replaces `path` in one step by a file of mode 0600 with `content`."""
-    raw = content.encode() if isinstance(content, str) else content
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(raw)
-    draft.replace(path)

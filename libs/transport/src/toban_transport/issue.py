@@ -1,6 +1,5 @@
 """What a certificate of ours contains, for the development authority and the signer, and how a machine asks for one and keeps it."""
 
-import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from toban_runtime.private_file import write_private
 from toban_transport.authz import EXTERNAL_WORKER
 from toban_transport.identity import dns_name
 
@@ -107,8 +107,4 @@ def keep(directory: Path, *, key: bytes, certificate: bytes, authorities: bytes 
     files = {"ca.crt": authorities, "tls.key": key, "tls.crt": certificate}
     for name, content in files.items():
         if content:
-            draft = directory / f".{name}.{os.getpid()}"
-            draft.unlink(missing_ok=True)
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(content)
-            draft.replace(directory / name)
+            write_private(directory / name, content)

@@ -24,7 +24,7 @@ async def multiply(a, b):
 
 @task(takes_context=True)
 def context_of(context, key):
-    """What a task is told of itself."""
+    """What a task knows of its own run."""
     result = context.task_result
     return {"key": key, "id": result.id, "attempt": context.attempt, "priority": result.task.priority}
 

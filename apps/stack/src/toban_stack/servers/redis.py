@@ -8,9 +8,10 @@ import shutil
 import socket
 from pathlib import Path
 
+from toban_runtime.private_file import write_private
 from toban_stack.processes import Program
 from toban_stack.servers.binaries import find_redis
-from toban_stack.stack_paths import StackPaths, write_private
+from toban_stack.stack_paths import StackPaths
 
 DATABASES = 128
 

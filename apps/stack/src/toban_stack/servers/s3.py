@@ -5,11 +5,12 @@ import os
 import socket
 from pathlib import Path
 
+from toban_runtime.private_file import write_private
 from toban_stack.certs import VALIDITY, make_ca, reissue
 from toban_stack.ports import PortBook
 from toban_stack.processes import Program
 from toban_stack.servers.binaries import find_weed
-from toban_stack.stack_paths import StackPaths, write_private
+from toban_stack.stack_paths import StackPaths
 
 BUCKET = "toban-logs"
 REGION = "us-east-1"

@@ -23,7 +23,6 @@ TOKEN_BYTES = 32
 HOUR = 3600
 LONGEST_SECONDS = 7 * 24 * HOUR
 MOST_USES = 1000
-MAX_REQUEST_BYTES = 16_384
 MAX_MACHINE = 253
 _log = get_logger(__name__)
 
@@ -84,7 +83,6 @@ class Invites:
 
         Raises UNAUTHENTICATED for a token that is not good, and what Signing raises.
         """
-        _check_size(request)
         async with autocommit(self.pool) as t:
             found = await executor_invites.find(t, hash_secret(token))
         if found is None:
@@ -102,19 +100,11 @@ class Invites:
 
     async def renew(self, request: bytes, *, group: str) -> Signed:
         """A certificate for another key of an executor of this group. Raises what Signing raises."""
-        _check_size(request)
         return await self.signer.sign(request, group=group)
 
 
 def _target(number: int, group: str) -> str:
     return f"invite {number} of executor group {group}"
-
-
-def _check_size(request: bytes) -> None:
-    if len(request) > MAX_REQUEST_BYTES:
-        raise TobanError(
-            ErrorCode.INVALID_ARGUMENT, f"the request for a certificate has more than {MAX_REQUEST_BYTES} bytes"
-        )
 
 
 def _not_good() -> TobanError:
