@@ -76,17 +76,19 @@ class Network:
 def servers_by_service() -> dict[str, str]:
     """gRPC service → who serves it, from the table in docs/architecture.md."""
     text = (ROOT / "docs" / "architecture.md").read_text().split("## Who may call what")[1].split("##")[0]
-    rows = re.findall(r"^\| (coordinator|executor|log-archiver) \| `(\w+)` \|", text, re.MULTILINE)
+    rows = re.findall(r"^\| (coordinator|executor|log-archiver|signer) \| `(\w+)` \|", text, re.MULTILINE)
     return {service: server for server, service in rows}
 
 
 def arrows() -> set[tuple[str, str]]:
-    """(caller, server) of METHOD_RULES. Health goes with any of them."""
+    """(caller, server) of METHOD_RULES, where the chart has the server: no signer. Health goes with any of them."""
     servers = servers_by_service()
     return {
-        (caller, servers[method.split("/")[1].removeprefix("toban_proto.v1.")])
+        (caller, server)
         for method, callers in METHOD_RULES.items()
         if not method.startswith("/grpc.health.")
+        for server in [servers[method.split("/")[1].removeprefix("toban_proto.v1.")]]
+        if server in SERVICES
         for caller in callers
     }
 
