@@ -1,6 +1,6 @@
 """An external worker: it claims steps of type word-count, does them and completes them.
 
-Usage: SCHEDULER_TLS_DIR=<folder of the external-worker certificate> worker.py COORDINATOR[,COORDINATOR...] [STEPS]
+Usage: TOBAN_TLS_DIR=<folder of the external-worker certificate> worker.py COORDINATOR[,COORDINATOR...] [STEPS]
 It ends after STEPS steps, or never. Needs grpcio and the package toban_proto (libs/proto).
 """
 
@@ -20,7 +20,7 @@ from toban_proto.v1 import coordinator_pb2_grpc as rpc
 
 WORKER = f"{socket.gethostname()}:{os.getpid()}"
 WORKER_TYPE = "word-count"
-TRUST_DOMAIN = os.environ.get("SCHEDULER_TRUST_DOMAIN", "toban.internal")
+TRUST_DOMAIN = os.environ.get("TOBAN_TRUST_DOMAIN", "toban.internal")
 PAUSE_SECONDS = 1.0
 
 
@@ -98,7 +98,7 @@ def serve(stub: rpc.ExternalWorkStub) -> bool:
 
 def connect(address: str) -> rpc.ExternalWorkStub:
     """A stub of one coordinator. Any of them answers every call."""
-    folder = Path(os.environ.get("SCHEDULER_TLS_DIR", "/etc/scheduler/tls"))
+    folder = Path(os.environ.get("TOBAN_TLS_DIR", "/etc/scheduler/tls"))
     ca, key, certificate = ((folder / name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt"))
     options = [("grpc.ssl_target_name_override", f"coordinator.{TRUST_DOMAIN}")]
     return rpc.ExternalWorkStub(

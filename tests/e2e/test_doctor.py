@@ -102,34 +102,34 @@ def test_faults_here_are_found(stack: Stack, tmp_path: Path) -> None:
     now = SystemClock().wall()
     own = stack.home.tls
     soon = certs.issue(own / "ca", "admin-cli", tmp_path / "soon", now=now - certs.LEAF_VALIDITY + timedelta(days=2))
-    assert named(diagnose(stack, SCHEDULER_TLS_DIR=str(soon))) == {"certificate": "warning"}
+    assert named(diagnose(stack, TOBAN_TLS_DIR=str(soon))) == {"certificate": "warning"}
 
     over = certs.issue(own / "ca", "admin-cli", tmp_path / "over", now=now - certs.LEAF_VALIDITY - timedelta(days=1))
-    assert named(diagnose(stack, SCHEDULER_TLS_DIR=str(over))) == {"certificate": "error", "server": "error"}
+    assert named(diagnose(stack, TOBAN_TLS_DIR=str(over))) == {"certificate": "error", "server": "error"}
 
     other = certs.make_all(tmp_path / "other") / "admin-cli"
-    found = diagnose(stack, SCHEDULER_TLS_DIR=str(other))
+    found = diagnose(stack, TOBAN_TLS_DIR=str(other))
     assert named(found) == {"trust": "error", "server": "error"}
 
-    wrong = diagnose(stack, SCHEDULER_TLS_DIR=str(own / "executor"))
+    wrong = diagnose(stack, TOBAN_TLS_DIR=str(own / "executor"))
     assert named(wrong) == {"identity": "error", "server": "error"}
 
     readable = certs.issue(own / "ca", "admin-cli", tmp_path / "readable")
     (readable / "tls.key").chmod(0o644)
-    assert named(diagnose(stack, SCHEDULER_TLS_DIR=str(readable))) == {"key-mode": "error", "server": "error"}
+    assert named(diagnose(stack, TOBAN_TLS_DIR=str(readable))) == {"key-mode": "error", "server": "error"}
 
     mixed = certs.issue(own / "ca", "admin-cli", tmp_path / "mixed")
     (mixed / "tls.key").write_bytes((soon / "tls.key").read_bytes())
-    assert named(diagnose(stack, SCHEDULER_TLS_DIR=str(mixed))) == {"tls-files": "error", "server": "error"}
+    assert named(diagnose(stack, TOBAN_TLS_DIR=str(mixed))) == {"tls-files": "error", "server": "error"}
 
-    assert named(diagnose(stack, SCHEDULER_TLS_DIR=str(tmp_path / "nothing"))) == {"tls-files": "error"}
-    assert named(diagnose(stack, SCHEDULER_COORDINATORS="nobody.invalid:1")) == {"server": "error"}
-    assert named(diagnose(stack, SCHEDULER_COORDINATORS=stack.log_archivers[0])) == {
+    assert named(diagnose(stack, TOBAN_TLS_DIR=str(tmp_path / "nothing"))) == {"tls-files": "error"}
+    assert named(diagnose(stack, TOBAN_COORDINATORS="nobody.invalid:1")) == {"server": "error"}
+    assert named(diagnose(stack, TOBAN_COORDINATORS=stack.log_archivers[0])) == {
         "identity": "error",
         "server": "error",
     }
-    assert named(diagnose(stack, SCHEDULER_COORDINATORS="no-port")) == {"configuration": "error"}
-    assert diagnose(stack, SCHEDULER_LOG_ARCHIVERS=stack.coordinators[0])[0].name == "identity"
+    assert named(diagnose(stack, TOBAN_COORDINATORS="no-port")) == {"configuration": "error"}
+    assert diagnose(stack, TOBAN_LOG_ARCHIVERS=stack.coordinators[0])[0].name == "identity"
 
 
 def test_faults_of_the_installation_are_found(stack: Stack) -> None:

@@ -62,7 +62,7 @@ def test_external_workers(
             command = f"{command.partition('127.')[0]}{','.join(stack.coordinators)} 1 >worker.log 2>&1 &"
         elif command.startswith("scripts/toban"):
             # The page has another shell here, without the worker's certificate.
-            shell.types("unset SCHEDULER_TLS_DIR")
+            shell.types("unset TOBAN_TLS_DIR")
         elif command.startswith("toban user add"):
             # An administrator's, without the worker's token.
             shell.types("unset TOBAN_URL TOBAN_TOKEN")

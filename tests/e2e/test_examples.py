@@ -94,7 +94,7 @@ def toban(stack: Stack, *arguments: str) -> str:
 def external_worker(stack: Stack) -> Iterator[None]:
     """The worker of external-worker/, which serves every coordinator."""
     addresses = ",".join(stack.coordinators)
-    environment = {**os.environ, "SCHEDULER_TLS_DIR": str(stack.home.tls / "external-worker")}
+    environment = {**os.environ, "TOBAN_TLS_DIR": str(stack.home.tls / "external-worker")}
     worker = subprocess.Popen(
         [sys.executable, str(EXAMPLES / "external-worker" / "worker.py"), addresses], env=environment
     )

@@ -166,7 +166,7 @@ def test_the_command_works_over_rest_without_grpc(tmp_path: Path, dist: Path) ->
     person.environment |= {"TOBAN_URL": "http://127.0.0.1:1", "TOBAN_TOKEN": "toban_pat_" + "0" * 64}
     assert "127.0.0.1:1" in person.types("toban run list", code=69)
     del person.environment["TOBAN_URL"]
-    person.environment |= {"SCHEDULER_COORDINATORS": "127.0.0.1:1"}
+    person.environment |= {"TOBAN_COORDINATORS": "127.0.0.1:1"}
     assert "pip install 'toban[grpc]'" in person.types("toban run list", code=70)
     assert "pip install 'toban[dev]'" in person.types("toban dev", code=70)
 

@@ -112,19 +112,19 @@ def test_the_same_file_again(stack: Stack, toban_here: Toban, known: Path) -> No
 
 @pytest.mark.parametrize("argv", [("run", "list"), ("run", "start", "wrong-fine"), ("job", "get", "wrong-fine")])
 def test_the_certificate_of_another_service(stack: Stack, refused: Refused, argv: tuple[str, ...]) -> None:
-    said = refused(77, *argv, SCHEDULER_TLS_DIR=str(stack.home.tls / "executor"))
+    said = refused(77, *argv, TOBAN_TLS_DIR=str(stack.home.tls / "executor"))
     assert re.fullmatch(r"service 'executor' may not call /toban_proto\.v1\.\w+/\w+; use the certificate of .*", said)
 
 
 def test_the_certificate_of_another_authority(stack: Stack, refused: Refused, tmp_path: Path) -> None:
     other = make_all(tmp_path) / "admin-cli"
-    said = refused(69, "run", "start", "wrong-fine", SCHEDULER_TLS_DIR=str(other))
+    said = refused(69, "run", "start", "wrong-fine", TOBAN_TLS_DIR=str(other))
     assert "certificate" in said and stack.coordinators[0] in said
 
 
 def test_a_folder_without_a_certificate(refused: Refused, tmp_path: Path) -> None:
-    said = refused(78, "run", "start", "wrong-fine", SCHEDULER_TLS_DIR=str(tmp_path))
-    assert said.startswith(f"{tmp_path}/tls.crt: cannot be read") and "SCHEDULER_TLS_DIR" in said
+    said = refused(78, "run", "start", "wrong-fine", TOBAN_TLS_DIR=str(tmp_path))
+    assert said.startswith(f"{tmp_path}/tls.crt: cannot be read") and "TOBAN_TLS_DIR" in said
 
 
 def service_addresses(stack: Stack) -> list[tuple[str, int]]:

@@ -255,9 +255,9 @@ def cluster(
             monkeypatch.setenv("TOBAN_TOKEN", TOKEN)
             yield fake
     else:
-        monkeypatch.setenv("SCHEDULER_COORDINATORS", fake.coordinator)
-        monkeypatch.setenv("SCHEDULER_LOG_ARCHIVERS", fake.archiver)
-        monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
+        monkeypatch.setenv("TOBAN_COORDINATORS", fake.coordinator)
+        monkeypatch.setenv("TOBAN_LOG_ARCHIVERS", fake.archiver)
+        monkeypatch.setenv("TOBAN_TLS_DIR", str(tls))
         yield fake
     if fake.stopped:
         fake.close()

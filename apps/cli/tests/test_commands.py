@@ -377,7 +377,7 @@ def test_a_run_without_output_is_not_waited_for_like_one_with(
 def test_follow_goes_on_when_no_output_can_be_read(
     cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
-    monkeypatch.setenv("SCHEDULER_LOG_ARCHIVERS", f"127.0.0.1:{free_port}")
+    monkeypatch.setenv("TOBAN_LOG_ARCHIVERS", f"127.0.0.1:{free_port}")
     cluster.reader.runs = [a_run("RUNNING"), a_run()]
     cluster.loop.call_soon_threadsafe(cluster.reader.logged.set)
     code, out, err = toban("run", "logs", "12", "-f")

@@ -107,7 +107,7 @@ def test_bash_completes_contexts_and_names_from_the_chosen_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", "127.0.0.1:1")
+    monkeypatch.setenv("TOBAN_COORDINATORS", "127.0.0.1:1")
     with site_before(filled) as url:
         with ContextFile(os.environ).change() as held:
             held[0] = Contexts(named={"prod": Context(url=url, token="toban_pat_" + "0" * 64)})
@@ -119,10 +119,10 @@ def test_bash_completes_contexts_and_names_from_the_chosen_one(
 def test_bash_completes_nothing_without_a_response(
     bash: Callable[..., list[str]], tls: Path, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port}")
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
+    monkeypatch.setenv("TOBAN_COORDINATORS", f"127.0.0.1:{free_port}")
+    monkeypatch.setenv("TOBAN_TLS_DIR", str(tls))
     assert bash("job", "get", "") == []
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", "/nowhere")
+    monkeypatch.setenv("TOBAN_TLS_DIR", "/nowhere")
     assert bash("job", "get", "") == []
 
 

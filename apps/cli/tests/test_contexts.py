@@ -148,6 +148,7 @@ def test_contexts_are_listed_used_shown_and_deleted_without_their_tokens(file: C
             "/srv/clone/.toban",
             "as scripts/toban of a clone does, and counts before the current context; set TOBAN_CONTEXT=local",
         ),
+        ("TOBAN_COORDINATORS", "a:1", "and counts before the current context; set TOBAN_CONTEXT=local"),
         ("SCHEDULER_COORDINATORS", "a:1", "and counts before the current context; set TOBAN_CONTEXT=local"),
         ("TOBAN_CONTEXT", "prod", "and counts before the current context; set TOBAN_CONTEXT=local"),
         ("TOBAN_URL", "https://other.example.com", "and counts before the current context; unset it"),
@@ -182,11 +183,12 @@ def test_a_context_that_is_not_there_names_those_that_are(
         ({"TOBAN_URL": "https://a.example", "TOBAN_TOKEN": "toban_pat_x", "TOBAN_DIRECT": "1"}, None, ""),
         ({"TOBAN_DIRECT": "1"}, None, ""),
         ({"_TOBAN_CONTEXT": "local"}, LOCAL.url, LOCAL.token),
-        ({"_TOBAN_CONTEXT": "local", "TOBAN_CONTEXT": "prod", "SCHEDULER_COORDINATORS": "a:1"}, LOCAL.url, LOCAL.token),
+        ({"_TOBAN_CONTEXT": "local", "TOBAN_CONTEXT": "prod", "TOBAN_COORDINATORS": "a:1"}, LOCAL.url, LOCAL.token),
         ({"_TOBAN_CONTEXT": "local", "TOBAN_TOKEN": "toban_pat_x"}, LOCAL.url, "toban_pat_x"),
         ({"_TOBAN_CONTEXT": "local", "TOBAN_URL": "https://a.example", "TOBAN_TOKEN": "toban_pat_x"}, LOCAL.url, LOCAL.token),
+        ({"TOBAN_COORDINATORS": "a:1"}, None, ""),
         ({"SCHEDULER_COORDINATORS": "a:1"}, None, ""),
-        ({"SCHEDULER_COORDINATORS": "a:1", "TOBAN_CONTEXT": "prod"}, PROD.url, TOKEN),
+        ({"TOBAN_COORDINATORS": "a:1", "TOBAN_CONTEXT": "prod"}, PROD.url, TOKEN),
     ],
 )  # fmt: skip
 def test_where_commands_go(
@@ -245,6 +247,7 @@ def test_a_current_context_never_reroutes_the_commands_of_a_local_stack(file: Co
         ({"TOBAN_CONTEXT": "pord"}, ErrorCode.NOT_FOUND, "there is no context 'pord'; there are local, prod"),
         ({"TOBAN_URL": "https://a.example"}, ErrorCode.CONFIG_INVALID, "TOBAN_URL is set without TOBAN_TOKEN"),
         ({"TOBAN_URL": "https://a.example", "TOBAN_TOKEN": "hunter2"}, ErrorCode.CONFIG_INVALID, "TOBAN_TOKEN is no API token"),
+        ({"TOBAN_CORDINATORS": "a:1"}, ErrorCode.CONFIG_INVALID, "did you mean TOBAN_COORDINATORS"),
         ({"SCHEDULER_CORDINATORS": "a:1"}, ErrorCode.CONFIG_INVALID, "did you mean SCHEDULER_COORDINATORS"),
     ],
 )  # fmt: skip
@@ -303,7 +306,7 @@ def test_addresses_that_are_refused(given: str, message: str) -> None:
 def test_what_has_no_route_goes_to_the_coordinators_of_a_local_stack(
     cluster: Any, site_before: Any, toban: Toban, tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("SCHEDULER_COORDINATORS", "SCHEDULER_LOG_ARCHIVERS", "SCHEDULER_TLS_DIR"):
+    for name in ("TOBAN_COORDINATORS", "TOBAN_LOG_ARCHIVERS", "TOBAN_TLS_DIR"):
         monkeypatch.delenv(name)
     cluster.reader.answers["ListRuns"] = pb.ListRunsResponse(runs=[pb.Run(id=5)])
     cluster.archive.verified = [VerifyArchiveResponse(log_day="2026-11-01", key="logs/a", ok=True)]

@@ -26,7 +26,7 @@ def old_cluster(cluster: Any, monkeypatch: pytest.MonkeyPatch, tls: Path) -> Any
     cluster.reader.answers["GetCluster"] = pb.Cluster(
         server_time=now, health_json='{"checks": {"redis": {"status": "ok"}}}'
     )
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls / "admin-cli"))
+    monkeypatch.setenv("TOBAN_TLS_DIR", str(tls / "admin-cli"))
     return cluster
 
 
@@ -88,27 +88,27 @@ def test_a_coordinator_without_its_database(old_cluster: Any, toban: Toban) -> N
 
 
 def test_nothing_is_configured(toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SCHEDULER_COORDINATORS", raising=False)
+    monkeypatch.delenv("TOBAN_COORDINATORS", raising=False)
     code, out, _ = toban("doctor")
     assert code == 1
     assert out.startswith("error: configuration: environment (unusable)\n")
-    assert "SCHEDULER_COORDINATORS=host:port" in out
+    assert "TOBAN_COORDINATORS=host:port" in out
 
 
 def test_no_server_runs(toban: Toban, monkeypatch: pytest.MonkeyPatch, tls: Path, free_port: int) -> None:
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port}")
-    monkeypatch.delenv("SCHEDULER_LOG_ARCHIVERS", raising=False)
+    monkeypatch.setenv("TOBAN_TLS_DIR", str(tls))
+    monkeypatch.setenv("TOBAN_COORDINATORS", f"127.0.0.1:{free_port}")
+    monkeypatch.delenv("TOBAN_LOG_ARCHIVERS", raising=False)
     code, out, _ = toban("doctor")
     assert code == 1
     assert f"error: server: coordinator 127.0.0.1:{free_port} (connect)" in out
-    assert "warning: configuration: SCHEDULER_LOG_ARCHIVERS (empty)" in out
+    assert "warning: configuration: TOBAN_LOG_ARCHIVERS (empty)" in out
 
 
 def test_not_a_tls_port(toban: Toban, monkeypatch: pytest.MonkeyPatch, tls: Path, redis_url: str) -> None:
     address = redis_url.split("//")[1].partition("/")[0].rpartition("@")[2]
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", address)
+    monkeypatch.setenv("TOBAN_TLS_DIR", str(tls))
+    monkeypatch.setenv("TOBAN_COORDINATORS", address)
     code, out, _ = toban("doctor")
     assert code == 1
     assert f"error: server: coordinator {address} (tls)" in out
@@ -117,7 +117,7 @@ def test_not_a_tls_port(toban: Toban, monkeypatch: pytest.MonkeyPatch, tls: Path
 def test_one_malformed_address_does_not_stop_the_others(
     old_cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"nonsense,{old_cluster.coordinator},h:99999")
+    monkeypatch.setenv("TOBAN_COORDINATORS", f"nonsense,{old_cluster.coordinator},h:99999")
     code, out, _ = toban("doctor", "-o", "json")
     checks = json.loads(out)["checks"]
     assert code == 1
@@ -132,7 +132,7 @@ def test_one_malformed_address_does_not_stop_the_others(
 def test_a_missing_folder_of_certificates_is_one_finding(
     old_cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", "/nowhere/tls")
+    monkeypatch.setenv("TOBAN_TLS_DIR", "/nowhere/tls")
     code, out, _ = toban("doctor")
     assert code == 1
     assert out.count("/nowhere/tls") == 1

@@ -23,7 +23,7 @@ SESSION = "5e" * 32
 @pytest.fixture
 def site(cluster: Any, site_before: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """The address of a site where ada has a password; commands have no setting but an own folder for contexts."""
-    for name in ("SCHEDULER_COORDINATORS", "SCHEDULER_LOG_ARCHIVERS", "SCHEDULER_TLS_DIR"):
+    for name in ("TOBAN_COORDINATORS", "TOBAN_LOG_ARCHIVERS", "TOBAN_TLS_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     cluster.accounts.people[MADE] = pb.AuthenticateResponse(user="ada", role="editor")
@@ -195,7 +195,7 @@ def test_nothing_to_sign_in_to(
 def test_a_variable_that_counts_before_the_context_is_named(
     site: str, toban: Toban, types: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", "a:1")
+    monkeypatch.setenv("TOBAN_COORDINATORS", "a:1")
     types(GIVEN)
     code, _, err = toban("login", site, "--token", "-")
-    assert code == 0 and "SCHEDULER_COORDINATORS is set, and counts before" in err
+    assert code == 0 and "TOBAN_COORDINATORS is set, and counts before" in err

@@ -19,7 +19,7 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("TOBAN_URL", URL)
     monkeypatch.setenv("TOBAN_TOKEN", TOKEN)
-    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "SCHEDULER_COORDINATORS"):
+    for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "TOBAN_COORDINATORS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
 

@@ -82,7 +82,7 @@ def test_crontabs_cannot_draw(toban: Toban, tmp_path: Path) -> None:
 
 
 def test_a_doctors_lines_are_lines(toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", "\x1b[2J\nall is ok")
+    monkeypatch.setenv("TOBAN_COORDINATORS", "\x1b[2J\nall is ok")
     out = toban("doctor")[1]
     assert out.replace("\n", "").isprintable()
     assert "\nall is ok" not in out

@@ -70,7 +70,7 @@ def echo() -> Iterator[Any]:
 def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """The environment of a user without contexts."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("TOBAN_URL", "TOBAN_TOKEN", "TOBAN_CONTEXT", "SCHEDULER_COORDINATORS"):
+    for name in ("TOBAN_URL", "TOBAN_TOKEN", "TOBAN_CONTEXT", "TOBAN_COORDINATORS"):
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -97,7 +97,7 @@ def test_a_token_file_may_end_with_a_newline(alone: pytest.MonkeyPatch, toban: T
     assert is_hidden(toban, "login", SITE, "--token-file", str(tmp_path / "token"))[0] == 69
 
 
-@pytest.mark.parametrize("way", ["TOBAN_URL", "SCHEDULER_COORDINATORS"])
+@pytest.mark.parametrize("way", ["TOBAN_URL", "TOBAN_COORDINATORS"])
 def test_a_variable_with_more_than_a_token(alone: pytest.MonkeyPatch, toban: Toban, way: str) -> None:
     alone.setenv(way, {"TOBAN_URL": SITE}.get(way, "127.0.0.1:9"))
     alone.setenv("TOBAN_TOKEN", f"{TOKEN}\nx")

@@ -106,7 +106,7 @@ def test_wrong_arguments(
     toban: Toban, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: tuple[str, ...], code: int, words: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SCHEDULER_COORDINATORS", raising=False)
+    monkeypatch.delenv("TOBAN_COORDINATORS", raising=False)
     found, out, err = toban(*argv)
     assert (found, out) == (code, "")
     assert err.startswith("error: ")
@@ -128,8 +128,8 @@ def test_usage_errors_are_json_when_asked(toban: Toban) -> None:
 
 
 def test_no_coordinator_answers(toban: Toban, tls: Path, monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port},127.0.0.1:1")
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls))
+    monkeypatch.setenv("TOBAN_COORDINATORS", f"127.0.0.1:{free_port},127.0.0.1:1")
+    monkeypatch.setenv("TOBAN_TLS_DIR", str(tls))
     code, out, err = toban("job", "list")
     assert (code, out) == (69, "")
     assert (
@@ -142,12 +142,12 @@ def test_the_next_address_answers(cluster: Any, toban: Toban, monkeypatch: pytes
     from toban_proto.v1 import coordinator_pb2 as pb
 
     cluster.reader.answers["ListJobs"] = pb.ListJobsResponse()
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", f"127.0.0.1:{free_port},{cluster.coordinator}")
+    monkeypatch.setenv("TOBAN_COORDINATORS", f"127.0.0.1:{free_port},{cluster.coordinator}")
     assert toban("job", "list")[0] == 0
 
 
 def test_an_address_that_is_none(toban: Toban, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCHEDULER_COORDINATORS", "localhost")
+    monkeypatch.setenv("TOBAN_COORDINATORS", "localhost")
     code, _, err = toban("job", "list")
     assert code == 78
     assert "'localhost', which is not host:port" in err
@@ -166,19 +166,16 @@ def test_a_variable_that_is_misspelt(cluster: Any, toban: Toban, monkeypatch: py
     monkeypatch.setenv("SCHEDULER_HTPP_PORT", "80")
     assert "SCHEDULER_HTPP_PORT: unknown variable" in toban("job", "list")[2]
     monkeypatch.delenv("SCHEDULER_HTPP_PORT")
-    monkeypatch.setenv("SCHEDULER_COORDINATERS", "elsewhere:1")
+    monkeypatch.setenv("TOBAN_COORDINATERS", "elsewhere:1")
     code, out, err = toban("job", "list")
     assert (code, out) == (78, "")
-    assert (
-        err
-        == "error: SCHEDULER_COORDINATERS: unknown variable in the environment; did you mean SCHEDULER_COORDINATORS?\n"
-    )
+    assert err == "error: TOBAN_COORDINATERS: unknown variable in the environment; did you mean TOBAN_COORDINATORS?\n"
     code, out, _ = toban("doctor")
-    assert code == 1 and "SCHEDULER_COORDINATERS: unknown variable" in out
+    assert code == 1 and "TOBAN_COORDINATERS: unknown variable" in out
 
 
 def test_without_a_certificate(cluster: Any, toban: Toban, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tmp_path))
+    monkeypatch.setenv("TOBAN_TLS_DIR", str(tmp_path))
     code, out, err = toban("job", "list")
     assert (code, out) == (78, "")
     assert f"{tmp_path}/tls.crt: cannot be read" in err
@@ -188,7 +185,7 @@ def test_without_a_certificate(cluster: Any, toban: Toban, monkeypatch: pytest.M
 def test_with_the_certificate_of_another_service(
     cluster: Any, toban: Toban, tls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(tls / "executor"))
+    monkeypatch.setenv("TOBAN_TLS_DIR", str(tls / "executor"))
     code, out, err = toban("job", "list")
     assert (code, out) == (77, "")
     assert "service 'executor' may not call" in err
@@ -200,7 +197,7 @@ def test_with_the_certificate_of_another_authority(
 ) -> None:
     from toban_stack import certs
 
-    monkeypatch.setenv("SCHEDULER_TLS_DIR", str(certs.make_all(tmp_path)))
+    monkeypatch.setenv("TOBAN_TLS_DIR", str(certs.make_all(tmp_path)))
     # A process of its own: the library's own chatter can only be silenced before it is loaded.
     done = subprocess.run(
         [sys.executable, "-m", "toban_cli", "job", "list"], capture_output=True, text=True, timeout=60
@@ -223,7 +220,7 @@ def test_the_local_stack_needs_no_setting(
         "trust_domain": "toban.internal",
     }
     (tmp_path / "stack.json").write_text(json.dumps(record))
-    for name in ("SCHEDULER_COORDINATORS", "SCHEDULER_LOG_ARCHIVERS", "SCHEDULER_TLS_DIR"):
+    for name in ("TOBAN_COORDINATORS", "TOBAN_LOG_ARCHIVERS", "TOBAN_TLS_DIR"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("TOBAN_HOME", str(tmp_path))
     assert toban("job", "list")[0] == 0

@@ -90,7 +90,7 @@ def test_a_refusal_names_who_may_and_where_its_certificate_comes_from() -> None:
     with pytest.raises(TobanError) as caught:
         authorise("/toban_proto.v1.JobReader/GetRun", [f"spiffe://{DOMAIN}/executor"], DOMAIN)
     assert "admin-cli or admin-web" in caught.value.message and f"spiffe://{DOMAIN}/admin-cli" in caught.value.message
-    assert "SCHEDULER_TLS_DIR" in caught.value.message
+    assert "TOBAN_TLS_DIR" in caught.value.message
     assert "default name: scheduler-grpc-tls-admin-cli" in caught.value.message
 
 
@@ -100,7 +100,7 @@ def test_a_refusal_never_suggests_the_certificate_of_a_service(subtests: pytest.
             with pytest.raises(TobanError) as caught:
                 authorise(method, [f"spiffe://{DOMAIN}/admin-cli"], DOMAIN)
             assert f"use the certificate of {' or '.join(sorted(callers_of(method)))} (" in caught.value.message
-            assert "Secret" not in caught.value.message and "SCHEDULER_TLS_DIR" not in caught.value.message
+            assert "Secret" not in caught.value.message and "TOBAN_TLS_DIR" not in caught.value.message
 
 
 def test_an_unknown_method_is_denied() -> None:

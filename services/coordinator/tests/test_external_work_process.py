@@ -187,7 +187,7 @@ async def test_the_example_of_a_worker_does_the_steps_of_its_job(process, tls, c
         str(EXAMPLE / "worker.py"),
         f"127.0.0.1:1,127.0.0.1:{process['grpc_port']}",
         "2",
-        env={**os.environ, "SCHEDULER_TLS_DIR": str(tls / "external-worker")},
+        env={**os.environ, "TOBAN_TLS_DIR": str(tls / "external-worker")},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,16 @@ CHOSEN = "_TOBAN_CONTEXT"
 CONTEXT_FILE = "context.json"
 DEFAULT_TLS_DIR = "/etc/scheduler/tls"
 DEFAULT_TRUST_DOMAIN = "toban.internal"
-_PREFIX = "SCHEDULER_"
+COORDINATORS, LOG_ARCHIVERS, TLS_DIR, TRUST_DOMAIN = (
+    "TOBAN_COORDINATORS",
+    "TOBAN_LOG_ARCHIVERS",
+    "TOBAN_TLS_DIR",
+    "TOBAN_TRUST_DOMAIN",
+)
+_OWN = (COORDINATORS, LOG_ARCHIVERS, TLS_DIR, TRUST_DOMAIN)
+# Nearer than this to one of them is a typing error: other variables that begin with TOBAN_ are for other programs.
+_NEAR = 0.9
+_OWN_PREFIX, _PREFIX = "TOBAN_", "SCHEDULER_"
 # A test holds these against the configurations of the services, which are not loaded for a command.
 _WORDS = """
 ADMIN_HOST ADMIN_PORT ADMIN_TOKEN_FILE ADVERTISE_HOST ALLOW_LIST API_RATE CA_DIR CERTIFICATE_DAYS
@@ -64,38 +73,47 @@ def read_settings(environ: Mapping[str, str], wrong: list[TobanError] | None = N
             raise problem
         wrong.append(problem)
     stack = read_stack(environ)
-    coordinators = _addresses("SCHEDULER_COORDINATORS", environ, stack.get("coordinators", []), wrong)
+    coordinators = _addresses(COORDINATORS, environ, stack.get("coordinators", []), wrong)
     if not coordinators and not wrong:
         raise TobanError(
             ErrorCode.CONFIG_INVALID,
-            "no coordinator address is configured; set SCHEDULER_COORDINATORS=host:port,host:port, or `toban login URL`, or start "
+            f"no coordinator address is configured; set {COORDINATORS}=host:port,host:port, or `toban login URL`, or start "
             "a stack on this machine with `toban dev`",
         )
     return Settings(
         coordinators=coordinators,
-        log_archivers=_addresses("SCHEDULER_LOG_ARCHIVERS", environ, stack.get("log_archivers", []), wrong),
-        tls_dir=_tls_dir(Path(environ.get("SCHEDULER_TLS_DIR") or stack.get("tls_dir") or DEFAULT_TLS_DIR)),
-        trust_domain=environ.get("SCHEDULER_TRUST_DOMAIN") or stack.get("trust_domain") or DEFAULT_TRUST_DOMAIN,
+        log_archivers=_addresses(LOG_ARCHIVERS, environ, stack.get("log_archivers", []), wrong),
+        tls_dir=_tls_dir(Path(given(environ, TLS_DIR)[1] or stack.get("tls_dir") or DEFAULT_TLS_DIR)),
+        trust_domain=given(environ, TRUST_DOMAIN)[1] or stack.get("trust_domain") or DEFAULT_TRUST_DOMAIN,
         token="" if environ.get(DIRECT) else read_token(environ) or local_context(environ),
     )
 
 
+def given(environ: Mapping[str, str], variable: str) -> tuple[str, str]:
+    """The value of a variable of the command, and which one has it: TOBAN_..., else SCHEDULER_..., so that the command works in the container of
+    a service without more. "" where neither is set.
+    """
+    of_service = _PREFIX + variable.removeprefix(_OWN_PREFIX)
+    name = variable if environ.get(variable) or not environ.get(of_service) else of_service
+    return name, environ.get(name, "")
+
+
 def read_token(environ: Mapping[str, str]) -> str:
     """TOBAN_TOKEN; "" without it. Raises CONFIG_INVALID for what is no API token."""
-    given = environ.get(TOKEN, "").strip()
-    if given and not is_token(given):
+    token = environ.get(TOKEN, "").strip()
+    if token and not is_token(token):
         # Its value is not shown.
         message = (
             f"{TOKEN} is no API token: one line that begins with {TOKEN_PREFIX}; `toban token add USER NAME` makes one"
         )
         raise TobanError(ErrorCode.CONFIG_INVALID, message)
-    return given
+    return token
 
 
 def local_context(environ: Mapping[str, str]) -> str:
     """The token of the local stack's context, which goes to that stack only; "" where there is none. Raises CONFIG_INVALID."""
     home = environ.get("TOBAN_HOME")
-    if not home or environ.get("SCHEDULER_COORDINATORS"):
+    if not home or given(environ, COORDINATORS)[1]:
         return ""
     path = Path(home) / CONTEXT_FILE
     try:
@@ -113,19 +131,26 @@ def local_context(environ: Mapping[str, str]) -> str:
 
 def unknown_variables(environ: Mapping[str, str]) -> list[TobanError]:
     """CONFIG_INVALID for each variable that nothing of Toban reads, with the nearest that something does: it is probably a typing error."""
+    import difflib
+
     ours = sorted(name for name in environ if name.startswith(_PREFIX) and name not in KNOWN_VARIABLES)
     services = [name.removesuffix(_LINK_HOST) for name in ours if name.endswith(_LINK_HOST)]
-    return [_unknown_variable(name) for name in ours if not any(_is_link(name, service) for service in services)]
+    unknown = [name for name in ours if not any(_is_link(name, service) for service in services)]
+    others = sorted(name for name in environ if name.startswith(_OWN_PREFIX) and name not in _OWN)
+    misspelt = [name for name in others if difflib.get_close_matches(name, _OWN, n=1, cutoff=_NEAR)]
+    return [_unknown_variable(name, sorted(KNOWN_VARIABLES)) for name in unknown] + [
+        _unknown_variable(name, _OWN) for name in misspelt
+    ]
 
 
 def _is_link(name: str, service: str) -> bool:
     return name.startswith(service) and _LINK.fullmatch(name, len(service)) is not None
 
 
-def _unknown_variable(name: str) -> TobanError:
+def _unknown_variable(name: str, known: Sequence[str]) -> TobanError:
     import difflib
 
-    near = difflib.get_close_matches(name, sorted(KNOWN_VARIABLES), n=1)
+    near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "unset it"
     return TobanError(ErrorCode.CONFIG_INVALID, f"{name}: unknown variable in the environment; {hint}")
 
@@ -146,8 +171,8 @@ def read_stack(environ: Mapping[str, str]) -> dict[str, Any]:
 def _addresses(
     variable: str, environ: Mapping[str, str], recorded: list[str], wrong: list[TobanError] | None
 ) -> tuple[str, ...]:
-    given = environ.get(variable, "")
-    addresses = tuple(part.strip() for part in given.split(",") if part.strip()) if given else tuple(recorded)
+    variable, value = given(environ, variable)
+    addresses = tuple(part.strip() for part in value.split(",") if part.strip()) if value else tuple(recorded)
     good = tuple(address for address in addresses if _is_address(address))
     for address in addresses:
         if address in good:

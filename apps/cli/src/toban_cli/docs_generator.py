@@ -34,7 +34,7 @@ the commands go, and as whom:
 | `--context NAME` | by [REST](rest.md) to the site of that context; with `--direct` it is refused |
 | `TOBAN_URL` with `TOBAN_TOKEN` | by REST to that site; `TOBAN_CA_FILE` names the CA of its certificate |
 | `TOBAN_CONTEXT` | by REST to the site of that context |
-| `SCHEDULER_COORDINATORS` | by gRPC to these coordinators, with `TOBAN_TOKEN`, or without it as the certificate |
+| `TOBAN_COORDINATORS` | by gRPC to these coordinators, with `TOBAN_TOKEN`, or without it as the certificate |
 | `TOBAN_HOME`, as `scripts/toban` sets it | to the local stack: by REST to its site with the token of `context.json`, which `toban dev` writes |
 | a current context | by REST to its site: `toban login URL` makes a context, `toban dev` makes `dev`, `toban context use` chooses one |
 
@@ -42,8 +42,10 @@ the commands go, and as whom:
 `~/.config/toban/contexts.toml` (or below `XDG_CONFIG_HOME`), with their tokens: a file of mode 0600, refused when others can open it. Sites
 need https, except on this machine. No token is ever an argument: `toban login --token -` and `--token-file` read one, and a password makes one.
 
-Calls by gRPC also need `SCHEDULER_LOG_ARCHIVERS`, `SCHEDULER_TLS_DIR` and `SCHEDULER_TRUST_DOMAIN`; the local stack's own record in
-`$TOBAN_HOME/stack.json` has all of them. Other `SCHEDULER_*` variables are passed over when some service reads them, and refused when none does.
+Calls by gRPC also need `TOBAN_LOG_ARCHIVERS`, `TOBAN_TLS_DIR` and `TOBAN_TRUST_DOMAIN`; the local stack's own record in
+`$TOBAN_HOME/stack.json` has all of them. Where one of these four is not set, the variable of services with the same name counts
+(`SCHEDULER_COORDINATORS`), so the command works in the container of a service without more. Other `SCHEDULER_*` variables are passed over when
+some service reads them, and refused when none does; so are near misses of the four, such as `TOBAN_COORDINATERS`.
 What REST has no route for needs `--direct`: `cluster adopt-epoch`, `user bootstrap`, `first` and `state`, `audit export`, `job logs` and
 `archive`. With the local stack these go to its coordinators by themselves. Over REST, output that is not UTF-8 has replacement
 characters, `run logs` does not mark lines that have expired, and nothing says where lines are stored.

@@ -133,7 +133,7 @@ def _who_may(callers: Collection[str], trust_domain: str) -> str:
         return who
     # Only people choose their certificate; services get theirs from their deployment.
     return (
-        f"{who}, in the folder that SCHEDULER_TLS_DIR names: {ADMIN_CLI}/ of the stack's certificates, "
+        f"{who}, in the folder that TOBAN_TLS_DIR names: {ADMIN_CLI}/ of the stack's certificates, "
         f"or the Secret of that service (the chart's default name: scheduler-grpc-tls-{ADMIN_CLI})"
     )
 

@@ -215,7 +215,10 @@ def _key(path: Path, pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def _invalid(path: Path, problem: str) -> TobanError:
-    return TobanError(ErrorCode.CONFIG_INVALID, f"{path}: {problem} (SCHEDULER_TLS_DIR names the folder)")
+    return TobanError(
+        ErrorCode.CONFIG_INVALID,
+        f"{path}: {problem} (SCHEDULER_TLS_DIR names the folder, TOBAN_TLS_DIR that of a command)",
+    )
 
 
 def _logger() -> Any:

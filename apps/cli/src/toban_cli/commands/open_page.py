@@ -61,14 +61,14 @@ def open_page(what: What = None, which: Which = "") -> None:
 
 
 def _site() -> str:
-    from toban_cli.cluster_config import read_stack
-    from toban_cli.rest.site import COORDINATORS, read_site
+    from toban_cli.cluster_config import COORDINATORS, given, read_stack
+    from toban_cli.rest.site import read_site
 
     site = read_site(os.environ)
     if site is not None:
         return site.url
     # Calls that need no site do not keep a person from looking at it.
-    sites = [] if os.environ.get(COORDINATORS) else read_stack(os.environ).get("sites", [])
+    sites = [] if given(os.environ, COORDINATORS)[1] else read_stack(os.environ).get("sites", [])
     if not sites:
         message = "commands go to coordinators, and no site is known; name one with `toban login URL` or TOBAN_URL"
         raise TobanError(ErrorCode.CONFIG_INVALID, message)

@@ -69,9 +69,7 @@ def no_files(directory: Path) -> Finding:
 def unusable(error: TobanError) -> Finding:
     """A mistake in the environment."""
     problem, _, remedy = error.message.partition("; ")
-    return _bad(
-        "configuration", "environment", "unusable", problem, remedy or "set SCHEDULER_COORDINATORS, SCHEDULER_TLS_DIR"
-    )
+    return _bad("configuration", "environment", "unusable", problem, remedy or "set TOBAN_COORDINATORS, TOBAN_TLS_DIR")
 
 
 def ending(subject: str, not_after: datetime, now: datetime, not_before: datetime | None = None) -> Finding:
@@ -214,7 +212,7 @@ def _shown(visit: Visit, identity: Identity, *, trust_domain: str, now: datetime
     if wanted not in identity.dns:
         shown = ", ".join(identity.dns) or "no name"
         message = f"its certificate is that of {shown}, not of {wanted}"
-        remedy = f"check that the address is that of a {visit.service}, and SCHEDULER_TRUST_DOMAIN on both sides"
+        remedy = f"check that the address is that of a {visit.service}, and TOBAN_TRUST_DOMAIN here, SCHEDULER_TRUST_DOMAIN there"
         found.append(_bad("identity", visit.subject, shown, message, remedy))
     return found
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from toban_cli.client import missing_grpc
-from toban_cli.cluster_config import CHOSEN
+from toban_cli.cluster_config import CHOSEN, COORDINATORS, given
 from toban_cli.doctor import checks
 from toban_cli.doctor.merge import DIAGNOSE_SECONDS, from_message
-from toban_cli.rest.site import CONTEXT, COORDINATORS, HOME, URL, Site, read_site
+from toban_cli.rest.site import CONTEXT, HOME, URL, Site, read_site
 from toban_domain.errors import TobanError
 from toban_domain.finding import Finding
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def examine(environ: Mapping[str, str], clock: Clock) -> list[Finding]:
     """Every finding, in the order in which things depend on each other. Raises nothing for what is wrong out there."""
     named = any(environ.get(name) for name in (CHOSEN, URL, CONTEXT))
-    at_site = named or not any(environ.get(name) for name in (COORDINATORS, HOME))
+    at_site = named or not (given(environ, COORDINATORS)[1] or environ.get(HOME))
     missing = missing_grpc()
     if at_site or missing:
         try:

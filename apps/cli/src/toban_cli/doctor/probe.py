@@ -54,8 +54,8 @@ def look(environ: Mapping[str, str], clock: Clock) -> list[Finding]:
         found += checks.files(facts, service=IDENTITY, trust_domain=settings.trust_domain, now=clock.wall())
     else:
         found.append(checks.no_files(settings.tls_dir))
-    if not settings.log_archivers and not any("SCHEDULER_LOG_ARCHIVERS" in error.message for error in wrong):
-        found.append(checks.no_address("log-archiver", "SCHEDULER_LOG_ARCHIVERS"))
+    if not settings.log_archivers and not any("LOG_ARCHIVERS" in error.message for error in wrong):
+        found.append(checks.no_address("log-archiver", "TOBAN_LOG_ARCHIVERS"))
     visits = _visit_all(settings, clock)
     for item in visits:
         found += checks.server(item.visit, trust_domain=settings.trust_domain, now=clock.wall())

@@ -7,13 +7,23 @@ from dataclasses import dataclass, field
 
 from toban.client import target
 from toban.errors import ConfigError
-from toban_cli.cluster_config import CHOSEN, DIRECT, TOKEN, local_context, read_stack, read_token, unknown_variables
+from toban_cli.cluster_config import (
+    CHOSEN,
+    COORDINATORS,
+    DIRECT,
+    TOKEN,
+    given,
+    local_context,
+    read_stack,
+    read_token,
+    unknown_variables,
+)
 from toban_cli.contexts import ContextFile
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.version import VERSION
 
 URL, CONTEXT, CA_FILE = "TOBAN_URL", "TOBAN_CONTEXT", "TOBAN_CA_FILE"
-COORDINATORS, HOME = "SCHEDULER_COORDINATORS", "TOBAN_HOME"
+HOME = "TOBAN_HOME"
 LOCAL = "local stack"
 _LOCAL_HINT = "`toban dev status` shows the processes of the stack, and `toban --direct` does without the site"
 _HINT = "check the address (`toban context get`) and whether the site runs"
@@ -74,7 +84,7 @@ def read_site(environ: Mapping[str, str]) -> Site | None:
         )
     if name := environ.get(CONTEXT, ""):
         return _site_of(environ, name)
-    if environ.get(COORDINATORS):
+    if given(environ, COORDINATORS)[1]:
         return None
     if environ.get(HOME):
         return _local_site(environ)
@@ -84,11 +94,12 @@ def read_site(environ: Mapping[str, str]) -> Site | None:
 
 def chosen_context(environ: Mapping[str, str], name: str) -> list[str]:
     """What a person reads who has chosen this context: whether commands use it, or which variable counts before it."""
-    before = next((one for one in (DIRECT, URL, CONTEXT, COORDINATORS, HOME) if environ.get(one)), "")
+    coordinators, _ = given(environ, COORDINATORS)
+    before = next((one for one in (DIRECT, URL, CONTEXT, coordinators, HOME) if environ.get(one)), "")
     if not before or (before == CONTEXT and environ[CONTEXT] == name):
         return [f"commands use context {name} from now on"]
     by_whom = " as scripts/toban of a clone does," if before == HOME else ""
-    remedy = f"set {CONTEXT}={name}" if before in (COORDINATORS, HOME, CONTEXT) else "unset it"
+    remedy = f"set {CONTEXT}={name}" if before in (coordinators, HOME, CONTEXT) else "unset it"
     return [
         f"context {name} is the current one",
         f"note: {before} is set,{by_whom} and counts before the current context; {remedy} to use the context",
