@@ -20,7 +20,7 @@ import pytest
 from toban_domain.errors import TobanError
 from toban_proto.v1 import coordinator_pb2 as pb
 from toban_proto.v1 import coordinator_pb2_grpc as rpc
-from toban_proto.v1 import hooks_pb2, hooks_pb2_grpc, webhooks_pb2, webhooks_pb2_grpc
+from toban_proto.v1 import hooks_pb2, hooks_pb2_grpc, joining_pb2, joining_pb2_grpc, webhooks_pb2, webhooks_pb2_grpc
 from toban_stack.stack import Stack
 from toban_testing.admin_client import AdminClient
 from toban_testing.browser import browsing, find_browser
@@ -79,6 +79,10 @@ def hooks(admin: AdminClient) -> list[hooks_pb2.Hook]:
 def webhooks(admin: AdminClient) -> list[webhooks_pb2.Webhook]:
     request = webhooks_pb2.ListWebhooksRequest()
     return list(admin.call(webhooks_pb2_grpc.WebhooksStub, "ListWebhooks", request).webhooks)
+
+
+def invites(admin: AdminClient) -> list[joining_pb2.Invite]:
+    return list(admin.call(joining_pb2_grpc.InvitesStub, "ListInvites", joining_pb2.ListInvitesRequest()).invites)
 
 
 def setting(admin: AdminClient) -> str:
@@ -261,6 +265,12 @@ CLUSTER = (
         fact=lambda a, _: not any(one.drained for one in a.cluster().executors),
     ),
     Act(at="/executors", path="/executors/{}/detach"),
+    Act(at="/executors/invites", path="/new/invite", fact=lambda a, _: [one.status for one in invites(a)] == ["good"]),
+    Act(
+        at="/executors/invites",
+        path="/executors/invites/{}/delete",
+        fact=lambda a, _: not invites(a),
+    ),
     Act(at="/archive", path="/archive/run"),
     # A day without archived objects: neither good nor bad.
     Act(at="/archive/verify?day=2026-01-01", path="/archive/verify", shows="main .message[role=status]"),

@@ -54,6 +54,9 @@ PAGES = {
     "incoming.ask_test": "/incoming/walk-hook/test",
     "incoming.listed": "/incoming",
     "incoming.show": "/incoming/walk-hook",
+    "invites.ask_add": "/new/invite",
+    "invites.ask_delete": "/executors/invites/1/delete",
+    "invites.listed": "/executors/invites",
     "job_actions.ask_delete": "/jobs/walk-fails/delete",
     "job_actions.ask_disable": "/jobs/walk-fails/disable",
     "job_actions.ask_enable": "/jobs/walk-fails/enable",
@@ -160,6 +163,7 @@ def filled(stack: Stack, admin: AdminClient, site: SiteClient) -> dict[str, Any]
         ("/new/group", {"name": "walk-team"}),
         ("/users/walk-person/join", {"group": "walk-team"}),
         ("/new/rule", {"kind": "group", "name": "walk-team", "effect": "allow", "role": "operator"}),
+        ("/new/invite", {"group": "default", "uses": "1", "hours": "1"}),
         ("/new/secret", {"name": "walk-secret", "value": "a value of this test", "for": "all"}),
     ):
         site.submit(action, action, **fields, **reason)

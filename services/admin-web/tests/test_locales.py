@@ -157,6 +157,7 @@ def used_keys() -> set[str]:
         names |= {group.title} | {link.text for link in group.links}
     names |= {f"archive.state.{where}" for where in ("database", "both", "archive", "expired")}
     names |= {f"leader_pill.{status}" for status in ("none", "unresponsive", "away", "unknown")}
+    names |= {"action.invite_uses", "action.invite_hours"}
     return names | {"rule.weekly", "rule.hourly", "rule.daily", "rule.cron", "rule.and", "age.now"}
 
 
@@ -190,6 +191,6 @@ def test_no_text_is_unused() -> None:
     labels = {"leader", "role", "coordinator_status", "health", "check", "executor_state", "enabled", "schedule_status"}
     labels |= {"access_role", "outcome", "origin", "event", "value", "reason", "state", "duration", "step", "why"}
     labels |= {"alert", "severity", "waiting", "breaker", "signal", "audit_problem", "event_outcome"}
-    labels |= {"webhook_form", "webhook_status", "delivery_state", "life"}
+    labels |= {"webhook_form", "webhook_status", "delivery_state", "invite_status", "life"}
     unused = {name for name in set(ENGLISH) - used_keys() if name.partition(".")[0] not in labels}
     assert sorted(unused) == []

@@ -7,7 +7,9 @@ from toban_domain.run import LIVE, TERMINAL, RunState
 GOOD, BAD, WARN, BUSY, NEUTRAL = "good", "bad", "warn", "busy", "neutral"
 
 _STYLES = {
-    **dict.fromkeys(("SUCCEEDED", "ok", "on", "active", "leader", "fired", "accepted", "started", "delivered"), GOOD),
+    **dict.fromkeys(
+        ("SUCCEEDED", "ok", "on", "good", "active", "leader", "fired", "accepted", "started", "delivered"), GOOD
+    ),
     **dict.fromkeys(
         (
             "FAILED",

@@ -66,6 +66,7 @@ DONE = (
     "rule_removed",
     "secret_set",
     "secret_deleted",
+    "invite_deleted",
     "event_emitted",
     "event_duplicate",
     *(f"webhook_{done}" for done in ("made", "changed", "tested", "disabled", "enabled", "removed")),
