@@ -55,7 +55,7 @@ PAGES = {
     "incoming.listed": "/incoming",
     "incoming.show": "/incoming/walk-hook",
     "invites.ask_add": "/new/invite",
-    "invites.ask_delete": "/executors/invites/1/delete",
+    "invites.ask_delete": "/executors/invites/{invite}/delete",
     "invites.listed": "/executors/invites",
     "job_actions.ask_delete": "/jobs/walk-fails/delete",
     "job_actions.ask_disable": "/jobs/walk-fails/disable",
@@ -168,8 +168,9 @@ def filled(stack: Stack, admin: AdminClient, site: SiteClient) -> dict[str, Any]
     ):
         site.submit(action, action, **fields, **reason)
     [rule, *_] = re.findall(r"/rules/(\d+)/remove", site.get("/rules"))
+    [invite] = re.findall(r"/executors/invites/(\d+)/delete", site.get("/executors/invites"))
     limit, executor = "job:walk-waits", admin.cluster().executors[0].worker_id
-    return {"failed": failed, "running": running, "rule": rule, "limit": limit, "executor": executor}
+    return {"failed": failed, "running": running, "rule": rule, "invite": invite, "limit": limit, "executor": executor}
 
 
 def test_every_view_is_opened_or_no_page() -> None:
