@@ -90,7 +90,7 @@ class StepSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelSpec:
-    """How a run is canceled. `cooperative`: cancellation request, SIGTERM after `grace_seconds`; `kill`: SIGTERM, SIGKILL after the grace."""
+    """How a run is cancelled. `cooperative`: cancellation request, SIGTERM after `grace_seconds`; `kill`: SIGTERM, SIGKILL after the grace."""
 
     supported: bool = True
     mode: str = "kill"

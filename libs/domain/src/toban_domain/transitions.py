@@ -108,7 +108,7 @@ class Orphan:
 class RequestCancel:
     """ASSIGNED (dispatched) | RUNNING | WAITING_WORKER (claimed) → CANCEL_REQUESTED.
 
-    `hold_seconds`: for how long a canceled claim may still be extended; None = its worker is not told.
+    `hold_seconds`: for how long a cancelled claim may still be extended; None = its worker is not told.
     """
 
     run_id: int

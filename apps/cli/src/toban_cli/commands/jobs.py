@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WithSchedules = Annotated[bool, typer.Option("--with-schedules", help="Delete its schedules, too.")]
 WithTriggers = Annotated[bool, typer.Option("--with-triggers", help="Delete its triggers, too.")]
 CancelRuns = Annotated[bool, typer.Option("--cancel-runs", help="Cancel its live runs.")]
-# Each live run is canceled by itself.
+# Each live run is cancelled by itself.
 DELETE_SECONDS = 60.0
 
 

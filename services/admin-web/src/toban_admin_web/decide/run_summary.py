@@ -22,7 +22,7 @@ class RunSummary:
 
     @property
     def other(self) -> int:
-        """Canceled or skipped ones."""
+        """Cancelled or skipped ones."""
         return self.total - self.succeeded - self.failed - self.live
 
     @property

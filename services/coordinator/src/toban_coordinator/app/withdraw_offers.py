@@ -18,7 +18,7 @@ async def withdraw_offers(t: Tx, runs: Collection[int], why: str) -> set[int]:
 
 
 def hold_seconds(spec: JobSpec, step: int, mode: str) -> float | None:
-    """For how long a canceled claim may still be extended; None = until its step ends, because that is not cancelable."""
+    """For how long a cancelled claim may still be extended; None = until its step ends, because that is not cancelable."""
     if mode == "kill":
         return 0.0
     return spec.cancel.grace_seconds if spec.steps[step].cancelable else None

@@ -144,7 +144,7 @@ class Dispatch:
 
     def _cancel_order(self, key: AttemptKey, run: CancelingRun) -> CancelOrder:
         spec = self._definitions.known((run.definition_id, run.definition_version))
-        # A run whose definition cannot be read can be canceled all the same.
+        # A run whose definition cannot be read can be cancelled all the same.
         how = spec.cancel if spec is not None else CancelSpec()
         return CancelOrder(
             key=key,

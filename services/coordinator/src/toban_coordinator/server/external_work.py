@@ -90,7 +90,7 @@ class ExternalWork(ExternalWorkServicer):
     async def AcknowledgeCancel(
         self, request: pb.AcknowledgeCancelRequest, context: Context
     ) -> pb.AcknowledgeCancelResponse:
-        """A worker has stopped working on a canceled step."""
+        """A worker has stopped working on a cancelled step."""
         end = EndOfStep(key=key_from_pb(request.key), kind=OutcomeKind.CANCELED, error="cancelled")
         return pb.AcknowledgeCancelResponse(result=await self._end(request.worker, end, context))
 

@@ -71,7 +71,7 @@ class JobControl(JobControlServicer):
         return pb.StartRunsResponse(runs=[pb.StartedRun(run_id=run.run_id, created=run.created) for run in started])
 
     async def CancelRun(self, request: pb.CancelRunRequest, context: Context) -> pb.CancelRunResponse:
-        """Canceled at once, or asked to stop."""
+        """Cancelled at once, or asked to stop."""
         await self._deps.cancel.cancel(request.id, mode=request.mode, **audit_of(request, context))
         return pb.CancelRunResponse(run=run_details_to_pb(await self._deps.reads.get_run(request.id)))
 

@@ -14,7 +14,7 @@ _sql = queries.load(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agenda:
     """What waits: schedules with slots up to `until` (`next_slot`: the earliest slot of all), events, runs that are due up to `until` (`next_due`:
-    the earliest time of all), runs that were ordered (to start or to be canceled) and not confirmed, whatever `reap` takes care of, attempts that
+    the earliest time of all), runs that were ordered (to start or to be cancelled) and not confirmed, whatever `reap` takes care of, attempts that
     heartbeats left unresolved, steps that are offered to external workers or claimed by them, runs that limits defer, and rows of the audit that
     are not in its chain."""
 

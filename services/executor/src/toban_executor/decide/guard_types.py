@@ -63,7 +63,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancel:
-    """The attempt with this token is canceled, as `CancelOrder` has it."""
+    """The attempt with this token is cancelled, as `CancelOrder` has it."""
 
     token: int
     reason: str
@@ -236,7 +236,7 @@ class CloseLeasePipe:
 
 @dataclass(frozen=True, slots=True)
 class NotifyCancel:
-    """Tell the job that it is canceled: it may end by itself."""
+    """Tell the job that it is cancelled: it may end by itself."""
 
     reason: str
 

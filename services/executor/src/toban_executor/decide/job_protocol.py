@@ -92,7 +92,7 @@ def refusal(problem: str, *, cancelled: bool) -> bytes:
 
 
 def cancel_event(reason: str) -> bytes:
-    """What an open connection is sent when the run is canceled."""
+    """What an open connection is sent when the run is cancelled."""
     return _line({"event": "cancel", "reason": reason})
 
 

@@ -99,7 +99,7 @@ class JobSession:
             self._apply(request)
 
     def cancel(self, reason: str) -> None:
-        """The run is canceled: the job learns it with every answer, and at once where it listens."""
+        """The run is cancelled: the job learns it with every answer, and at once where it listens."""
         self._cancelled = True
         self._socket.broadcast(cancel_event(reason))
 

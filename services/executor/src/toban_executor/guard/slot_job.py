@@ -107,7 +107,7 @@ class SlotJob:
         return spoke
 
     def notify_cancel(self, effect: NotifyCancel) -> None:
-        """The run is canceled."""
+        """The run is cancelled."""
         if (session := self._opened()) is not None:
             session.cancel(effect.reason)
 

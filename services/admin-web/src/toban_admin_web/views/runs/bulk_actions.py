@@ -27,7 +27,7 @@ views = Blueprint("bulk_actions", __name__)
 
 @views.get("/runs/cancel")
 def ask_cancel() -> Response:
-    """How many runs would be canceled."""
+    """How many runs would be cancelled."""
     return _ask("cancel")
 
 

@@ -42,12 +42,12 @@ class Answers(Protocol):
         ...
 
     async def gone(self, keys: Sequence[AttemptKey]) -> None:
-        """Attempts that were to be canceled or taken back and of which the executor holds nothing, by its promise."""
+        """Attempts that were to be cancelled or taken back and of which the executor holds nothing, by its promise."""
         ...
 
     @property
     def ended(self) -> EndedAttempts:
-        """Takes attempts that were to be canceled or taken back and have ended there."""
+        """Takes attempts that were to be cancelled or taken back and have ended there."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""JobControl.CancelRuns and RerunRuns: what a filter names is canceled or repeated, run by run, a part in each call.
+"""JobControl.CancelRuns and RerunRuns: what a filter names is cancelled or repeated, run by run, a part in each call.
 
 Each run is changed in a transaction of its own, so a call that breaks off has done a part, and the same call again does the rest.
 """

@@ -58,7 +58,7 @@ class ClaimPlan:
     finishes: list[Finish] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
     closes: list[CloseAttempt] = field(default_factory=list)
-    # Canceled runs whose lock ended without an acknowledgement.
+    # Cancelled runs whose lock ended without an acknowledgement.
     cancel_timeouts: list[int] = field(default_factory=list)
     # Runs whose lock ended, by what became of them: lost, timed_out, canceled.
     expired: dict[int, str] = field(default_factory=dict)
@@ -192,7 +192,7 @@ def _lose(made: ClaimPlan, run: LiveRun, token: int) -> None:
 
 
 def withdraw(run: LiveRun, why: str) -> Release:
-    """WAITING_WORKER, offered → PENDING: from there it can be skipped or canceled."""
+    """WAITING_WORKER, offered → PENDING: from there it can be skipped or cancelled."""
     return Release(
         run_id=run.id,
         source=run.state,

@@ -58,7 +58,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Users:
-    """What uses a definition: schedules and triggers by name, live runs that are not being canceled."""
+    """What uses a definition: schedules and triggers by name, live runs that are not being cancelled."""
 
     schedules: Sequence[str] = ()
     triggers: Sequence[str] = ()

@@ -114,7 +114,7 @@ async def extend(t: Tx, names: Sequence[ClaimName]) -> dict[ClaimName, Extended]
 
 
 async def note_progress(t: Tx, name: ClaimName, *, percentage: int | None, summary: str) -> bool | None:
-    """Whether the claim is canceled; None when it is not the worker's any more. `percentage` None = as before."""
+    """Whether the claim is cancelled; None when it is not the worker's any more. `percentage` None = as before."""
     parameters = {"id": name.key.run_id, "token": name.key.token, "worker": name.worker, "percentage": percentage}
     row = await t.fetch_one(_sql.progress, {**parameters, "summary": summary})
     return None if row is None else bool(row["canceled"])
