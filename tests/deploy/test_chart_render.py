@@ -339,7 +339,7 @@ def test_the_notes_lead_the_command_to_both_services(chart: Any) -> None:
     for service, name, port in (("coordinator", "COORDINATORS", "50051"), ("log-archiver", "LOG_ARCHIVERS", "50052")):
         (forwarded,) = re.findall(rf"port-forward service/toban-{service} (\d+)", notes)
         assert forwarded == port
-        assert f"SCHEDULER_{name}=127.0.0.1:{port}" in notes
+        assert f"TOBAN_{name}=127.0.0.1:{port}" in notes
     elsewhere = {"coordinators": ["c.example.com:50051"]}
     left = chart.notes(
         {**LEAST, "external": elsewhere, "coordinator": {"enabled": False}, "migrate": {"enabled": False}}
