@@ -1,4 +1,4 @@
-"""The packages as they are published: metadata, contents, docs/first-job.md line by line with nothing but them, and a release of all."""
+"""The packages as they are published: metadata, contents, the pages for newcomers line by line with nothing but them, and a release of all."""
 
 import os
 import re
@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from email import message_from_string
 from email.message import Message
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,17 @@ from toban_testing.documents import steps
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = (ROOT / "VERSION").read_text().strip()
 COMMAND_SECONDS = 120
+REMINDERS = """
+from django.core.management.base import BaseCommand
+
+
+class Command(BaseCommand):
+    def add_arguments(self, parser):
+        parser.add_argument("--days", type=int, default=7)
+
+    def handle(self, *, days, **options):
+        self.stdout.write(f"reminders of {days} days")
+"""
 pytestmark = pytest.mark.long
 
 
@@ -123,7 +135,7 @@ def test_the_first_page_line_by_line(person: Person) -> None:
     for step in steps((ROOT / "docs/first-job.md").read_text()):
         text = step.command
         if step.file:
-            (person.folder / step.file).write_text(step.text)
+            step.write(person.folder)
         elif not text.startswith(("python3 -m venv", ". venv", "pip ")):
             # The page has run 4 and executor-1, and tells where to look.
             command = re.sub(r"\b4$|\b4(?= --)", run, text)
@@ -140,6 +152,56 @@ def test_the_first_page_line_by_line(person: Person) -> None:
     assert list(parts) == [f"part {part}" for part in range(20)]
     assert "SUCCEEDED" in said["toban run get 4"] and '"parts": 20' in said["toban run get 4"]
     assert "make " not in said["toban dev"] and "scripts/" not in said["toban dev"]
+
+
+@pytest.fixture
+def project(person: Person) -> Person:
+    """The project that docs/django.md begins with. A Django that has no tasks has the package django-tasks, from the package index."""
+    if find_spec("django.tasks") is None:
+        site = next((person.folder / "venv").glob("lib/python*/site-packages"))
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", site]
+        subprocess.run([*pip, "django-tasks", "django<6"], check=True, timeout=COMMAND_SECONDS)
+    person.types("python -m django startproject shop . && python manage.py startapp orders")
+    command = person.folder / "orders/management/commands/send_reminders.py"
+    command.parent.mkdir(parents=True)
+    command.write_text(REMINDERS)
+    with (person.folder / "shop/settings.py").open("a") as settings:
+        settings.write('INSTALLED_APPS += ["orders"]\n')
+        # As the page has it for a project without a mail server.
+        settings.write('EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"\n')
+    person.types("python manage.py migrate")
+    return person
+
+
+def test_the_page_of_django_line_by_line(project: Person) -> None:
+    page = (ROOT / "docs/django.md").read_text()
+    assert 'EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"' in page
+    before_6 = project.types("python -m django --version").startswith("5.")
+    said: dict[str, str] = {}
+    for step in steps(page):
+        if step.file:
+            step.write(project.folder)
+            if step.file == "orders/tasks.py" and before_6:
+                # As the page has it for earlier versions.
+                assert "from django_tasks import task" in page
+                assert 'INSTALLED_APPS += ["django_tasks"]' in page
+                project.types("sed -i 's/from django.tasks/from django_tasks/' orders/tasks.py")
+                project.types("""echo 'INSTALLED_APPS += ["django_tasks"]' >>shop/settings.py""")
+        elif not step.command.startswith(("cd ", ". .venv", "pip ")):
+            said[step.command] = said.get(step.command, "") + project.types(step.command)
+            if step.command == "toban dev" and os.geteuid() == 0:
+                remedy = "chmod a+w . db.sqlite3"
+                assert f"`{remedy}`" in page
+                project.types(remedy)
+    created = [line for line in said["python manage.py toban_sync"].splitlines() if line.endswith(": created")]
+    assert created == re.findall(r"^(?:Job|Schedule) \S+: created$", page, re.MULTILINE)
+    assert "System check identified no issues" in said["python manage.py check"]
+    assert "SUCCEEDED" in said["toban run start clearsessions --wait --follow"]
+    assert "reminders of 30 days" in project.types("toban run start send-reminders --wait --follow")
+    # The list of the page comes before or after the end of the run, which this waits for.
+    [number] = re.findall(r"^(\d+) +shop-tasks-mail", said["toban run list --job shop-tasks-mail"], re.MULTILINE)
+    mail = project.types(f"toban run logs {number} --follow")
+    assert "Subject: Order 7" in mail and f"run {number} SUCCEEDED" in mail
 
 
 def test_the_command_works_over_rest_without_grpc(tmp_path: Path, dist: Path) -> None:

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def project(tmp_path: Path) -> Project:
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_the_settings_of_the_page_work_in_a_command(project: Project, tmp_path: Path, number: int) -> None:
     """Without the variables of the person who wrote them; secrets are files."""
-    block = BLOCKS[number].replace("INSTALLED_APPS = [..., ", "INSTALLED_APPS = [*INSTALLED_APPS[:-2], 'books', ")
+    # The example has the app.
+    block = BLOCKS[number].replace('INSTALLED_APPS += ["toban.django"]\n', "")
     project.settings.write_text(f"{project.settings.read_text()}\n{block}")
     secret = tmp_path / "secret"
     secret.write_text("from a file\n")
@@ -79,6 +81,16 @@ def test_what_can_never_run_is_refused(project: Project) -> None:
     assert synced.stderr.startswith("CommandError: ") and checked.stderr.count("toban.E002") == len(wanted)
     for message in wanted:
         assert message in synced.stderr and message in checked.stderr
+
+
+@pytest.mark.skipif(any(map(find_spec, ("django.tasks", "django_tasks"))), reason="the packages here have tasks")
+def test_tasks_that_this_django_does_not_have_are_refused(project: Project) -> None:
+    backend = "toban.django.tasks.TobanBackend"
+    project.settings.write_text(f"{project.settings.read_text()}\nTASKS = {{'default': {{'BACKEND': '{backend}'}}}}\n")
+    synced, checked = project.manage("toban_sync"), project.manage("check")
+    wanted = f"TASKS['default'] names {backend}: Django before 6.0 has no tasks; install the package django-tasks"
+    assert synced.stderr.startswith(f"CommandError: {wanted}"), synced.stderr
+    assert f"(toban.E002) {wanted}" in checked.stderr
 
 
 def test_a_declaration_that_cannot_be_is_one_line(project: Project) -> None:

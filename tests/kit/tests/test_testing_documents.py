@@ -46,6 +46,13 @@ def test_what_a_page_tells_to_do() -> None:
         list(steps("An example:\n```yaml\none: 1\n```\n"))
 
 
+def test_a_block_is_written_or_appended(tmp_path: Path) -> None:
+    page = "Put this into `a/b.py`:\n```python\none = 1\n```\nAppend this to `a/b.py`:\n```python\ntwo = 2\n```\n"
+    for step in [*steps(page), *steps(page)]:
+        step.write(tmp_path)
+    assert (tmp_path / "a/b.py").read_text() == "one = 1\ntwo = 2\n"
+
+
 def test_a_shell_keeps_what_a_command_has_set(tmp_path: Path) -> None:
     with Shell(tmp_path, {"PATH": "/usr/bin:/bin"}) as shell:
         shell.types("export NAME=Ada; alias greet='echo hello'")

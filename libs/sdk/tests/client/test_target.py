@@ -77,6 +77,13 @@ def test_no_site_is_named(tmp_path: Path) -> None:
         Target.from_env({"HOME": str(tmp_path)})
 
 
+def test_a_file_without_contexts_names_no_site(contexts: Path, tmp_path: Path) -> None:
+    """As `toban dev down` leaves it."""
+    contexts.write_text('current = ""\n')
+    with pytest.raises(errors.ConfigError, match=r"no site is named; .* `toban dev`"):
+        Target.from_env({"XDG_CONFIG_HOME": str(tmp_path)})
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [

@@ -1,6 +1,7 @@
 """Documents in Markdown as data: what a reader types and writes, and the anchors and links of the files and of the site made of them.
 
-A block of code on a page is a file, when its first line is a comment with the name of a Python file, or the line above ends in "into `NAME`:".
+A block of code on a page is a file, when its first line is a comment with the name of a Python file, or the line above ends in "into `NAME`:". With
+"to `NAME`:" the block is appended to the file.
 Lines of a `console` block that begin with `$ ` are commands. Any other block has a comment `<!-- not run: REASON -->` above it.
 """
 
@@ -40,18 +41,26 @@ _LOADED_BY_CSS = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]
 _BLOCK = re.compile(r"^(?P<indent> *)```(?P<kind>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 _COMMAND_SECONDS = 240.0
 _NOT_RUN = re.compile(r"<!-- not run: .+ -->$")
-_FILE_ABOVE = re.compile(r"into `([\w./-]+)`:$")
-_FILE_INSIDE = re.compile(r"# (\w+\.py)\n")
+_FILE_ABOVE = re.compile(r"\b(?P<how>into|to) `(?P<name>[\w./-]+)`:$")
+_FILE_INSIDE = re.compile(r"# (?P<name>\w+\.py)\n")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What a reader of a page does: types `command`, or, where that is empty, writes `text` to `file`."""
+    """What a reader of a page does: types `command`, or, where that is empty, writes `text` into `file`, or appends it."""
 
     line: int
     command: str = ""
     file: str = ""
     text: str = ""
+    appended: bool = False
+
+    def write(self, folder: Path) -> None:
+        """Writes or appends to `file` in this folder."""
+        path = folder / self.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a" if self.appended else "w", encoding="utf-8") as file:
+            file.write(self.text)
 
 
 def steps(page: str) -> Iterator[Step]:
@@ -67,7 +76,7 @@ def steps(page: str) -> Iterator[Step]:
             lines = enumerate(text.splitlines(), line + 1)
             yield from (Step(line=number, command=one[2:]) for number, one in lines if one.startswith("$ "))
         elif name:
-            yield Step(line=line, file=name[1], text=text)
+            yield Step(line=line, file=name["name"], text=text, appended=name.groupdict().get("how") == "to")
         else:
             raise ValueError(
                 f"line {line}: the block has no file to write it into, no commands and no <!-- not run: REASON -->"

@@ -190,10 +190,15 @@ def _read_context(environ: Mapping[str, str]) -> Mapping[str, Any]:
             ),
         )
     except FileNotFoundError:
-        raise _wrong("no site is named; set TOBAN_URL and TOBAN_TOKEN, or sign in with `toban login URL`") from None
+        name, named = "", {}
+    # `toban dev down` leaves a file without contexts.
+    if not named:
+        raise _wrong(
+            "no site is named; set TOBAN_URL and TOBAN_TOKEN, sign in with `toban login URL`, or start a stack on this machine with `toban dev`"
+        )
     context = named.get(name)
     if not isinstance(context, dict):
-        known = ", ".join(sorted(named)) or "none"
+        known = ", ".join(sorted(named))
         message = f"{path} has no context {name!r}, only: {known}; set TOBAN_CONTEXT, or `toban login URL`"
         raise _wrong(message)
     return context

@@ -11,6 +11,7 @@ from toban.django.declarations import TASK_COMMAND, CommandDeclaration
 
 # Their values are keys of the step, or mean nothing there.
 _NOT_OF_A_STEP = frozenset({"help", "version", "settings", "pythonpath", "skip_checks"})
+_BACKEND = "toban.django.tasks.TobanBackend"
 
 
 def check_settings(**_: Any) -> list[Any]:
@@ -70,10 +71,17 @@ def queue_mistakes() -> Iterator[str]:
 
 
 def _task_backends() -> Sequence[Any]:
+    from django.conf import settings
+
     try:
         from toban.django import tasks
-    except ImportError:
-        # An earlier Django without django-tasks.
+    except ImportError as error:
+        # An earlier Django without django-tasks reads no TASKS, so nothing else would refuse the setting.
+        # The project may have a setting of this name for something else.
+        given = getattr(settings, "TASKS", {})
+        for alias, one in given.items() if isinstance(given, Mapping) else ():
+            if isinstance(one, Mapping) and one.get("BACKEND") == _BACKEND:
+                raise DeclarationError(f"TASKS[{alias!r}] names {_BACKEND}: {error}") from None
         return ()
     return tasks.backends()
 

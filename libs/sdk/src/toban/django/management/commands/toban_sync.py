@@ -56,7 +56,9 @@ class Command(BaseCommand):
             for line in sync.lines(found, place, _REMEDY, dry_run=dry_run, prune=prune):
                 self.stdout.write(line)
             if found.is_empty and not (found.changes or found.orphans or found.orphan_triggers):
-                self.stdout.write("no app has a module toban_jobs with a command_job, and TASKS has no TobanBackend")
+                self.stdout.write(
+                    "no app of INSTALLED_APPS has a module toban_jobs with a command_job, and TASKS has no TobanBackend"
+                )
             if not dry_run:
                 sync.carry_out(conf.client(), found, prune=prune)
         except (TobanError, DeclarationError, ImproperlyConfigured) as error:
