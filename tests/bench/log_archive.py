@@ -19,8 +19,8 @@ from bench_cpu import Usage
 from bench_stack import whole_stack
 from log_text import MB, pieces
 
+from toban_domain.log_block import CHUNK_BYTES, LogBlock
 from toban_executor.adapters.log_client import Packer
-from toban_executor.decide.log_block import CHUNK_BYTES, LogBlock
 from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
 from toban_log_archiver.decide.stored_chunks import NewChunk
 from toban_log_archiver.store import chunks, log_attempts, partitions

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ def target(stack: Stack) -> Target:
         for name in ("ends", "waits"):
             steps = [{"id": "only", "type": "external", "worker_type": name, "lock_ttl_seconds": 30}]
             retry = {"max_attempts": 2, "backoff_seconds": [0]}
-            spec = {"steps": steps, "timeout_seconds": 120, "retry": retry}
+            spec = {"steps": steps, "timeout_seconds": 120, "retry": retry, "logs": {"redact": ["password"]}}
             admin.apply({"apiVersion": "toban/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
         return Target(url=f"http://{stack.sites[0]}", token=user_token(admin, "sdk-worker", "operator"))
 
@@ -84,6 +85,32 @@ def test_every_end_of_a_step(target: Target) -> None:
             worker.stop()
             serving.join(SECONDS)
         assert not serving.is_alive()
+
+
+def test_the_output_of_a_step_is_in_the_log_of_its_run(target: Target, toban: Callable[..., str]) -> None:
+    with Client(target) as client:
+        worker, followed = Worker(target), threading.Event()
+
+        @worker.task("ends")
+        def end(step: Step) -> None:
+            print("reads", step.payload["in"])  # noqa: T201
+            assert followed.wait(SECONDS)
+            step.log("no such codec: hunter22", stream="stderr")
+            raise StepFailedError("no codec", retryable=False)
+
+        serving = threading.Thread(target=worker.run, kwargs={"handle_signals": False})
+        serving.start()
+        try:
+            run_id = client.runs.start("ends", {"in": "a.mov", "password": "hunter22"}).run_id
+            assert wait_until(lambda: toban("run", "logs", str(run_id)) == "reads a.mov\n", SECONDS)
+            followed.set()
+            assert client.runs.wait(run_id, timeout=SECONDS).state == "FAILED"
+        finally:
+            followed.set()
+            worker.stop()
+            serving.join(SECONDS)
+        found = toban("run", "logs", str(run_id), "-f")
+        assert found.startswith("reads a.mov\nno such codec: ***\n") and "FAILED" in found
 
 
 PROGRAM = """

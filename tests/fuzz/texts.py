@@ -15,11 +15,11 @@ from mutations import changed_bytes, changed_tree
 from toban_cli.importers.crontab.convert import Options, convert
 from toban_cli.manifest_files import read_documents
 from toban_domain.errors import TobanError
+from toban_domain.log_block import STDOUT, LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_domain.schedule import RuleSpec
 from toban_executor.decide import job_protocol
 from toban_executor.decide.guard_types import AttemptStart, FreezeTurn, JobNote
-from toban_executor.decide.log_block import STDOUT, LogBlock
 from toban_executor.decide.models import AttemptEnd
 from toban_executor.guard.protocol import UNREADABLE, decode_report, encode_block, encode_report
 from toban_log_archiver.adapters.chunk_codec import LogLinesCodec

@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from toban_domain.dropped_lines import dropped_lines_text
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer, chunk_to_pb
 from toban_executor.app.log_collector import LogCollector
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import LogRules
 from toban_executor.guard.output_pipeline import OutputPipeline
 from toban_executor.guard.protocol import decode_report, encode_block

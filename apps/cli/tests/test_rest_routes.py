@@ -27,7 +27,7 @@ NO_COMMAND = {
     **dict.fromkeys(
         (
             f"POST /external-work/{method}"
-            for method in ("claims", "heartbeats", "progress", "complete", "fail", "acknowledge-cancel")
+            for method in ("claims", "heartbeats", "progress", "log", "complete", "fail", "acknowledge-cancel")
         ),
         "it is for external workers",
     ),

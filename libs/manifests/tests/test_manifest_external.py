@@ -42,6 +42,12 @@ def test_an_external_step_beside_one_on_an_executor() -> None:
     assert JobSpec.from_json(read(body).to_json()) == read(body)
 
 
+def test_what_is_kept_of_the_output_concerns_external_workers_too() -> None:
+    body = job(steps=[{"type": "external", "worker_type": "a"}], logs={"max_mb": 5, "redact": ["password"]})
+    logs = read(body).logs
+    assert (logs.max_mb, logs.redact) == (5, ("password",))
+
+
 @pytest.mark.parametrize(
     ("body", "path", "words"),
     [

@@ -55,6 +55,7 @@ class Coordinator:
             "claims": says(200, {"steps": offered}),
             "heartbeats": EXTENDED,
             "progress": says(200, {"cancel_requested": False}),
+            "log": says(200, {"last_seq": 0, "cancel_requested": False}),
             "complete": says(200, {"answers": [{"key": STEP["key"], "result": "accepted", "code": "", "message": ""}]}),
         }
         if not offered and route == "claims":
@@ -225,6 +226,37 @@ def test_a_cancel_is_acknowledged(site: ScriptedSite) -> None:
     coordinator.answers["heartbeats"] = says(200, {"lost": [], "cancel": [STEP["key"]]})
     assert "cancelled" in str(ends_by_check(coordinator, site))
     assert coordinator.bodies("acknowledge-cancel") == [{"worker": "gpu:1", "key": STEP["key"]}]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_output_of_a_step_is_sent_before_its_end(site: ScriptedSite, fails: bool) -> None:
+    coordinator = Coordinator(site)
+
+    def work(step: Step) -> None:
+        print("printed")  # noqa: T201
+        step.log("two\nlines", stream="stderr")
+        if fails:
+            raise ValueError("broken")
+
+    with serving(site, work):
+        coordinator.wait_for("fail" if fails else "complete")
+    assert coordinator.calls.index("log") < coordinator.calls.index("fail" if fails else "complete")
+    sent = [line for body in coordinator.bodies("log") for line in body["lines"]]
+    texts = [(line["stream"], line["text"]) for line in sent]
+    assert texts[:3] == [("stdout", "printed"), ("stderr", "two"), ("stderr", "lines")]
+    assert texts[3:4] == [("stderr", "Traceback (most recent call last):")] * fails
+    assert texts[-1] == (("stderr", "ValueError: broken") if fails else ("stderr", "lines"))
+
+
+def test_a_step_under_way_shows_its_output(site: ScriptedSite) -> None:
+    coordinator = Coordinator(site)
+
+    def work(step: Step) -> None:
+        print("begins")  # noqa: T201
+        coordinator.wait_for("log")
+
+    with serving(site, work):
+        coordinator.wait_for("complete")
 
 
 def test_a_result_that_is_no_json_fails_the_step(site: ScriptedSite) -> None:

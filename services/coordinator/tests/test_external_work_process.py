@@ -59,6 +59,10 @@ def claim(worker="w1", wait=4.0, limit=1):
     return pb.ClaimRequest(worker=worker, worker_type="transcode", limit=limit, wait_seconds=wait)
 
 
+def append(key, worker="w1"):
+    return pb.AppendLogRequest(worker=worker, key=key, first_seq=1, lines=[pb.OutputLine(text="a")])
+
+
 @pytest.mark.seed(137)
 async def test_a_worker_that_waits_gets_the_step_and_completes_it(work, start, get):
     waiting = asyncio.create_task(work("Claim", claim()))
@@ -149,6 +153,7 @@ async def test_a_certificate_for_another_type_does_nothing(work, start, get, typ
         ("Claim", claim(wait=0)),
         ("Heartbeat", pb.ExternalHeartbeatRequest(worker="w1", keys=[step.key])),
         ("UpdateProgress", pb.UpdateProgressRequest(worker="w1", key=step.key, percentage=1)),
+        ("AppendLog", append(step.key)),
         ("Complete", pb.CompleteRequest(worker="w1", steps=[pb.CompletedStep(key=step.key)])),
         ("Fail", pb.FailRequest(worker="w1", key=step.key, error="x")),
         ("AcknowledgeCancel", pb.AcknowledgeCancelRequest(worker="w1", key=step.key)),
@@ -240,6 +245,7 @@ async def test_a_token_for_another_type_does_nothing(work, start, get, with_toke
         ("Claim", claim(wait=0)),
         ("Heartbeat", pb.ExternalHeartbeatRequest(worker="w1", keys=[step.key])),
         ("UpdateProgress", pb.UpdateProgressRequest(worker="w1", key=step.key, percentage=1)),
+        ("AppendLog", append(step.key)),
         ("Complete", pb.CompleteRequest(worker="w1", steps=[pb.CompletedStep(key=step.key)])),
         ("Fail", pb.FailRequest(worker="w1", key=step.key, error="x")),
         ("AcknowledgeCancel", pb.AcknowledgeCancelRequest(worker="w1", key=step.key)),

@@ -71,7 +71,7 @@ def allowed(answer: Any) -> bool:
 # Reviewed by hand, not derived from the rules.
 EXTERNAL_WORK = {
     f"/toban_proto.v1.ExternalWork/{name}"
-    for name in ("Claim", "Heartbeat", "UpdateProgress", "Complete", "Fail", "AcknowledgeCancel")
+    for name in ("Claim", "Heartbeat", "UpdateProgress", "AppendLog", "Complete", "Fail", "AcknowledgeCancel")
 }
 TRANSCODE = Selector(scope="worker", scope_id="transcode")
 

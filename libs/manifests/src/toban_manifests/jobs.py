@@ -44,7 +44,7 @@ from toban_manifests.values import DAY, Env, Folder, Labels, ManifestModel, Payl
 
 _MAX_NAMES = 100
 # What only concerns steps on executors.
-_OF_EXECUTORS = {"allow_shell", "env", "isolation", "logs", "on_lease_loss", "secrets", "selector", "working_dir"}
+_OF_EXECUTORS = {"allow_shell", "env", "isolation", "on_lease_loss", "secrets", "selector", "working_dir"}
 _MAX_NAME = 128
 
 

@@ -35,6 +35,19 @@ def test_a_step_from_its_claim_to_its_end(api: Any) -> None:
     assert noted.json == {"cancel_requested": True}
     assert (api.further.last.key, api.further.last.percentage, api.further.last.summary) == (PB_KEY, 40, "half")
 
+    api.further.answers["AppendLog"] = pb.AppendLogResponse(last_seq=4, cancel_requested=True)
+    lines = [{"text": "a"}, {"text": "b", "stream": "stderr", "at_unix_ms": 1_800_000_000_000}]
+    logged = api.post("/external-work/log", {"worker": "gpu:1", "key": KEY, "first_seq": 3, "lines": lines})
+    assert logged.json == {"last_seq": 4, "cancel_requested": True}
+    assert (api.further.last.key, api.further.last.first_seq) == (PB_KEY, 3)
+    assert [(line.text, line.stream, line.at_unix_ms) for line in api.further.last.lines] == [
+        ("a", "stdout", 0),
+        ("b", "stderr", 1_800_000_000_000),
+    ]
+    lines = [{"text": "a", "stream": "out"}]
+    refused = api.post("/external-work/log", {"worker": "gpu:1", "key": KEY, "first_seq": 1, "lines": lines})
+    assert (refused.status_code, "lines.0.stream" in refused.text) == (400, True)
+
     answer = pb.StepAnswer(key=PB_KEY, result="accepted")
     api.further.answers["Complete"] = pb.CompleteResponse(answers=[answer])
     done = api.post(

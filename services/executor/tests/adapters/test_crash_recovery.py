@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import zstandard
 
+from toban_domain.log_block import STDERR, STDOUT, LogBlock
 from toban_domain.outcome import AttemptKey, OutcomeKind
 from toban_executor.adapters import crash_recovery as module
 from toban_executor.adapters.crash_recovery import recover_messages
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer
-from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.guard import message_spool
 from toban_executor.guard.message_spool import SpooledMessage
 from toban_executor.guard.protocol import encode_block

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
 from toban_executor.adapters.log_client import Packer
 from toban_executor.app.log_collector import CHECK_SECONDS, GATHER_SECONDS, OFFSETS_RETRY_SECONDS, LogCollector
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import Report
 from toban_executor.decide.outcome import OUTCOME_TIMEOUT_SECONDS
 from toban_executor.ports.journal import JournalBatch

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from toban_domain.log_block import SYSTEM, LogBlock
 from toban_executor.decide.guard import WAIT_REPORTED_AFTER
 from toban_executor.decide.guard_types import AttemptStart, HoldOutput, Kill
-from toban_executor.decide.log_block import SYSTEM, LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules
 from toban_executor.guard.clock import boottime, pause
 from toban_executor.guard.freezer import thread_states

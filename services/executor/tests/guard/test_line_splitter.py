@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from toban_domain.log_block import STDERR, STDOUT, LogBlock
 from toban_domain.outcome import ErrorLine
-from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.guard.line_splitter import LINE_LIMIT, LineNumbering, LineSplitter
 
 pieces = st.one_of(

@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import Acknowledge, AttemptStart, Reset, SlotLost, Spawn
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import message_spool

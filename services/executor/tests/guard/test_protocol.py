@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey, ErrorLine
 from toban_executor.decide.guard_types import (
     Acknowledge,
@@ -20,7 +21,6 @@ from toban_executor.decide.guard_types import (
     SlotLost,
     Spawn,
 )
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder, StepOrder
 from toban_executor.decide.warm import WarmNote
 from toban_executor.guard.protocol import (

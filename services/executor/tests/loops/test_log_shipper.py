@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.journal import Journal
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.loops.log_shipper import LogShipper
 from toban_executor.ports.journal import JournalBatch
 from toban_executor.ports.logs import Chunk, ChunkBatch, Seal, Shipped

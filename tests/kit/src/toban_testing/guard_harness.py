@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import Command, HoldOutput, Kill, Spawn
 from toban_executor.decide.isolation import SandboxPlan
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, StartOrder, StepOrder
 from toban_executor.decide.warm import WarmLimits
 from toban_executor.guard import cgroup

@@ -7989,6 +7989,100 @@ class UpdateProgressResponse(_message.Message):
 Global___UpdateProgressResponse: _TypeAlias = UpdateProgressResponse  # noqa: Y015
 
 @_typing.final
+class AppendLogRequest(_message.Message):
+    """Output of a step. Send one call after the other, and repeat a call that was not answered as it was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    FIRST_SEQ_FIELD_NUMBER: _builtins.int
+    LINES_FIELD_NUMBER: _builtins.int
+    worker: _builtins.str
+    """A name of this worker process, the same in each request."""
+    first_seq: _builtins.int
+    """The number of the first line; the others follow without a gap. Lines of a claim are numbered from 1 on, over both streams. Numbers between
+    the last line and this one are lines that the worker has left out: the log counts them.
+    """
+    @_builtins.property
+    def key(self) -> _common_pb2.AttemptKey: ...
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutputLine]:
+        """At most 1000, and at most 262144 bytes of text together."""
+
+    def __init__(
+        self,
+        *,
+        worker: _builtins.str = ...,
+        key: _common_pb2.AttemptKey | None = ...,
+        first_seq: _builtins.int = ...,
+        lines: _abc.Iterable[Global___OutputLine] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_seq", b"first_seq", "key", b"key", "lines", b"lines", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendLogRequest: _TypeAlias = AppendLogRequest  # noqa: Y015
+
+@_typing.final
+class OutputLine(_message.Message):
+    """A line of output."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    STREAM_FIELD_NUMBER: _builtins.int
+    AT_UNIX_MS_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """Without the newline; at most 16384 bytes."""
+    stream: _builtins.str
+    """stdout | stderr"""
+    at_unix_ms: _builtins.int
+    """When the line was written, in milliseconds since 1970; 0 = when the call arrives."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        stream: _builtins.str = ...,
+        at_unix_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_unix_ms", b"at_unix_ms", "stream", b"stream", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutputLine: _TypeAlias = OutputLine  # noqa: Y015
+
+@_typing.final
+class AppendLogResponse(_message.Message):
+    """What the log has."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAST_SEQ_FIELD_NUMBER: _builtins.int
+    CANCEL_REQUESTED_FIELD_NUMBER: _builtins.int
+    last_seq: _builtins.int
+    """The number of the claim's last line."""
+    cancel_requested: _builtins.bool
+    """Whether a cancel was asked for."""
+    def __init__(
+        self,
+        *,
+        last_seq: _builtins.int = ...,
+        cancel_requested: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_requested", b"cancel_requested", "last_seq", b"last_seq"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendLogResponse: _TypeAlias = AppendLogResponse  # noqa: Y015
+
+@_typing.final
 class CompleteRequest(_message.Message):
     """Steps that are done."""
 

@@ -4662,6 +4662,11 @@ class ExternalWorkStub:
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.UpdateProgressRequest.SerializeToString,
                 response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.UpdateProgressResponse.FromString,
                 _registered_method=True)
+        self.AppendLog = channel.unary_unary(
+                '/toban_proto.v1.ExternalWork/AppendLog',
+                request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AppendLogRequest.SerializeToString,
+                response_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AppendLogResponse.FromString,
+                _registered_method=True)
         self.Complete = channel.unary_unary(
                 '/toban_proto.v1.ExternalWork/Complete',
                 request_serializer=toban__proto_dot_v1_dot_coordinator__pb2.CompleteRequest.SerializeToString,
@@ -4699,6 +4704,13 @@ class ExternalWorkServicer:
 
     def UpdateProgress(self, request, context):
         """Shows how far a step is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AppendLog(self, request, context):
+        """Appends lines of output to the run's log. A call that is repeated adds nothing twice.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -4742,6 +4754,11 @@ def add_ExternalWorkServicer_to_server(servicer, server):
                     servicer.UpdateProgress,
                     request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.UpdateProgressRequest.FromString,
                     response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.UpdateProgressResponse.SerializeToString,
+            ),
+            'AppendLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendLog,
+                    request_deserializer=toban__proto_dot_v1_dot_coordinator__pb2.AppendLogRequest.FromString,
+                    response_serializer=toban__proto_dot_v1_dot_coordinator__pb2.AppendLogResponse.SerializeToString,
             ),
             'Complete': grpc.unary_unary_rpc_method_handler(
                     servicer.Complete,
@@ -4841,6 +4858,33 @@ class ExternalWork:
             '/toban_proto.v1.ExternalWork/UpdateProgress',
             toban__proto_dot_v1_dot_coordinator__pb2.UpdateProgressRequest.SerializeToString,
             toban__proto_dot_v1_dot_coordinator__pb2.UpdateProgressResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AppendLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toban_proto.v1.ExternalWork/AppendLog',
+            toban__proto_dot_v1_dot_coordinator__pb2.AppendLogRequest.SerializeToString,
+            toban__proto_dot_v1_dot_coordinator__pb2.AppendLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

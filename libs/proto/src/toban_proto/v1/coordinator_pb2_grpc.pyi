@@ -1367,6 +1367,8 @@ class ExternalWorkStub:
     """Extends the locks of claimed steps, and reports which of them are lost or to be cancelled."""
     UpdateProgress: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateProgressRequest, _coordinator_pb2.UpdateProgressResponse]
     """Shows how far a step is."""
+    AppendLog: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AppendLogRequest, _coordinator_pb2.AppendLogResponse]
+    """Appends lines of output to the run's log. A call that is repeated adds nothing twice."""
     Complete: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.CompleteRequest, _coordinator_pb2.CompleteResponse]
     """Ends steps with their results."""
     Fail: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.FailRequest, _coordinator_pb2.FailResponse]
@@ -1385,6 +1387,8 @@ class ExternalWorkAsyncStub(ExternalWorkStub):
     """Extends the locks of claimed steps, and reports which of them are lost or to be cancelled."""
     UpdateProgress: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.UpdateProgressRequest, _coordinator_pb2.UpdateProgressResponse]  # type: ignore[assignment]
     """Shows how far a step is."""
+    AppendLog: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AppendLogRequest, _coordinator_pb2.AppendLogResponse]  # type: ignore[assignment]
+    """Appends lines of output to the run's log. A call that is repeated adds nothing twice."""
     Complete: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.CompleteRequest, _coordinator_pb2.CompleteResponse]  # type: ignore[assignment]
     """Ends steps with their results."""
     Fail: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.FailRequest, _coordinator_pb2.FailResponse]  # type: ignore[assignment]
@@ -1418,6 +1422,14 @@ class ExternalWorkServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.UpdateProgressResponse, _abc.Awaitable[_coordinator_pb2.UpdateProgressResponse]]:
         """Shows how far a step is."""
+
+    @_abc_1.abstractmethod
+    def AppendLog(
+        self,
+        request: _coordinator_pb2.AppendLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.AppendLogResponse, _abc.Awaitable[_coordinator_pb2.AppendLogResponse]]:
+        """Appends lines of output to the run's log. A call that is repeated adds nothing twice."""
 
     @_abc_1.abstractmethod
     def Complete(

@@ -31,7 +31,7 @@ class _LogStreamEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LogStream.V
     LOG_STREAM_STDOUT: _LogStream.ValueType  # 1
     LOG_STREAM_STDERR: _LogStream.ValueType  # 2
     LOG_STREAM_SYSTEM: _LogStream.ValueType  # 3
-    """Markers written by the executor itself: truncation, forced shutdown."""
+    """Markers written by the executor itself, or by a coordinator for an external worker: truncation, forced shutdown."""
 
 class LogStream(_LogStream, metaclass=_LogStreamEnumTypeWrapper): ...
 
@@ -39,7 +39,7 @@ LOG_STREAM_UNSPECIFIED: LogStream.ValueType  # 0
 LOG_STREAM_STDOUT: LogStream.ValueType  # 1
 LOG_STREAM_STDERR: LogStream.ValueType  # 2
 LOG_STREAM_SYSTEM: LogStream.ValueType  # 3
-"""Markers written by the executor itself: truncation, forced shutdown."""
+"""Markers written by the executor itself, or by a coordinator for an external worker: truncation, forced shutdown."""
 Global___LogStream: _TypeAlias = LogStream  # noqa: Y015
 
 @_typing.final

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class LogIngestStub:
-    """Called by executors.
+    """Called by executors, and by coordinators with the output of external workers.
     """
 
     def __init__(self, channel):
@@ -43,12 +43,12 @@ class LogIngestStub:
 
 
 class LogIngestServicer:
-    """Called by executors.
+    """Called by executors, and by coordinators with the output of external workers.
     """
 
     def Append(self, request_iterator, context):
         """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once. The metadata has the key of the incarnation,
-        as for ExecutorGateway.Report: tickets are good for the incarnation with this key.
+        as for ExecutorGateway.Report: tickets are good for the incarnation with this key. A coordinator signs its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,7 +71,7 @@ def add_LogIngestServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LogIngest:
-    """Called by executors.
+    """Called by executors, and by coordinators with the output of external workers.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class LogIngestStub:
-    """Called by executors."""
+    """Called by executors, and by coordinators with the output of external workers."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -35,21 +35,21 @@ class LogIngestStub:
     def __new__(cls, channel: _aio.Channel) -> LogIngestAsyncStub: ...
     Append: _grpc.StreamStreamMultiCallable[_logs_pb2.AppendRequest, _logs_pb2.AppendResponse]
     """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once. The metadata has the key of the incarnation,
-    as for ExecutorGateway.Report: tickets are good for the incarnation with this key.
+    as for ExecutorGateway.Report: tickets are good for the incarnation with this key. A coordinator signs its own.
     """
 
 @_typing.type_check_only
 class LogIngestAsyncStub(LogIngestStub):
-    """Called by executors."""
+    """Called by executors, and by coordinators with the output of external workers."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Append: _aio.StreamStreamMultiCallable[_logs_pb2.AppendRequest, _logs_pb2.AppendResponse]  # type: ignore[assignment]
     """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once. The metadata has the key of the incarnation,
-    as for ExecutorGateway.Report: tickets are good for the incarnation with this key.
+    as for ExecutorGateway.Report: tickets are good for the incarnation with this key. A coordinator signs its own.
     """
 
 class LogIngestServicer(metaclass=_abc_1.ABCMeta):
-    """Called by executors."""
+    """Called by executors, and by coordinators with the output of external workers."""
 
     @_abc_1.abstractmethod
     def Append(
@@ -58,7 +58,7 @@ class LogIngestServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_logs_pb2.AppendResponse], _abc.AsyncIterator[_logs_pb2.AppendResponse]]:
         """Chunks in, acknowledgements out after the commit. A chunk that is sent twice is stored once. The metadata has the key of the incarnation,
-        as for ExecutorGateway.Report: tickets are good for the incarnation with this key.
+        as for ExecutorGateway.Report: tickets are good for the incarnation with this key. A coordinator signs its own.
         """
 
 def add_LogIngestServicer_to_server(servicer: LogIngestServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

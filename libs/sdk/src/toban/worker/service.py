@@ -11,6 +11,7 @@ import queue
 import signal
 import socket
 import threading
+import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 from toban.client.target import Target
 from toban.errors import AccessError, ConfigError, ConflictError, InvalidRequestError, TobanError
 from toban.worker.heartbeats import Heartbeats
+from toban.worker.output import OutputSender, captured, within
 from toban.worker.site import WorkSite
 from toban.worker.step import Step, StepFailedError, StepStoppedError, now
 
@@ -51,6 +53,9 @@ class Worker:
 
     `worker.run()` then serves until SIGTERM or SIGINT. A function returns the result (JSON, at most 32 KiB; None = none). An exception
     fails the step, to be tried again as its job defines; `StepFailedError(..., retryable=False)` is not tried again.
+
+    What the function prints is also in the log of the run, as what `step.log` writes. `LogHandler` adds what it logs. Output of other threads
+    that it starts, and of other programs, is not.
     """
 
     def __init__(self, target: Target | None = None, *, name: str = "") -> None:
@@ -87,9 +92,10 @@ class Worker:
             raise ValueError("the worker has no task; decorate a function with @worker.task(TYPE)")
         site = WorkSite(self._target or Target.from_env(), self.name, END_RETRY_SECONDS)
         beats, stopping = Heartbeats(site, self._stops.put), threading.Event()
-        loops = [_TaskLoop(task, site, beats, stopping, self._stops.put) for task in self._tasks]
+        sender = OutputSender(self._stops.put)
+        loops = [_TaskLoop(task, site, beats, sender, stopping, self._stops.put) for task in self._tasks]
         try:
-            with _stop_on_signals(self.stop) if handle_signals else _nothing():
+            with captured(), _stop_on_signals(self.stop) if handle_signals else _nothing():
                 for loop in loops:
                     loop.start()
                 cause = self._stops.get()
@@ -100,6 +106,7 @@ class Worker:
                     loop.join(until)
         finally:
             stopping.set()
+            sender.close()
             beats.close()
             site.close()
         if cause is not None:
@@ -118,12 +125,14 @@ class _TaskLoop:
         task: _Task,
         site: WorkSite,
         beats: Heartbeats,
+        sender: OutputSender,
         stopping: threading.Event,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._task = task
         self._site = site
         self._beats = beats
+        self._sender = sender
         self._stopping = stopping
         self._on_failure = on_failure
         self._changed = threading.Condition()
@@ -198,7 +207,8 @@ class _TaskLoop:
             raise
 
     def _do(self, step: Step) -> None:
-        self._finish(step, lambda: _end(self._site, step, self._task.function))
+        with self._sender.sending(step.output):
+            self._finish(step, lambda: _end(self._site, step, self._task.function))
 
     def _finish(self, step: Step, report: Callable[[], None]) -> None:
         """Reports the end of a step; from then on its claim is not extended, whatever came of it."""
@@ -220,22 +230,28 @@ class _TaskLoop:
 def _end(site: WorkSite, step: Step, function: Callable[[Step], Any]) -> None:
     """Does a step, and reports how it ended. Raises TobanError when the report is refused or does not arrive."""
     try:
-        result = function(step)
-        if inspect.iscoroutine(result):
-            result = asyncio.run(result)
+        with within(step.output):
+            result = function(step)
+            if inspect.iscoroutine(result):
+                result = asyncio.run(result)
         json.dumps(result, allow_nan=False)
     except StepStoppedError as stopped:
+        step.output.close()
         if step.cancelled():
             site.acknowledge_cancel(step.key)
         else:
             _log.warning("%s; its work has stopped", stopped)
     except StepFailedError as failed:
+        step.output.close()
         site.fail(step.key, str(failed), retryable=failed.retryable)
     except BaseException as error:
         # Also SystemExit and CancelledError: they end this step, not the worker.
         _log.exception("run %d failed", step.run_id)
+        step.log(traceback.format_exc().rstrip(), stream="stderr")
+        step.output.close()
         site.fail(step.key, f"{type(error).__name__}: {error}", retryable=True)
     else:
+        step.output.close()
         _complete(site, step, result)
 
 

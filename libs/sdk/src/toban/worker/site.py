@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from toban.client.calls import Calls
@@ -42,6 +42,12 @@ class WorkSite:
         """Shows progress; whether the run is being cancelled."""
         body = {"key": _key(key), "percentage": percentage, "summary": summary}
         return bool(self._post(self._once, "progress", body, repeatable=False)["cancel_requested"])
+
+    def append_log(self, key: Key, first_seq: int, lines: Sequence[Mapping[str, Any]], timeout: float) -> bool:
+        """Appends lines of output, the first with this number; whether the run is being cancelled. A repeated call adds nothing twice."""
+        body = {"key": _key(key), "first_seq": first_seq, "lines": lines}
+        found = self._post(self._once, "log", body, repeatable=False, timeout=timeout)
+        return bool(found["cancel_requested"])
 
     def complete(self, key: Key, result: Any) -> Mapping[str, Any]:
         """The answer to the end of a step: `result`, `code` and `message`. A repeated one is harmless."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toban.errors import ConflictError, TobanError
+from toban.worker.output import STREAMS, StepOutput
 from toban.worker.site import Key, WorkSite, key_of
 
 _log = logging.getLogger("toban.worker")
@@ -54,6 +55,7 @@ class Step:
         self._last: float = sent + self.timeout_seconds
         self._cancelled = False
         self._lock = threading.Lock()
+        self.output = StepOutput(self.key, site, self.cancel)
 
     @property
     def remaining_seconds(self) -> float:
@@ -90,6 +92,12 @@ class Step:
         except TobanError as error:
             _log.warning("progress of run %d is not shown: %s", self.run_id, error)
         self.check()
+
+    def log(self, text: str, *, stream: str = "stdout") -> None:
+        """Writes lines into the log of the run, at the end of "stdout" or "stderr". It does not wait, and an unreachable site is no error."""
+        if stream not in STREAMS:
+            raise ValueError(f"{stream!r} is no stream of the log; use 'stdout' or 'stderr'")
+        self.output.write(f"{text}\n", stream)
 
     def confirm(self, sent: float) -> None:
         """A heartbeat of this time was answered, before the work has begun: until then nothing relies on the claim."""

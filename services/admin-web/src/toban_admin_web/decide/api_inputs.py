@@ -381,6 +381,36 @@ class Progress(Input):
     )
 
 
+class OutputLine(Input):
+    """A line of output."""
+
+    text: str = Field(max_length=300, description="Without the newline; at most 16384 bytes.")
+    stream: Literal["stdout", "stderr"] = Field("stdout", description="stdout | stderr")
+    at_unix_ms: int = Field(
+        0,
+        ge=0,
+        le=9223372036854775807,
+        description="When the line was written, in milliseconds since 1970; 0 = when the call arrives.",
+    )
+
+
+class Output(Input):
+    """Output of a step. Send one call after the other, and repeat a call that was not answered as it was."""
+
+    worker: str = Field(
+        min_length=1, max_length=300, description="A name of this worker process, the same in each request."
+    )
+    key: Key
+    first_seq: int = Field(
+        ge=1,
+        le=9223372036854775807,
+        description="The number of the first line; the others follow without a gap. Lines of a claim are numbered from 1 on, over both streams. Numbers between the last line and this one are lines that the worker has left out: the log counts them.",
+    )
+    lines: list[OutputLine] = Field(
+        min_length=1, max_length=1000, description="At most 1000, and at most 262144 bytes of text together."
+    )
+
+
 class DoneStep(Input):
     """A step and its result."""
 

@@ -49,6 +49,7 @@ METHODS: Mapping[str, ApiMethod] = {
     "ExternalWork.AcknowledgeCancel": ApiMethod(
         inputs.OfStep, models.EndedStep, "The worker has stopped working on a cancelled step."
     ),
+    "ExternalWork.AppendLog": ApiMethod(inputs.Output, models.AppendedLog, "Appends lines of output to the run's log."),
     "ExternalWork.Claim": ApiMethod(
         inputs.NewClaim,
         models.ClaimedSteps,

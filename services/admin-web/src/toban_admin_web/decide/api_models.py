@@ -1218,6 +1218,13 @@ class NotedProgress(Answer):
     cancel_requested: bool
 
 
+class AppendedLog(Answer):
+    """What the log has."""
+
+    last_seq: int = Field(description="The number of the claim's last line.")
+    cancel_requested: bool = Field(description="Whether a cancel was asked for.")
+
+
 class StepAnswer(Answer):
     """The answer to the end of one step."""
 

@@ -109,6 +109,7 @@ class ExternalLocks:
                     claim.run,
                     claimed_at=claim.claimed_at,
                     timed_out=claim.timed_out or claim.run.id in late,
+                    last_seq=claim.last_seq,
                     now=now,
                     rule=rule,
                 )

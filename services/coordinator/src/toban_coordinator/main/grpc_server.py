@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from toban_coordinator.adapters.archivers import Archivers
+from toban_coordinator.adapters.claim_logs import ClaimLogCalls
 from toban_coordinator.adapters.signer import SignerClient
 from toban_coordinator.adapters.ticket_renewal import TicketRenewal
 from toban_coordinator.app.cluster.diagnose import Diagnose
@@ -23,6 +24,7 @@ from toban_coordinator.app.executors.operations_executors import ExecutorOperati
 from toban_coordinator.app.executors.operations_groups import GroupOperations
 from toban_coordinator.app.external.claim_ends import ClaimEnds
 from toban_coordinator.app.external.claim_heartbeats import ClaimHeartbeats
+from toban_coordinator.app.external.claim_log import ClaimLog
 from toban_coordinator.app.external.claim_names import ClaimTypes
 from toban_coordinator.app.limits.breakers import BreakerOperations
 from toban_coordinator.app.limits.operations_limits import LimitOperations
@@ -70,6 +72,7 @@ from toban_coordinator.server.registry import Servicers, add_all
 from toban_coordinator.server.webhooks import WebhookOutboxService, WebhooksService
 from toban_domain.version import VERSION
 from toban_runtime.json_http import JsonHttp
+from toban_transport.log_ticket import TicketSigner
 from toban_transport.read_ticket import ReadTicketSigner
 from toban_transport.server import GrpcServer, build_server
 from toban_transport.signed_epoch import EpochSigner, EpochVerifier
@@ -98,7 +101,7 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         control=_job_control(parts),
         reader=_job_reader(parts, health, archivers),
         operations=_operations(parts, archivers),
-        external=ExternalWork(deps=_external_work(parts)),
+        external=ExternalWork(deps=_external_work(config, parts)),
         changes=ChangeFeedService(feed=parts.changes),
         archive=ArchiveGateway(pool=parts.connections.pool, settings=parts.settings_streams),
         accounts=AccountsService(deps=accounts),
@@ -190,12 +193,19 @@ def _job_control(parts: Coordinator) -> JobControl:
     return JobControl(deps=deps)
 
 
-def _external_work(parts: Coordinator) -> ExternalWorkDeps:
-    pool = parts.connections.pool
+def _external_work(config: CoordinatorConfig, parts: Coordinator) -> ExternalWorkDeps:
+    pool, connections = parts.connections.pool, parts.connections
+    logs = ClaimLogCalls(
+        channels=connections.channels,
+        addresses=config.log_archivers,
+        clock=parts.clock,
+        signer=TicketSigner(connections.tls),
+    )
     return ExternalWorkDeps(
         claims=parts.claims,
         heartbeats=ClaimHeartbeats(pool=parts.connections.grant_pool),
-        ends=ClaimEnds(pool=pool, now=parts.server_time.now),
+        log=ClaimLog(pool=pool, logs=logs),
+        ends=ClaimEnds(pool=pool, logs=logs, now=parts.server_time.now),
         types=ClaimTypes(pool=pool),
     )
 

@@ -1,4 +1,4 @@
-"""ExternalWork: claim, heartbeat, progress, complete, fail, acknowledge a cancel."""
+"""ExternalWork: claim, heartbeat, progress, log, complete, fail, acknowledge a cancel."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 from toban_coordinator.app.external.claim_ends import ClaimEnds, EndOfStep
 from toban_coordinator.app.external.claim_heartbeats import ClaimHeartbeats
+from toban_coordinator.app.external.claim_log import ClaimLog
 from toban_coordinator.app.external.claim_names import ClaimTypes, check_claim
 from toban_coordinator.app.external.external_claims import ClaimedStep, ExternalClaims
+from toban_coordinator.decide.external.claim_log import SentLine
 from toban_coordinator.decide.external.external import Answer
 from toban_coordinator.server.person_check import granted_worker_type
 from toban_domain.errors import ErrorCode, TobanError
@@ -31,6 +33,7 @@ class ExternalWorkDeps:
 
     claims: ExternalClaims
     heartbeats: ClaimHeartbeats
+    log: ClaimLog
     ends: ClaimEnds
     types: ClaimTypes
 
@@ -64,6 +67,14 @@ class ExternalWork(ExternalWorkServicer):
             request.worker, key_from_pb(request.key), percentage=request.percentage, summary=request.summary
         )
         return pb.UpdateProgressResponse(cancel_requested=canceled)
+
+    async def AppendLog(self, request: pb.AppendLogRequest, context: Context) -> pb.AppendLogResponse:
+        """Lines of output."""
+        key = key_from_pb(request.key)
+        await self._deps.types.check([key], only=_only(context))
+        lines = [SentLine(line.text, line.stream or "stdout", line.at_unix_ms) for line in request.lines]
+        answer = await self._deps.log.append(request.worker, key, first_seq=request.first_seq, lines=lines)
+        return pb.AppendLogResponse(last_seq=answer.last_seq, cancel_requested=answer.canceled)
 
     async def Complete(self, request: pb.CompleteRequest, context: Context) -> pb.CompleteResponse:
         """Steps are done."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from toban_domain.log_block import CHUNK_BYTES, LogBlock
 from toban_executor.adapters.convert import ticket_from_bytes
 from toban_executor.adapters.journal import Journal
-from toban_executor.decide.log_block import CHUNK_BYTES, LogBlock
 from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.guard import message_spool

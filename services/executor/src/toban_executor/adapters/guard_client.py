@@ -6,6 +6,7 @@ import math
 import socket
 from collections.abc import Collection, Mapping, Sequence
 
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.lease_enforcer import LeaseEnforcer
 from toban_executor.decide.guard_freeze import is_too_late
@@ -26,7 +27,6 @@ from toban_executor.decide.guard_types import (
     Spawn,
 )
 from toban_executor.decide.lease_end import LEASE_REASON, killed_at_lease_end
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
 from toban_executor.decide.usage import Measured
 from toban_executor.decide.warm import WarmNote, choose_slot, wanted_keys

@@ -1,18 +1,16 @@
 """Log chunks over LogIngest.Append: packing, streams, tickets, acknowledgements."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
 
 import zstandard
 
-from toban_domain.dropped_lines import dropped_line_count
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.adapters.convert import key_of_ticket, ticket_from_bytes
-from toban_executor.decide.log_block import STDERR, STDOUT, SYSTEM, LogBlock
-from toban_executor.decide.log_levels import levels_of
 from toban_executor.decide.outcome import at
 from toban_executor.ports.logs import Chunk, ChunkBatch, Shipped
 from toban_proto.v1 import logs_pb2
@@ -21,15 +19,11 @@ from toban_proto.v1.logs_pb2_grpc import LogIngestStub
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import duplex
 from toban_transport.convert import key_from_pb, timestamp_to_pb
+from toban_transport.log_chunks import lines_to_pb, stream_to_pb
 
 if TYPE_CHECKING:
     from toban_proto.v1.logs_pb2_grpc import LogIngestAsyncStub
 
-_STREAMS: "Mapping[int, logs_pb2.LogStream.ValueType]" = {
-    STDOUT: logs_pb2.LOG_STREAM_STDOUT,
-    STDERR: logs_pb2.LOG_STREAM_STDERR,
-    SYSTEM: logs_pb2.LOG_STREAM_SYSTEM,
-}
 STREAM_SECONDS = 300.0
 """How long one stream may last; a longer backlog goes on over the next one."""
 
@@ -37,27 +31,14 @@ ANSWER_SECONDS = 30.0
 
 
 class Packer:
-    """Makes a zstd frame of a serialised LogLines. Nothing is done line by line, but for text that may have levels."""
+    """Makes a zstd frame of a serialised LogLines."""
 
     def __init__(self) -> None:
         self._zstd = zstandard.ZstdCompressor(level=1)
 
     def __call__(self, blocks: Sequence[LogBlock]) -> bytes:
         """The data of one chunk."""
-        lines = logs_pb2.LogLines()
-        for block in blocks:
-            lines.blocks.add(
-                seq=block.seq_from,
-                at_unix_nanos=block.at_ns,
-                stream=_stream(block.stream),
-                text=block.text,
-                line_count=block.lines,
-                partial=block.partial,
-                levels=b"" if block.partial else levels_of(block.text),
-                # Guards send the line that counts dropped lines as text; its one reader is this process.
-                dropped_lines=dropped_line_count(block.text) if block.stream == SYSTEM and block.lines == 1 else 0,
-            )
-        return self._zstd.compress(lines.SerializeToString())
+        return self._zstd.compress(lines_to_pb(blocks).SerializeToString())
 
 
 class TicketKeys(Protocol):
@@ -203,7 +184,7 @@ def chunk_to_pb(chunk: Chunk) -> logs_pb2.LogChunk:
     return logs_pb2.LogChunk(
         run_id=chunk.key.run_id,
         token=chunk.key.token,
-        stream=_stream(chunk.stream),
+        stream=stream_to_pb(chunk.stream),
         seq_from=chunk.seq_from,
         seq_to=chunk.seq_to,
         data=chunk.data,
@@ -212,7 +193,3 @@ def chunk_to_pb(chunk: Chunk) -> logs_pb2.LogChunk:
         first_at=timestamp_to_pb(at(chunk.first_ns)),
         last_at=timestamp_to_pb(at(chunk.last_ns)),
     )
-
-
-def _stream(number: int) -> "logs_pb2.LogStream.ValueType":
-    return _STREAMS[number]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from toban_domain.epoch import term_of
 from toban_domain.errors import ErrorCode, TobanError
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.app.attempt_spans import AttemptSpans
 from toban_executor.app.job_notes import JobNotes
@@ -22,7 +23,6 @@ from toban_executor.app.start_queue import StartQueue
 from toban_executor.decide.environment import job_environment
 from toban_executor.decide.guard_types import FreezeTurn, JobNote
 from toban_executor.decide.lease_end import LEASE_REASON, LeaseEndBook
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, Report, StartOrder
 from toban_executor.decide.outcome import outcome_of
 from toban_executor.decide.start_queue import StartThrottle

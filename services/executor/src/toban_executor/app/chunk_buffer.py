@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from toban_domain.log_block import CHUNK_BYTES, STDERR, STDOUT, SYSTEM, LogBlock
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.log_block import CHUNK_BYTES, STDERR, STDOUT, SYSTEM, LogBlock
 from toban_executor.decide.models import Report
 from toban_executor.ports.journal import JournalBatch
 from toban_executor.ports.logs import Chunk, Seal

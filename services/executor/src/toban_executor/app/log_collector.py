@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from toban_domain.errors import TobanError
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.app.chunk_buffer import ChunkBuffer, Pack
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, Report
 from toban_executor.decide.outcome import OUTCOME_TIMEOUT_SECONDS, PendingOutcomes
 from toban_executor.ports.guards import GuardOutput

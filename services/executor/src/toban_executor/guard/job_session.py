@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from toban_domain.output_redaction import MASK
 from toban_executor.decide.guard_types import JobNote
 from toban_executor.decide.job_protocol import (
     ProtocolError,
@@ -17,7 +18,6 @@ from toban_executor.decide.job_protocol import (
     refusal,
 )
 from toban_executor.decide.models import StartOrder
-from toban_executor.decide.redact import MASK
 from toban_executor.guard.job_socket import Connection, JobSocket
 
 # Requests for checkpoints that wait for a coordinator, of one attempt.

@@ -4,8 +4,8 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from toban_domain.log_block import STDERR, STDOUT, LogBlock
 from toban_domain.outcome import ErrorLine
-from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 
 LINE_LIMIT = 16 * 1024
 """Bytes of one line; a longer one goes on in the next, and all its pieces but the last are `partial`."""

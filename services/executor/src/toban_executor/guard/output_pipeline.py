@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from toban_executor.decide.log_block import STDOUT, SYSTEM, LogBlock
-from toban_executor.decide.log_limits import Limiter, LogLimits
+from toban_domain.log_block import STDOUT, SYSTEM, LogBlock
+from toban_domain.log_limits import Limiter, LogLimits
+from toban_domain.output_redaction import MIN_BYTES, Redactor, byte_patterns, masked, patterns, secret_values
 from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder
-from toban_executor.decide.redact import MIN_BYTES, Redactor, byte_patterns, masked, patterns, secret_values
 from toban_executor.guard.clock import boottime, wall_ns
 from toban_executor.guard.line_splitter import LineNumbering, LineSplitter
 

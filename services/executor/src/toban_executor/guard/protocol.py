@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey, ErrorLine
 from toban_domain.secret import SecretFile
 from toban_executor.decide.guard_types import (
@@ -32,7 +33,6 @@ from toban_executor.decide.guard_types import (
     SlotLost,
     Spawn,
 )
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, LogRules, StartOrder, StepEnd, StepOrder
 from toban_executor.decide.warm import WarmNote
 from toban_fencing.executor_lease import Instant

@@ -10,6 +10,7 @@ import select
 from collections.abc import Callable
 from typing import Any
 
+from toban_domain.log_block import STDERR, STDOUT, LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.environment import own_environment
 from toban_executor.decide.guard import decide, next_due
@@ -44,7 +45,6 @@ from toban_executor.decide.guard_types import (
     TreeChecked,
     TreeSignaled,
 )
-from toban_executor.decide.log_block import STDERR, STDOUT, LogBlock
 from toban_executor.decide.models import StartOrder
 from toban_executor.decide.slot_state import SlotState
 from toban_executor.decide.warm import WarmLimits

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
 from toban_executor.decide.guard_types import FreezeTurn, JobNote
 from toban_executor.decide.isolation import NO_SANDBOX, Isolation
-from toban_executor.decide.log_block import LogBlock
 from toban_executor.decide.models import AttemptEnd, CancelOrder, StartOrder
 from toban_executor.decide.usage import Measured
 from toban_executor.guard.launch import GuardSet

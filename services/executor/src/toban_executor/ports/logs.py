@@ -5,8 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
+from toban_domain.log_block import LogBlock
 from toban_domain.outcome import AttemptKey
-from toban_executor.decide.log_block import LogBlock
 
 
 class Chunk(NamedTuple):

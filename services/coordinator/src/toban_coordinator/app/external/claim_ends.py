@@ -17,6 +17,7 @@ from toban_coordinator.app.runs.retry_rules import retry_rule
 from toban_coordinator.decide.external import external as decide
 from toban_coordinator.decide.external.external import ACCEPTED, Answer, ClaimEnd, ClaimPlan, EndedClaim
 from toban_coordinator.decide.runs.report import Report, with_step
+from toban_coordinator.ports.claim_logs import ClaimLogs, LogPlace
 from toban_coordinator.store.external import external_claims
 from toban_coordinator.store.external.external_claims import ClaimName, HeldClaim
 from toban_coordinator.store.runs import attempts, runs_finish
@@ -52,8 +53,9 @@ class EndOfStep:
 class ClaimEnds:
     """Ends of claims on one coordinator; `now` is PostgreSQL's time."""
 
-    def __init__(self, *, pool: Pool, now: Callable[[], datetime]) -> None:
+    def __init__(self, *, pool: Pool, logs: ClaimLogs, now: Callable[[], datetime]) -> None:
         self._pool = pool
+        self._logs = logs
         self._now = now
         self._definitions = DefinitionCache()
         self._results = ResultChecks(pool=pool, definitions=self._definitions)
@@ -113,7 +115,16 @@ class ClaimEnds:
         ended = await self._end_certain(ends, held)
         rest = [end for end in ends if end.key not in ended]
         answers = iter(await self._end_rest(rest) if rest else [])
-        return [_explained(end, Answer(ACCEPTED) if end.key in ended else next(answers)) for end in ends]
+        found = [Answer(ACCEPTED) if end.key in ended else next(answers) for end in ends]
+        self._seal(ends, found, held)
+        return [_explained(end, answer) for end, answer in zip(ends, found, strict=True)]
+
+    def _seal(self, ends: Sequence[ClaimEnd], answers: Sequence[Answer], held: Mapping[ClaimName, HeldClaim]) -> None:
+        """The logs of claims that have ended get no more lines."""
+        for end, answer in zip(ends, answers, strict=True):
+            one = held.get(ClaimName(end.key, end.worker))
+            if answer.result == ACCEPTED and one is not None and one.last_seq:
+                self._logs.seal(LogPlace(end.key, one.log_day), one.last_seq)
 
     def _known(self, end: ClaimEnd, held: HeldClaim | None) -> ClaimEnd:
         """With what its run says: which step it is, since when it was claimed, and whether its result has a schema."""
@@ -122,7 +133,7 @@ class ClaimEnds:
         spec = self._definitions.known((held.definition_id, held.definition_version))
         is_last = held.next_step is None
         expected = is_last and spec is not None and spec.result_schema is not None
-        outcome = replace(end.outcome, started_at=held.claimed_at, result_expected=expected)
+        outcome = replace(end.outcome, started_at=held.claimed_at, result_expected=expected, last_seq=held.last_seq)
         if not is_last or held.step > 0:
             outcome = with_step(outcome, held.step)
         return replace(end, outcome=outcome, step=held.step)

@@ -136,21 +136,27 @@ def _after_cancel(run: LiveRun, token: int, outcome: Outcome) -> Finish:
     return finish(run, token, outcome, RunState.CANCELED)
 
 
-def expired(run: LiveRun, *, claimed_at: datetime, timed_out: bool, now: datetime, rule: RetryRule) -> ClaimPlan:
-    """The end of a lock: a cancel is over, a timeout has passed, or the worker is lost, which uses no retry."""
+def expired(
+    run: LiveRun, *, claimed_at: datetime, timed_out: bool, last_seq: int, now: datetime, rule: RetryRule
+) -> ClaimPlan:
+    """The end of a lock: a cancel is over, a timeout has passed, or the worker is lost, which uses no retry. `last_seq`: its last log line."""
     made = ClaimPlan()
     assert run.token is not None
     if run.state is RunState.CANCEL_REQUESTED:
         outcome = _outcome(
-            OutcomeKind.CANCELED, Reason.CANCELED, "the worker did not acknowledge the cancel", claimed_at, now
+            OutcomeKind.CANCELED,
+            Reason.CANCELED,
+            "the worker did not acknowledge the cancel",
+            claimed_at,
+            now,
+            last_seq,
         )
         made.cancel_timeouts.append(run.id)
         made.expired[run.id] = "canceled"
         made.finishes.append(finish(run, run.token, with_step(outcome, run.first_step), RunState.CANCELED))
     elif timed_out:
-        outcome = _outcome(
-            OutcomeKind.TIMED_OUT, Reason.TIMEOUT, "the timeout of its external step passed", claimed_at, now
-        )
+        text = "the timeout of its external step passed"
+        outcome = _outcome(OutcomeKind.TIMED_OUT, Reason.TIMEOUT, text, claimed_at, now, last_seq)
         key = AttemptKey(run.id, run.token)
         made.expired[run.id] = "timed_out"
         _end(made, run, ClaimEnd(key=key, worker=run.locked_by or "", outcome=outcome, step=run.first_step), rule)
@@ -204,5 +210,9 @@ def withdraw(run: LiveRun, why: str) -> Release:
     )
 
 
-def _outcome(kind: OutcomeKind, reason: Reason, summary: str, started: datetime, now: datetime) -> Outcome:
-    return Outcome(kind=kind, reason=reason, error_summary=summary, started_at=started, finished_at=now)
+def _outcome(
+    kind: OutcomeKind, reason: Reason, summary: str, started: datetime, now: datetime, last_seq: int
+) -> Outcome:
+    return Outcome(
+        kind=kind, reason=reason, error_summary=summary, started_at=started, finished_at=now, last_seq=last_seq
+    )

@@ -3,13 +3,15 @@ and ends claims, by (run, token, worker)."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import NamedTuple
+from datetime import date, datetime
+from typing import Any, NamedTuple
 
 from toban_coordinator.decide.external.claims import OfferedStep, SeenClaim
 from toban_coordinator.store.runs.runs import Waiting
+from toban_domain.log_limits import Used
 from toban_domain.outcome import AttemptKey
 from toban_domain.run import RunState
 from toban_domain.transitions import LiveRun, Offer
@@ -55,6 +57,21 @@ class HeldClaim:
     step: int
     next_step: int | None
     claimed_at: datetime
+    log_day: date
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOfClaim:
+    """What new lines of a claim depend on: its stored `step`, and PostgreSQL's time in seconds since 1970."""
+
+    definition_id: int
+    definition_version: int
+    payload: str
+    log_day: date
+    step: Any
+    now: float
+    canceled: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +81,7 @@ class StillClaim:
     run: LiveRun
     timed_out: bool
     claimed_at: datetime
+    last_seq: int
 
 
 async def offer(t: FencedTx, offers: Sequence[Offer]) -> set[int]:
@@ -115,9 +133,20 @@ async def extend(t: Tx, names: Sequence[ClaimName]) -> dict[ClaimName, Extended]
 
 async def note_progress(t: Tx, name: ClaimName, *, percentage: int | None, summary: str) -> bool | None:
     """Whether the claim is cancelled; None when it is not the worker's any more. `percentage` None = as before."""
-    parameters = {"id": name.key.run_id, "token": name.key.token, "worker": name.worker, "percentage": percentage}
-    row = await t.fetch_one(_sql.progress, {**parameters, "summary": summary})
+    row = await t.fetch_one(_sql.progress, {**_parameters(name), "percentage": percentage, "summary": summary})
     return None if row is None else bool(row["canceled"])
+
+
+async def log_of(t: Tx, name: ClaimName) -> LogOfClaim | None:
+    """None when the claim is not the worker's any more."""
+    row = await t.fetch_one(_sql.log_of, _parameters(name))
+    return None if row is None else LogOfClaim(**row)
+
+
+async def note_log(t: Tx, name: ClaimName, *, before: int, last_seq: int, used: Used) -> bool:
+    """The lines after number `before` up to `last_seq` are stored; False when the claim is lost, or another call was faster."""
+    given = {"before": before, "last_seq": last_seq, "used": json.dumps(used)}
+    return await t.execute(_sql.note_log, {**_parameters(name), **given}) == 1
 
 
 async def held(t: Tx, runs: Collection[int]) -> dict[ClaimName, HeldClaim]:
@@ -139,7 +168,12 @@ async def lock_still(t: FencedTx, seen: Sequence[SeenClaim]) -> list[StillClaim]
         "seqs": array_literals.numbers(c.lock_seq for c in seen),
     }
     return [
-        StillClaim(timed_out=row.pop("timed_out"), claimed_at=row.pop("claimed_at"), run=_live_run(row))
+        StillClaim(
+            timed_out=row.pop("timed_out"),
+            claimed_at=row.pop("claimed_at"),
+            last_seq=row.pop("last_seq"),
+            run=_live_run(row),
+        )
         for row in await t.fetch_all(_sql.lock_still, parameters)
     ]
 
@@ -190,6 +224,10 @@ async def of_run(t: Tx, run_id: int) -> Row | None:
 async def counts(t: Tx) -> list[Row]:
     """Offers and claims by worker type, the types with most of them first."""
     return await t.fetch_all(_sql.counts)
+
+
+def _parameters(name: ClaimName) -> dict[str, object]:
+    return {"id": name.key.run_id, "token": name.key.token, "worker": name.worker}
 
 
 def _live_run(row: Row) -> LiveRun:

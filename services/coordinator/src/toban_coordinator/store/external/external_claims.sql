@@ -109,9 +109,26 @@ UPDATE scheduler.runs_live r
    AND r.state IN ('WAITING_WORKER', 'CANCEL_REQUESTED')
 RETURNING r.state = 'CANCEL_REQUESTED' AND r.cancel_until IS NOT NULL AS canceled
 
+-- name: log_of
+-- What new lines of a claim depend on. `step` has the number of the last line and what the lines have used of the limits.
+SELECT r.definition_id, r.definition_version, r.payload::text AS payload, r.log_day, r.steps -> 0 AS step,
+       extract(epoch FROM now())::double precision AS now, r.state = 'CANCEL_REQUESTED' AND r.cancel_until IS NOT NULL AS canceled
+  FROM scheduler.runs_live r
+ WHERE r.id = %(id)s::bigint AND r.token = %(token)s::bigint AND r.locked_by = %(worker)s::text
+   AND r.state IN ('WAITING_WORKER', 'CANCEL_REQUESTED')
+
+-- name: note_log
+-- The lines of a claim, onto its run, unless another call has done so meanwhile.
+UPDATE scheduler.runs_live r
+   SET steps = jsonb_set(r.steps, '{0}', (r.steps -> 0) || jsonb_build_object('seq_from', 1, 'seq_to', %(last_seq)s::bigint, 'log_used', %(used)s::jsonb)),
+       version = r.version + 1
+ WHERE r.id = %(id)s::bigint AND r.token = %(token)s::bigint AND r.locked_by = %(worker)s::text
+   AND r.state IN ('WAITING_WORKER', 'CANCEL_REQUESTED') AND (r.steps #>> '{0,seq_to}')::bigint = %(before)s::bigint
+
 -- name: held
 -- What the end of claims must know of their runs.
-SELECT r.id, r.token, r.locked_by AS worker, r.definition_id, r.definition_version, COALESCE(r.first_step, 0) AS step, r.next_step, r.claimed_at
+SELECT r.id, r.token, r.locked_by AS worker, r.definition_id, r.definition_version, COALESCE(r.first_step, 0) AS step, r.next_step, r.claimed_at,
+       r.log_day, COALESCE((r.steps #>> '{0,seq_to}')::bigint, 0) AS last_seq
   FROM scheduler.runs_live r
  WHERE r.id = ANY(%(ids)s::bigint[]) AND r.locked_by IS NOT NULL
 
@@ -124,7 +141,8 @@ SELECT scheduler.current_system_id() || '/' || scheduler.current_timeline() AS c
 
 -- name: lock_still
 -- Locks those of some claims that were not extended since they were seen, by (run, token, counter).
-SELECT {{run_to_decide}}, r.claim_deadline IS NOT NULL AND r.claim_deadline <= now() AS timed_out, r.claimed_at
+SELECT {{run_to_decide}}, r.claim_deadline IS NOT NULL AND r.claim_deadline <= now() AS timed_out, r.claimed_at,
+       COALESCE((r.steps #>> '{0,seq_to}')::bigint, 0) AS last_seq
   FROM unnest(%(ids)s::bigint[], %(tokens)s::bigint[], %(seqs)s::bigint[]) AS i(id, token, seq)
   JOIN scheduler.runs_live r ON r.id = i.id AND r.token = i.token AND r.lock_seq = i.seq
  WHERE r.locked_by IS NOT NULL

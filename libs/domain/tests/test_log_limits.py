@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toban_executor.decide.log_block import SYSTEM, LogBlock
-from toban_executor.decide.log_limits import BURST_SECONDS, TAIL_LINES, Limiter, LogLimits, split
+from toban_domain.log_block import SYSTEM, LogBlock
+from toban_domain.log_limits import BURST_SECONDS, TAIL_LINES, Limiter, LogLimits, Used, split
 
 
 def block(seq: int, *lines: bytes, stream: int = 1, partial: bool = False) -> LogBlock:
@@ -146,3 +146,15 @@ def test_kept_and_counted_are_everything(given_steps: list[Step], rate: int, bud
     assert before[-1:] == after[-1:] or not before or (one.left.get("budget", (0, 0))[0] == 1)
     if budget:
         assert sum(len(text) for _, _, text in kept[:-TAIL_LINES]) <= budget
+
+
+def test_an_output_in_parts_is_limited_as_a_whole_and_keeps_no_last_lines() -> None:
+    limits = LogLimits(max_bytes=30, lines_per_second=100)
+    first = Limiter(limits, Used())
+    assert first.take(LogBlock(1, False, 0, 1, 2, b"123456789\n" * 2), 5.0) and first.finish() == []
+    second = Limiter(limits, Used(*first.used))
+    block = LogBlock(1, False, 0, 3, 3, b"123456789\n" * 3)
+    kept, marker = [*second.take(block, 5.0), *second.finish()]
+    assert (kept.seq_from, kept.lines, marker.seq_from, marker.stream) == (3, 1, 5, SYSTEM)
+    assert marker.text.decode() == "… 2 lines, 20 bytes left out: more than 2.86102e-05 MiB (max_mb)\n"
+    assert second.used == Used(30, 997.0, 5.0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from toban_domain.dropped_lines import dropped_lines_text
-from toban_executor.decide.log_block import SYSTEM, LogBlock
+from toban_domain.log_block import SYSTEM, LogBlock
 
 BURST_SECONDS = 10
 """So many seconds' worth of lines may come at once after a quiet time."""
@@ -29,6 +29,14 @@ class LogLimits(NamedTuple):
 
     max_bytes: int = 0
     lines_per_second: int = 0
+
+
+class Used(NamedTuple):
+    """What an attempt has used of its limits: bytes of output, and lines that may still come at once at a moment (seconds)."""
+
+    size: int = 0
+    lines_left: float | None = None
+    at: float | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,16 +57,28 @@ class _Gap:
 
 
 class Limiter:
-    """Blocks in, blocks out. `left` counts what was left out for good: reason → (lines, bytes)."""
+    """Blocks in, blocks out. `left` counts what was left out for good: reason → (lines, bytes).
 
-    def __init__(self, limits: LogLimits) -> None:
+    With `used` it limits one part of an output, after the parts before it. No last lines are kept then: which part is the last is not known.
+    """
+
+    def __init__(self, limits: LogLimits, used: Used | None = None) -> None:
         self._limits = limits
         self._free = not limits.max_bytes and not limits.lines_per_second
-        self._used = 0
-        self._tokens = float(limits.lines_per_second * BURST_SECONDS)
-        self._refilled: float | None = None
+        self._is_part = used is not None
+        before = used or Used()
+        self._used = before.size
+        self._tokens = (
+            float(limits.lines_per_second * BURST_SECONDS) if before.lines_left is None else before.lines_left
+        )
+        self._refilled: float | None = before.at
         self._gap: _Gap | None = None
         self.left: dict[str, tuple[int, int]] = {}
+
+    @property
+    def used(self) -> Used:
+        """For the next part."""
+        return Used(self._used, self._tokens, self._refilled)
 
     @property
     def has_gap(self) -> bool:
@@ -80,7 +100,7 @@ class Limiter:
                 self._spend(keep, len(head.text))
                 out.append(head)
             self._gap = _Gap(budget=budget, until=now + GAP_SECONDS)
-            if budget:
+            if budget and not self._is_part:
                 first, rest = split(block, 1)
                 assert first is not None
                 out.append(self._begin(self._gap, first))
@@ -102,8 +122,8 @@ class Limiter:
         return out
 
     def finish(self) -> list[LogBlock]:
-        """The attempt is over: the last lines, after what was left out before them."""
-        return [] if self._gap is None else self._close(self._gap, TAIL_LINES, TAIL_BYTES)
+        """The attempt (or the part) is over: the last lines, after what was left out before them."""
+        return [] if self._gap is None else self._close(self._gap, 0 if self._is_part else TAIL_LINES, TAIL_BYTES)
 
     def _room(self, block: LogBlock, now: float) -> tuple[int, bool]:
         """How many lines of the block are within both limits, and whether the budget is the narrower one."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toban_domain.dropped_lines import LEVEL_NAMES
-from toban_executor.decide.log_levels import level_of, levels_of, may_have_levels
+from toban_domain.log_levels import level_of, levels_of, may_have_levels
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toban_executor.decide.redact import Redactor, byte_patterns, masked, patterns, secret_values
+from toban_domain.output_redaction import Redactor, byte_patterns, masked, patterns, secret_values
 
 KEY = "s3cr=t/value+x ü"
 
