@@ -57,7 +57,7 @@ def settings(file: Path) -> dict[str, str]:
 def test_a_machine_joins_runs_jobs_and_renews_its_certificate(stack: Stack, tmp_path: Path) -> None:
     token = toban(stack, "invite", "add", "--group", "far", "-o", "name").strip()
     folder = tmp_path / "etc/executor"
-    place = ("--dir", str(folder), "--advertise", "127.0.0.1", "--port", "29911")
+    place = ("--dir", os.path.relpath(folder), "--advertise", "127.0.0.1", "--port", "29911")
     said = toban(stack, "executor", "join", f"http://{stack.sites[0]}", token, *place, "--print-unit")
     assert "certificate of executor group far until" in said and f"EnvironmentFile={folder}.env" in said
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}

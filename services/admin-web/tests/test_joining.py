@@ -97,6 +97,7 @@ def test_a_machine_gets_what_the_coordinator_answers(post: Any, further: Gateway
         {"json": {**GOOD, "token": 7}},
         {"json": {**GOOD, "request": "x" * 20_001}},
         {"json": {"token": "a"}},
+        *({"json": {**GOOD, name: f"a{wrong}b"}} for name in GOOD for wrong in ("\ud800", "\0", "\x1b")),
     ],
 )
 def test_what_is_wrong_reaches_no_coordinator(given: Any, post: Any, further: Gateway) -> None:

@@ -1,5 +1,7 @@
 """What a certificate of ours contains, for the development authority and the signer, and how a machine asks for one and keeps it."""
 
+import os
+import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -8,12 +10,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.private_file import write_private
 from toban_transport.authz import EXTERNAL_WORKER
 from toban_transport.identity import dns_name
 
 BACKDATE = timedelta(hours=1)
 """Clocks of machines differ."""
+# New files wait here, whole, until they take their places.
+_STAGED = ".renewed"
 
 
 def spiffe_id(service: str, trust_domain: str) -> str:
@@ -100,11 +105,52 @@ def new_request() -> tuple[bytes, bytes]:
 
 
 def keep(directory: Path, *, key: bytes, certificate: bytes, authorities: bytes = b"") -> None:
-    """Replaces the files of `directory`, each at once; without `authorities` ca.crt stays. Raises OSError.
+    """Replaces the files of `directory` together; without `authorities` ca.crt stays. What an earlier call left is completed first.
 
-    Readers that meet the new key beside the old certificate wait for the other (`toban_transport.tls`).
+    Readers that meet the new key beside the old certificate wait for the other (`toban_transport.tls`). When the machine stops in between,
+    `complete` goes on. Raises INTERNAL for a certificate that is not of this key, and OSError; no file is changed then, or `complete` goes on.
     """
-    files = {"ca.crt": authorities, "tls.key": key, "tls.crt": certificate}
-    for name, content in files.items():
+    _check_pair(key, certificate)
+    complete(directory)
+    draft = directory / f"{_STAGED}.draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700)
+    for name, content in (("ca.crt", authorities), ("tls.key", key), ("tls.crt", certificate)):
         if content:
-            write_private(directory / name, content)
+            write_private(draft / name, content)
+            _flush(draft / name)
+    _flush(draft)
+    draft.rename(directory / _STAGED)
+    _flush(directory)
+    complete(directory)
+
+
+def complete(directory: Path) -> None:
+    """Goes on with a replacement of files by `keep` that was interrupted, if there is one. Raises OSError."""
+    staged = directory / _STAGED
+    if not staged.is_dir():
+        return
+    for name in ("ca.crt", "tls.key", "tls.crt"):
+        if (staged / name).exists():
+            (staged / name).replace(directory / name)
+    _flush(directory)
+    staged.rmdir()
+
+
+def _check_pair(key: bytes, certificate: bytes) -> None:
+    private = serialization.load_pem_private_key(key, password=None)
+    try:
+        fits = x509.load_pem_x509_certificate(certificate).public_key() == private.public_key()
+    except ValueError:
+        fits = False
+    if not fits:
+        raise TobanError(ErrorCode.INTERNAL, "the answer is no certificate of this key; no file was changed")
+
+
+def _flush(path: Path) -> None:
+    """A crash of the machine does not undo what comes before."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

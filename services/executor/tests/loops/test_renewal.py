@@ -26,10 +26,11 @@ class Gateway:
     def __init__(self, tls: Path, clock: FakeClock) -> None:
         self._authority = read_authority(tls / "ca")
         self._clock = clock
+        self._tls = tls
         self.error: TobanError | None = None
         self.asked = 0
 
-    async def renew_certificate(self, request: bytes) -> bytes:
+    async def renew_certificate(self, request: bytes) -> tuple[bytes, bytes]:
         self.asked += 1
         if self.error is not None:
             raise self.error
@@ -42,7 +43,9 @@ class Gateway:
             timedelta(days=DAYS),
         )
         made = builder.sign(self._authority.key, hashes.SHA256())
-        return made.public_bytes(serialization.Encoding.PEM)
+        return made.public_bytes(serialization.Encoding.PEM), b"".join(
+            (self._tls / ca / "ca.crt").read_bytes() for ca in ("ca", "next-ca") if (self._tls / ca).exists()
+        )
 
 
 @pytest.fixture
@@ -70,12 +73,14 @@ async def test_it_is_renewed_in_its_last_third_with_another_key(tls: Path, clock
     await renewal.run_once()
     assert (gateway.asked, files.current().certificate) == (1, first.certificate)
     gateway.error = None
+    certs.make_ca(tls / "next-ca", now=clock.wall())
     await renewal.run_once()
     await clock.advance(60)
     second = files.current()
     assert second.certificate.not_valid_after_utc > first.certificate.not_valid_after_utc
     assert second.key.public_key() != first.key.public_key()
     assert (folder / "tls.key").stat().st_mode & 0o777 == 0o600
-    assert (folder / "ca.crt").read_bytes() == first.ca_pem
+    both = first.ca_pem + (tls / "next-ca" / "ca.crt").read_bytes()
+    assert (folder / "ca.crt").read_bytes() == both, "an authority that will sign is trusted before it does"
     await renewal.run_once()
     assert gateway.asked == 2, "nothing to do"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SECONDS = 30.0
 MOST_BYTES = 1 << 20
+_ANSWER = {"certificate", "authorities", "group", "trust_domain", "coordinators", "log_archivers", "ends_at"}
 Url = Annotated[str, typer.Argument(metavar="URL", help="Address of the site.", show_default=False)]
 Token = Annotated[
     str,
@@ -68,6 +69,8 @@ def join(
     from toban_transport.issue import keep, new_request
 
     site = Site(url=check_url(url), ca_file=str(ca_file.absolute()) if ca_file else "")
+    # Units of systemd take no other paths.
+    folder = folder.resolve()
     settings = folder.with_name(f"{folder.name}.env")
     _check_place(folder, settings, replace=replace)
     key, request = new_request()
@@ -118,7 +121,7 @@ def _settings(answer: dict[str, Any], folder: Path, advertise: str, port: int) -
         "COORDINATORS": ",".join(answer["coordinators"]),
         "LOG_ARCHIVERS": ",".join(answer["log_archivers"]),
         "TRUST_DOMAIN": answer["trust_domain"],
-        "TLS_DIR": folder.absolute(),
+        "TLS_DIR": folder,
         "GRPC_HOST": "0.0.0.0",
         "GRPC_PORT": port,
         "ADVERTISE_HOST": advertise,
@@ -146,10 +149,8 @@ def _ask(site: Site, body: dict[str, str]) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise TobanError(ErrorCode.UNAVAILABLE, f"{site.url} does not answer ({reason}); {site.hint}") from None
-    if not isinstance(found, dict) or "certificate" not in found:
-        raise TobanError(
-            ErrorCode.INTERNAL, f"{site.url} answered without a certificate; is it a site of Toban of this release?"
-        )
+    if not isinstance(found, dict) or not set(found) >= _ANSWER:
+        raise TobanError(ErrorCode.INTERNAL, f"{site.url} gave no whole answer; is it a site of Toban of this release?")
     return found
 
 

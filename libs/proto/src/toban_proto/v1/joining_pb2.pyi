@@ -330,7 +330,10 @@ class SignedCertificate(_message.Message):
 
     CERTIFICATE_PEM_FIELD_NUMBER: _builtins.int
     ENDS_AT_FIELD_NUMBER: _builtins.int
+    AUTHORITIES_PEM_FIELD_NUMBER: _builtins.int
     certificate_pem: _builtins.bytes
+    authorities_pem: _builtins.bytes
+    """The authorities to trust, where a coordinator answers; empty = as before."""
     @_builtins.property
     def ends_at(self) -> _timestamp_pb2.Timestamp: ...
     def __init__(
@@ -338,10 +341,11 @@ class SignedCertificate(_message.Message):
         *,
         certificate_pem: _builtins.bytes = ...,
         ends_at: _timestamp_pb2.Timestamp | None = ...,
+        authorities_pem: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ends_at", b"ends_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["certificate_pem", b"certificate_pem", "ends_at", b"ends_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authorities_pem", b"authorities_pem", "certificate_pem", b"certificate_pem", "ends_at", b"ends_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

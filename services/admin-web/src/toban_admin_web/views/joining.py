@@ -36,4 +36,7 @@ def _text(given: dict[str, object], name: str) -> str:
     value = given.get(name, "")
     if not isinstance(value, str) or len(value) > MAX_TEXT or not (value or name == "machine"):
         raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} is not a text of 1 to {MAX_TEXT} characters")
+    # A request has newlines. Half a surrogate pair is no text either.
+    if any(not one.isprintable() and not (one in "\r\n" and name == "request") for one in value):
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, f"{name} has characters that cannot be printed")
     return value

@@ -90,6 +90,10 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         people=PeopleCheck(pool=parts.connections.pool, credentials=accounts.credentials),
     )
     invites = _invites(config, parts)
+
+    def authorities() -> bytes:
+        return parts.connections.tls.current().ca_pem
+
     servicers = Servicers(
         gateway=_gateway(config, parts),
         peer=PeerServer(
@@ -113,12 +117,8 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
             operations=HookOperations(pool=parts.connections.pool, keys=parts.secret_keys, now=parts.server_time.now)
         ),
         invites=InvitesService(invites=invites),
-        join_gateway=JoinGatewayService(
-            invites=invites,
-            trust_domain=config.trust_domain,
-            authorities=lambda: parts.connections.tls.current().ca_pem,
-        ),
-        renewal=CertificateRenewalService(invites=invites),
+        join_gateway=JoinGatewayService(invites=invites, trust_domain=config.trust_domain, authorities=authorities),
+        renewal=CertificateRenewalService(invites=invites, authorities=authorities),
         hook_receiver=HookReceiverService(
             receiver=HookReceiver(pool=parts.connections.pool, keys=parts.secret_keys, now=parts.server_time.now)
         ),

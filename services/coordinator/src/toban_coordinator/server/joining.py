@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from toban_coordinator.app.executors.invites import Invites
-from toban_coordinator.ports.signer import Signed
 from toban_coordinator.server.from_proto import arguments_of
 from toban_proto.v1 import joining_pb2 as pb
 from toban_proto.v1.joining_pb2_grpc import CertificateRenewalServicer, InvitesServicer, JoinGatewayServicer
@@ -65,13 +64,15 @@ class JoinGatewayService(JoinGatewayServicer):
 class CertificateRenewalService(CertificateRenewalServicer):
     """The identity is that of the caller's certificate."""
 
-    def __init__(self, *, invites: Invites) -> None:
+    def __init__(self, *, invites: Invites, authorities: Callable[[], bytes]) -> None:
         self._invites = invites
+        self._authorities = authorities
 
     async def Renew(self, request: pb.RenewCertificateRequest, context: Context) -> pb.SignedCertificate:
-        """A certificate for a new key."""
-        return _signed(await self._invites.renew(request.request_pem, group=peer_group(context)))
-
-
-def _signed(one: Signed) -> pb.SignedCertificate:
-    return pb.SignedCertificate(certificate_pem=one.certificate, ends_at=timestamp_to_pb(one.ends_at))
+        """A certificate for a new key, and the authorities to trust, which may be others than when the machine joined."""
+        signed = await self._invites.renew(request.request_pem, group=peer_group(context))
+        return pb.SignedCertificate(
+            certificate_pem=signed.certificate,
+            ends_at=timestamp_to_pb(signed.ends_at),
+            authorities_pem=self._authorities(),
+        )

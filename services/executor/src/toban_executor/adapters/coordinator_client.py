@@ -125,11 +125,14 @@ class CoordinatorClient:
         self.key_hash = b""
         self._subleader = ""
 
-    async def renew_certificate(self, request: bytes) -> bytes:
-        """A certificate (PEM) for the key of the request, with the identity of the present one. Raises TobanError."""
+    async def renew_certificate(self, request: bytes) -> tuple[bytes, bytes]:
+        """A certificate for the key of the request, with the identity of the present one, and the authorities to trust (both PEM).
+
+        Raises TobanError.
+        """
         asked = RenewCertificateRequest(request_pem=request)
         answer = await self._renewal.call(lambda stub: unary(stub.Renew, asked, timeout=RENEW_SECONDS))
-        return answer.certificate_pem
+        return answer.certificate_pem, answer.authorities_pem
 
     async def register(
         self, identity: Identity, epoch_max: int, reports: Sequence[Report], signed_epoch: SignedEpoch | None = None

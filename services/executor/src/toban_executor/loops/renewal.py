@@ -20,8 +20,8 @@ _log = get_logger(__name__)
 class Gateway(Protocol):
     """Calls of coordinators."""
 
-    async def renew_certificate(self, request: bytes) -> bytes:
-        """Raises TobanError."""
+    async def renew_certificate(self, request: bytes) -> tuple[bytes, bytes]:
+        """Certificate and authorities (PEM). Raises TobanError."""
         ...
 
 
@@ -42,7 +42,8 @@ class Renewal:
             return
         key, request = new_request()
         try:
-            keep(self._directory, key=key, certificate=await self._gateway.renew_certificate(request))
+            certificate, authorities = await self._gateway.renew_certificate(request)
+            keep(self._directory, key=key, certificate=certificate, authorities=authorities)
         except (TobanError, OSError) as error:
             ends_at = present.not_valid_after_utc.isoformat()
             _log.warning("the certificate could not be renewed", error=str(error), ends_at=ends_at)

@@ -50,6 +50,7 @@ from toban_runtime.ids import IdSource
 from toban_runtime.loop import Loop
 from toban_runtime.settings_watch import SettingsWatch
 from toban_transport.channel import ChannelPool
+from toban_transport.issue import complete
 from toban_transport.server import GrpcServer, build_server
 from toban_transport.tls import TlsFiles
 from toban_transport.tls_reload import certificate_check
@@ -202,6 +203,10 @@ def _remote_loops(own: OwnSteps, reporter: OutcomeReporter, clock: Clock) -> lis
 
 
 def _connect(config: ExecutorConfig, prepared: Prepared, make: Factories) -> _Outside:
+    if config.renew_certificate:
+        complete(config.tls_dir)
+    if config.renew_certificate:
+        complete(config.tls_dir)
     tls = TlsFiles(config.tls_dir)
     channels = make.channels(tls=tls, trust_domain=config.trust_domain)
     gateway = make.gateway(
