@@ -34,6 +34,7 @@ def task(keys: str, before: str = "") -> Entry:
         "app.conf.beat_schedule = {'x': {'task': 'shop.t.add', 'schedule': 30}}",
         "CELERY_BEAT_SCHEDULE: dict = {'x': dict(task='shop.t.add', schedule=30.0)}",
         "CELERYBEAT_SCHEDULE = {}\nCELERYBEAT_SCHEDULE['x'] = {'task': 'shop.t.add', 'schedule': timedelta(seconds=30)}",
+        "app.conf.update({'beat_schedule': {'x': {'task': 'shop.t.add', 'schedule': 30}}})",
         "app.conf.update(beat_schedule={'x': {'task': 'shop.t.add', 'schedule': 15 * 2}})",
         "app.conf.beat_schedule.update({'x': {'task': 'shop.t.add', 'schedule': 30}})",
         "EVERY = timedelta(minutes=1) / 2\nJOBS = {'x': {'task': 'shop.t.' + 'add', 'schedule': EVERY}}\nbeat_schedule = {**JOBS}",
@@ -132,9 +133,22 @@ def test_the_zone_of_the_file_holds() -> None:
         "app.conf.timezone = 'Asia/Tokyo'",
         "CELERY_TIMEZONE = 'Asia/Tokyo'",
         "app.conf.update(timezone='Asia/Tokyo')",
+        "app.conf.update({'timezone': 'Asia/Tokyo'})",
+        "TIME_ZONE = 'Asia/Tokyo'\nCELERY_TIMEZONE: str = TIME_ZONE",
+        "app.conf.timezone = ZoneInfo('Asia/Tokyo')",
+        "app.conf.timezone = os.environ['TZ']\napp.conf.timezone = 'Asia/Tokyo'",
     ):
         assert imported(text + zone, timezone="Europe/Berlin").documents[1]["spec"]["timezone"] == "Asia/Tokyo"
     assert imported(text, timezone="Europe/Berlin").documents[1]["spec"]["timezone"] == "Europe/Berlin"
+
+
+def test_a_zone_that_is_not_written_in_the_file_is_missing() -> None:
+    head = f"{HEAD}app.conf.timezone = 'Asia/Tokyo'\napp.conf.timezone = os.environ['TZ']\n"
+    rows = {"crontab(0, 3)": Fate.PARTIAL, "crontab(0, 3), 'timezone': 'UTC'": Fate.CONVERTED, "30": Fate.CONVERTED}
+    for schedule, fate in rows.items():
+        [entry] = imported(f"{head}beat_schedule = {{'x': {{'task': 'a.b', 'schedule': {schedule}}}}}\n").entries
+        assert entry.fate is fate
+        assert any("os.environ['TZ'], which has no value" in note for note in entry.notes) is (fate is Fate.PARTIAL)
 
 
 DUMP: list[dict[str, Any]] = [

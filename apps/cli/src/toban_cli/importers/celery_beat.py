@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +32,7 @@ from toban_schedule.zones import load_zone
 
 _NAMES = ("beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE")
 _ZONES = ("timezone", "CELERY_TIMEZONE")
+_ZONE_CLASSES = ("timezone", "ZoneInfo", "gettz")
 _FOR_ALL = (
     "the function of the task runs in a process of its own, not in a worker: self.request is empty, self.retry does not work (use retry)",
     "beat starts a task beside one that still runs; carried over as concurrency.policy: allow (forbid keeps them apart)",
@@ -58,23 +59,30 @@ _KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One entry of a schedule: its name and its keys, or why they are not known."""
+    """One entry of a schedule: its name and its keys, or why they are not known.
+
+    `unread_zone` is the timezone of its file as an expression, when it is not written there.
+    """
 
     name: str
     keys: Mapping[str, Any]
     problem: str = ""
+    unread_zone: str = ""
 
 
 def convert(content: bytes, file: str, options: Options) -> Imported:
     """An entry for each task; raises Unreadable for what is neither Python nor JSON."""
     source: Source | None = None
-    zone = ""
+    zone = unread = ""
     if content.lstrip()[:1] in (b"{", b"["):
-        items, zone = list(_from_json(content)), ""
+        items = list(_from_json(content))
     else:
         source = read_source(content)
-        items, zone = list(_from_source(source)), _zone_of(source)
+        items = list(_from_source(source))
+        zone, unread = _zone_of(source)
     names = Names(options.prefix)
+    if unread:
+        items = [replace(item, unread_zone=unread) for item in items]
     entries = [_entry(item, file, zone, source, options, names) for item in items]
     why = f"times without a zone are local times of {zone}, the timezone of the file" if zone else options.zone_note
     return Imported(
@@ -110,9 +118,9 @@ def _from_call(node: ast.Call, source: Source) -> Iterator[_Item]:
         if _named(function.value) in _NAMES:
             for item in node.args:
                 yield from _from_mapping(item, source)
-        for keyword in node.keywords:
-            if keyword.arg in _NAMES:
-                yield from _from_mapping(keyword.value, source)
+        for name, value in _updates(node):
+            if name in _NAMES:
+                yield from _from_mapping(value, source)
 
 
 def _from_mapping(node: ast.expr, source: Source, depth: int = 0) -> Iterator[_Item]:
@@ -147,16 +155,41 @@ def _named(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _zone_of(source: Source) -> str:
-    found = ""
+def _zone_of(source: Source) -> tuple[str, str]:
+    """The timezone of the file, and the text of the last one that is not written in it; "" for none."""
+    found, unread = "", ""
+    for name, node in _settings(source):
+        if name not in _ZONES:
+            continue
+        try:
+            value = source.value(node)
+        except NotLiteral:
+            value = node
+        if isinstance(value, Called) and value.short in _ZONE_CLASSES and value.args:
+            value = value.args[0]
+        if isinstance(value, str):
+            found, unread = value, ""
+        elif value is not None:
+            found, unread = "", text_of(node)
+    return found, unread
+
+
+def _settings(source: Source) -> Iterator[tuple[str, ast.expr]]:
+    """Names and values of the assignments of the file, and of its calls of update()."""
     for node in ast.walk(source.tree):
-        pairs = [(_named(target), node.value) for target in targets_of(node)] if isinstance(node, ast.Assign) else []
-        if isinstance(node, ast.Call):
-            pairs = [(keyword.arg or "", keyword.value) for keyword in node.keywords if _named(node.func) == "update"]
-        for name, value in pairs:
-            if name in _ZONES and isinstance(value, ast.Constant) and isinstance(value.value, str):
-                found = value.value
-    return found
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in targets_of(node):
+                yield _named(target), node.value
+        elif isinstance(node, ast.Call) and _named(node.func) == "update":
+            yield from _updates(node)
+
+
+def _updates(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Names and values that a call of update() gives by keyword or in a dictionary."""
+    yield from ((keyword.arg or "", keyword.value) for keyword in call.keywords)
+    for item in call.args:
+        pairs = zip(item.keys, item.values, strict=True) if isinstance(item, ast.Dict) else ()
+        yield from ((str(key.value), value) for key, value in pairs if isinstance(key, ast.Constant))
 
 
 def _from_json(content: bytes) -> Iterator[_Item]:
@@ -247,6 +280,10 @@ def _entry(item: _Item, file: str, zone: str, source: Source | None, options: Op
     )
     _payload(item.keys, function, source, draft)
     _schedule(item.keys, zone or options.timezone, draft)
+    if item.unread_zone and not item.keys.get("timezone") and any("cron" in one for one in draft.schedules):
+        draft.missing.append(
+            f"the timezone of the file is {item.unread_zone}, which has no value that is written in it: write `timezone`"
+        )
     draft.job["concurrency"] = {"policy": "allow"}
     _options(item.keys.get("options") or {}, draft)
     if left := [str(key) for key in item.keys if key not in _KNOWN]:
