@@ -8,11 +8,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from toban_cli.importers.cron_text import read_cron
 from toban_cli.importers.crontab.schedule_rule import TimingError
+from toban_cli.importers.crontab.time_fields import FIELDS, FieldError, write_field
 from toban_cli.importers.names import Names
 from toban_cli.importers.python_source import (
     Called,
@@ -41,6 +42,7 @@ _FOR_ALL = (
 _FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 _PERIODS = {"days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1, "microseconds": 1e-6}
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_SEVEN_DAYS = re.compile(r"(1|8|15|22)-(\d\d?)")
 _LONGEST = 366 * 86_400
 _KNOWN = {
     "task",
@@ -54,7 +56,10 @@ _KNOWN = {
     "timezone",
     "one_off",
     "start_time",
+    "expires",
 }
+# The bounds of a row as keys of the schedule.
+_BOUNDS = {"start_time": "start", "expires": "end"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +234,14 @@ def _from_dump(rows: list[Any]) -> Iterator[_Item]:
             },
             **{
                 name: fields[name]
-                for name in ("enabled", "description", "one_off", "start_time")
+                for name in ("enabled", "description", "one_off", *_BOUNDS)
                 if fields.get(name) is not None
             },
         }
-        if expires := fields.get("expire_seconds") or fields.get("expires"):
+        if expires := fields.get("expire_seconds"):
             keys["options"]["expires"] = expires
+        if fields.get("headers") not in (None, "", "{}"):
+            keys["options"]["headers"] = fields["headers"]
         if crontab.get("timezone"):
             keys["timezone"] = crontab["timezone"]
         yield _Item(str(fields.get("name")), keys)
@@ -332,10 +339,24 @@ def _schedule(keys: Mapping[str, Any], zone: str, draft: Draft) -> None:
         draft.notes.append(
             "relative: true rounds to the unit of the interval; here the seconds count from the Unix epoch"
         )
-    if keys.get("start_time"):
-        draft.notes.append(f"start_time {keys['start_time']} is NOT carried over: write `start`")
+    for name, bound in _BOUNDS.items():
+        if value := keys.get(name):
+            if time := _time(value):
+                rule[bound] = time
+            else:
+                what = value.text if isinstance(value, Called) else value
+                draft.missing.append(f"{name} {what} is no date and time with a zone: write `{bound}` of the schedule")
     off = {"enabled": False} if keys.get("enabled") is False else {}
     draft.schedules.append({**rule, "catch_up": "one", **off})
+
+
+def _time(value: Any) -> str:
+    """A date and time with a zone, as in a dump; "" for others."""
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        time = None
+    return time.isoformat() if time is not None and time.tzinfo is not None else ""
 
 
 def _rule(schedule: Any, draft: Draft) -> dict[str, Any]:
@@ -362,9 +383,30 @@ def _crontab(crontab: Called, draft: Draft) -> dict[str, Any]:
         raise TimingError(f"{crontab.text} has {what}: write the fields by name")
     given = {**dict(zip(_FIELDS, crontab.args, strict=False)), **crontab.kwargs}
     fields = [_field(given.get(name, "*")) for name in _FIELDS]
-    rule, notes, _ = read_cron(" ".join(fields), both_days=True)
+    if nth := _nth_weekdays(fields[2], fields[4]):
+        rule, notes, _ = read_cron(" ".join((*fields[:2], "*", *fields[3:])))
+        rule = {"cron": " ".join((*str(rule["cron"]).split()[:4], nth))}
+        notes.append(f"day_of_month {fields[2]} with day_of_week {fields[4]} is {nth}")
+    else:
+        rule, notes, _ = read_cron(" ".join(fields), both_days=True)
     draft.notes += [note for note in notes if "spelled out" not in note]
     return rule
+
+
+def _nth_weekdays(days: str, weekdays: str) -> str:
+    """The weekdays of the first, second, … seven days of a month: 1#1 for days 1-7 and mon; "" for other days."""
+    found = _SEVEN_DAYS.fullmatch(days)
+    if found is None or int(found[2]) != int(found[1]) + 6 or "*" in weekdays:
+        return ""
+    try:
+        text = write_field(FIELDS[4], weekdays, lambda _what, _size: 0).text
+    except FieldError as error:
+        raise TimingError(str(error)) from None
+    names: set[int] = set()
+    for span, _, step in (item.partition("/") for item in text.split(",")):
+        begin, _, end = span.partition("-")
+        names |= {day % 7 for day in range(int(begin), int(end or begin) + 1, int(step or 1))}
+    return ",".join(f"{day}#{(int(found[1]) + 6) // 7}" for day in sorted(names))
 
 
 def _field(value: Any) -> str:
@@ -378,7 +420,11 @@ def _options(given: Any, draft: Draft) -> None:
         seconds = value.total_seconds() if isinstance(value, timedelta) else value
         number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= _LONGEST
         if name == "expires" and number:
-            draft.job["skip_late_after_seconds"] = math.ceil(seconds)
+            # Celery counts from the message, and not from the time of the schedule.
+            draft.job["max_wait_seconds"] = math.ceil(seconds)
+        elif name == "expires":
+            what = value.text if isinstance(value, Called) else value
+            draft.missing.append(f"option expires {what} is no number of seconds: write `end` of the schedule")
         elif name == "time_limit" and number:
             draft.job["timeout_seconds"] = math.ceil(seconds)
         elif name in ("queue", "exchange", "routing_key"):
