@@ -162,6 +162,16 @@ def test_times(subtests: pytest.Subtests) -> None:
             assert entry.fate is (Fate.UNTIMED if expected is None else Fate.CONVERTED)
             if expected is not None:
                 assert {key: spec_of(entry, 1)[key] for key in expected} == expected
+    outcomes = {
+        "schedule=[Dataset('s3://x'), Asset('y')]": "[Dataset('s3://x'), Asset('y')] is no cron expression and no timedelta; let an event",
+        "schedule=Dataset('s3://x')": "its schedule Dataset('s3://x') is no cron expression and no timedelta; let an event",
+        "schedule=EventsTimetable([1])": "EventsTimetable([1]) is no cron expression and no timedelta;",
+        "schedule=Dataset('x') | Dataset('y')": "its schedule is not written in the file",
+        "schedule=[Lag(datetime(2026, 1, 1))]": "[Lag(datetime(2026, 1, 1))] is no cron expression and no timedelta;",
+    }
+    for keys, outcome in outcomes.items():
+        with subtests.test(keys):
+            assert outcome in entry_of(A, keys).outcome
     none = entry_of(A, "schedule=None")
     assert (none.fate, len(none.documents)) == (Fate.CONVERTED, 1)
 
