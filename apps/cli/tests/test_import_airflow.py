@@ -162,6 +162,16 @@ def test_times(subtests: pytest.Subtests) -> None:
             assert entry.fate is (Fate.UNTIMED if expected is None else Fate.CONVERTED)
             if expected is not None:
                 assert {key: spec_of(entry, 1)[key] for key in expected} == expected
+    outcomes = {
+        "schedule=[Dataset('s3://x'), Asset('y')]": "[Dataset('s3://x'), Asset('y')] is no cron expression and no timedelta; let an event",
+        "schedule=Dataset('s3://x')": "its schedule Dataset('s3://x') is no cron expression and no timedelta; let an event",
+        "schedule=EventsTimetable([1])": "EventsTimetable([1]) is no cron expression and no timedelta;",
+        "schedule=Dataset('x') | Dataset('y')": "its schedule is not written in the file",
+        "schedule=[Lag(datetime(2026, 1, 1))]": "[Lag(datetime(2026, 1, 1))] is no cron expression and no timedelta;",
+    }
+    for keys, outcome in outcomes.items():
+        with subtests.test(keys):
+            assert outcome in entry_of(A, keys).outcome
     none = entry_of(A, "schedule=None")
     assert (none.fate, len(none.documents)) == (Fate.CONVERTED, 1)
 
@@ -188,6 +198,69 @@ def test_a_dag_without_a_part_that_it_needs_is_not_scheduled(subtests: pytest.Su
             assert entry.fate is Fate.PARTIAL
             assert any(note.startswith("MISSING: ") and reason in note for note in entry.notes)
             assert spec_of(entry, 1)["enabled"] is False
+
+
+def test_each_task_of_a_list_and_of_a_variable_that_is_used_again_is_a_step(subtests: pytest.Subtests) -> None:
+    first, second = A.removeprefix("a = ").strip(), B.removeprefix("b = ").strip()
+    rows = {
+        f"more = [{first}, {second}]\n{C}more >> c": "abc",
+        f"{C}more = [{first}, {second}]\nc >> more": "cab",
+        f"a, b = {first}, {second}\nb >> a": "ba",
+        f"t = {first}\nt = {second}\n{C}c >> t": "acb",
+        f"t = {first}\n{C}c >> t\nt = {second}\nt >> c": "bca",
+    }
+    for body, steps in rows.items():
+        with subtests.test(body):
+            entry = entry_of(body)
+            assert (entry.fate, [step["id"] for step in spec_of(entry)["steps"]]) == (Fate.CONVERTED, list(steps))
+
+
+def test_what_may_make_tasks_and_is_not_read_is_missing(subtests: pytest.Subtests) -> None:
+    rows = {
+        "more = [BashOperator(task_id=n, bash_command=n) for n in NAMES]": "BashOperator(task_id=n",
+        "[build(n) for n in NAMES]": "build(n)",
+        "BashOperator.partial(task_id='x').expand(bash_command=NAMES)": "BashOperator.partial(task_id='x').expand",
+        "@task_group\ndef g():\n    BashOperator(task_id='x', bash_command='x')\ng()": "g() may make tasks",
+        "x = helpers.build_tasks(d)": "helpers.build_tasks(d)",
+        "Copy(task_id='x', source='y')": "task x (Copy): write a step",
+        "more = {'x': BashOperator(task_id='x', bash_command='x')}": "BashOperator(task_id='x'",
+        "more.append(BashOperator(task_id='x', bash_command='x'))": "more.append(",
+        "@task\ndef f(x): ...\nf.override(task_id='x')(1)": "f.override(task_id='x')(1)",
+        "with helpers.group():\n    pass": "helpers.group()",
+        "for one in NAMES:\n    helpers.build(one)": "tasks that are made in a for",
+        "for one in [a]:\n    a >> one": "or their order",
+    }
+    for body, reason in rows.items():
+        with subtests.test(body):
+            entry = entry_of(f"{A}{body}")
+            assert entry.fate is Fate.PARTIAL
+            [missing] = [note for note in entry.notes if note.startswith("MISSING: ")]
+            assert reason in missing
+    plain = "print('x')\nday = datetime(2026, 1, 1)\nname = ', '.join(str(n) for n in NAMES)\nx = Variable.get('x')"
+    assert entry_of(f"{A}{plain}").fate is Fate.CONVERTED
+
+
+def test_tasks_that_name_their_dag_beside_a_block_of_it(subtests: pytest.Subtests) -> None:
+    head = f"{HEAD}d = DAG('etl', schedule='@daily', catchup=False)\n"
+    loose, loose_b = A.replace("task_id", "dag=d, task_id"), B.replace("task_id", "dag=d, task_id")
+    rows: dict[str, tuple[str, str]] = {
+        f"{loose}with d:\n    {B}    {C}    b >> c\na >> b": ("abc", ""),
+        f"{loose}helpers.build(d)": ("a", "helpers.build(d)"),
+        f"{loose}def more():\n    {loose_b}": ("a", "BashOperator(dag=d, task_id='b'"),
+        f"{loose}with TaskGroup('g', dag=d):\n    {B}": ("a", "TaskGroup('g', dag=d)"),
+        f"{loose}if x:\n    {loose_b}": ("a", "made in a if"),
+        f"{loose}if __name__ == '__main__':\n    d.test()": ("a", ""),
+    }
+    for text, (steps, reason) in rows.items():
+        with subtests.test(text):
+            [entry] = imported(head + text).entries
+            missing = [note for note in entry.notes if note.startswith("MISSING: ")]
+            assert ("".join(step["id"] for step in spec_of(entry)["steps"]), len(missing)) == (steps, bool(reason))
+            assert all(reason in note for note in missing)
+    two = f"{head}{loose}d = DAG('other', schedule='@daily', catchup=False)\n{loose_b}"
+    assert all("give each DAG its own" in f"{entry.outcome}{entry.notes}" for entry in imported(two).entries)
+    apart = f"{HEAD}with DAG('x', schedule=None) as d:\n    {A}with DAG('y', schedule=None) as d:\n    {B}"
+    assert [entry.fate for entry in imported(apart).entries] == [Fate.CONVERTED] * 2
 
 
 def test_python_steps_share_their_payload() -> None:

@@ -34,6 +34,7 @@ def task(keys: str, before: str = "") -> Entry:
         "app.conf.beat_schedule = {'x': {'task': 'shop.t.add', 'schedule': 30}}",
         "CELERY_BEAT_SCHEDULE: dict = {'x': dict(task='shop.t.add', schedule=30.0)}",
         "CELERYBEAT_SCHEDULE = {}\nCELERYBEAT_SCHEDULE['x'] = {'task': 'shop.t.add', 'schedule': timedelta(seconds=30)}",
+        "app.conf.update({'beat_schedule': {'x': {'task': 'shop.t.add', 'schedule': 30}}})",
         "app.conf.update(beat_schedule={'x': {'task': 'shop.t.add', 'schedule': 15 * 2}})",
         "app.conf.beat_schedule.update({'x': {'task': 'shop.t.add', 'schedule': 30}})",
         "EVERY = timedelta(minutes=1) / 2\nJOBS = {'x': {'task': 'shop.t.' + 'add', 'schedule': EVERY}}\nbeat_schedule = {**JOBS}",
@@ -59,6 +60,8 @@ def test_crontabs(subtests: pytest.Subtests) -> None:
         "crontab(30, 7)": "30 7 * * *",
         "crontab(minute=[0, 30], day_of_week='mon-fri')": "0,30 * * * 1-5",
         "crontab(minute='0', hour='0', day_of_month='*/2', day_of_week='sunday')": "0 0 */2 * 0",
+        "crontab(0, 8, day_of_month='1-7', day_of_week='mon')": "0 8 * * 1#1",
+        "crontab(0, 8, day_of_month='15-21', day_of_week='fri-mon,3')": "0 8 * * 0#3,1#3,3#3,5#3,6#3",
         "celery.schedules.crontab(0, 0, month_of_year='jan,jul', day_of_month=1)": "0 0 1 1,7 *",
     }
     for text, cron in rows.items():
@@ -70,6 +73,8 @@ def test_times_that_no_schedule_has(subtests: pytest.Subtests) -> None:
     rows = {
         "solar('sunset', -37.8, 144.9)": "is no time of a schedule",
         "crontab(0, 0, day_of_month=13, day_of_week='fri')": "both must match",
+        "crontab(0, 0, day_of_month='1-8', day_of_week='fri')": "both must match",
+        "crontab(0, 0, day_of_month='1-7', day_of_week='x')": "'x' is not a day of week",
         "crontab(minute='61')": "61",
         "crontab(0, 0, nowfunc=now)": "now has no value",
         "0.5": "whole number of seconds",
@@ -104,7 +109,7 @@ def test_options_are_mapped_or_named() -> None:
     entry = task(f"'task': 'a.b', 'schedule': 1, 'options': {options}, 'relative': True, 'odd': 1")
     job = entry.documents[0]
     assert job["metadata"]["labels"]["celery/queue"] == "slow"
-    assert (job["spec"]["skip_late_after_seconds"], job["spec"]["timeout_seconds"]) == (60, 90)
+    assert (job["spec"]["max_wait_seconds"], job["spec"]["timeout_seconds"]) == (60, 90)
     text = "\n".join(entry.notes)
     for part in ("queue slow", "priority 3", "option countdown", "relative: true", "NOT carried over: odd"):
         assert part in text
@@ -132,9 +137,22 @@ def test_the_zone_of_the_file_holds() -> None:
         "app.conf.timezone = 'Asia/Tokyo'",
         "CELERY_TIMEZONE = 'Asia/Tokyo'",
         "app.conf.update(timezone='Asia/Tokyo')",
+        "app.conf.update({'timezone': 'Asia/Tokyo'})",
+        "TIME_ZONE = 'Asia/Tokyo'\nCELERY_TIMEZONE: str = TIME_ZONE",
+        "app.conf.timezone = ZoneInfo('Asia/Tokyo')",
+        "app.conf.timezone = os.environ['TZ']\napp.conf.timezone = 'Asia/Tokyo'",
     ):
         assert imported(text + zone, timezone="Europe/Berlin").documents[1]["spec"]["timezone"] == "Asia/Tokyo"
     assert imported(text, timezone="Europe/Berlin").documents[1]["spec"]["timezone"] == "Europe/Berlin"
+
+
+def test_a_zone_that_is_not_written_in_the_file_is_missing() -> None:
+    head = f"{HEAD}app.conf.timezone = 'Asia/Tokyo'\napp.conf.timezone = os.environ['TZ']\n"
+    rows = {"crontab(0, 3)": Fate.PARTIAL, "crontab(0, 3), 'timezone': 'UTC'": Fate.CONVERTED, "30": Fate.CONVERTED}
+    for schedule, fate in rows.items():
+        [entry] = imported(f"{head}beat_schedule = {{'x': {{'task': 'a.b', 'schedule': {schedule}}}}}\n").entries
+        assert entry.fate is fate
+        assert any("os.environ['TZ'], which has no value" in note for note in entry.notes) is (fate is Fate.PARTIAL)
 
 
 DUMP: list[dict[str, Any]] = [
@@ -176,10 +194,48 @@ def test_a_dump_of_django_celery_beat(subtests: pytest.Subtests) -> None:
         assert specs[0][0]["default_payload"] == {"a": 1}
         assert specs[0][1] == {"job": "t0", "interval_seconds": 7200, "catch_up": "one", "enabled": False}
     with subtests.test("crontab"):
-        assert specs[1][0]["skip_late_after_seconds"] == 60
+        assert specs[1][0]["max_wait_seconds"] == 60
         assert specs[1][1] == {"job": "t1", "cron": "0 4 * * *", "timezone": "Asia/Tokyo", "catch_up": "one"}
     with subtests.test("no times"):
         assert [entry.fate for entry in entries[2:]] == [Fate.UNTIMED, Fate.UNTIMED]
+
+
+def test_bounds_of_a_row_are_those_of_the_schedule(subtests: pytest.Subtests) -> None:
+    rows: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+        "both": (
+            {"start_time": "2019-01-01T00:00:00+09:00", "expires": "2020-01-01T00:00:00Z"},
+            {"start": "2019-01-01T00:00:00+09:00", "end": "2020-01-01T00:00:00+00:00"},
+            "",
+        ),
+        "with seconds": (
+            {"expires": "2020-01-01T00:00:00Z", "expire_seconds": 5},
+            {"end": "2020-01-01T00:00:00+00:00"},
+            "",
+        ),
+        "no zone": (
+            {"expires": "2020-01-01T00:00:00"},
+            {"enabled": False},
+            "MISSING: expires 2020-01-01T00:00:00 is no",
+        ),
+        "no time": ({"start_time": 5}, {"enabled": False}, "MISSING: start_time 5 is no date"),
+        "headers": ({"headers": '{"a": 1}'}, {}, "option headers is NOT carried over"),
+        "no headers": ({"headers": "{}"}, {}, ""),
+    }
+    for name, (fields, expected, note) in rows.items():
+        with subtests.test(name):
+            row = {
+                "model": "django_celery_beat.periodictask",
+                "pk": 1,
+                "fields": {**DUMP[2]["fields"], "enabled": True, **fields},
+            }
+            [entry] = imported(json.dumps([*DUMP[:2], row])).entries
+            spec = entry.documents[1]["spec"]
+            assert {key: spec[key] for key in ("start", "end", "enabled") if key in spec} == expected
+            assert entry.documents[0]["spec"].get("max_wait_seconds") == fields.get("expire_seconds")
+            assert any(one.startswith(note) for one in entry.notes) if note else "headers" not in str(entry.notes)
+            assert (entry.fate is Fate.PARTIAL) is note.startswith("MISSING")
+    dated = task("'task': 'a.b', 'schedule': 1, 'options': {'expires': datetime(2020, 1, 1)}")
+    assert dated.fate is Fate.PARTIAL
 
 
 def test_the_command(toban: Toban, tmp_path: Path) -> None:

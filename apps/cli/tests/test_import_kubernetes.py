@@ -104,6 +104,8 @@ def test_keys_of_the_schedule(subtests: pytest.Subtests) -> None:
         "a zone before the times": ({"schedule": "CRON_TZ=Asia/Tokyo 0 1 * * *"}, {"timezone": "Asia/Tokyo"}),
         "a step from a value": ({"schedule": "5/15 ? * * 1/2"}, {"cron": "5-59/15 * * * 1-6/2"}),
         "an alias": ({"schedule": "@weekly"}, {"cron": "@weekly"}),
+        "either day": ({"schedule": "0 3 1-31/2 * 1"}, {"cron": "0 3 1-31/2 * 1"}),
+        "any day with a weekday": ({"schedule": "0 3 */1 * 1"}, {"cron": "0 3 */1 * 1"}),
         "an interval": ({"schedule": "@every 90m"}, {"interval_seconds": 5400}),
     }
     for name, (change, expected) in rows.items():
@@ -156,6 +158,9 @@ def test_what_cannot_be_a_job_says_why(subtests: pytest.Subtests) -> None:
         "parallel": (entry_of({"job.parallelism": 3}), "parallelism: 3"),
         "zone": (entry_of({"timeZone": "Mars/Base"}), "no zone 'Mars/Base'"),
         "seconds": (entry_of({"schedule": "0 0 3 * * *"}), "has 6 fields"),
+        "odd days or Mondays": (entry_of({"schedule": "0 3 */2 * 1"}), "either may match"),
+        "a day or every second weekday": (entry_of({"schedule": "0 3 13 * */2"}), "either may match"),
+        "both, by a later *": (entry_of({"schedule": "0 3 13,* * 1"}), "both must match"),
         "policy": (entry_of({"concurrencyPolicy": "Maybe"}), "concurrencyPolicy: Maybe"),
         "image": (entry_of(container={"image": ""}), "image"),
         "command": (entry_of(container={"command": "date"}), "must be a list"),

@@ -17,6 +17,7 @@ from toban_cli.importers.systemd.exec_line import read_exec, split_words
 from toban_cli.importers.systemd.time_span import seconds
 from toban_cli.importers.systemd.unit_file import read_unit
 from toban_manifests.read import Document, find_problems
+from toban_manifests.yaml_text import parse_yaml
 from toban_schedule import problems
 
 Toban = Callable[..., tuple[int, str, str]]
@@ -159,6 +160,10 @@ def test_a_job_without_a_part_that_it_needs_is_not_scheduled(subtests: pytest.Su
         "Environment=A=%h": "Environment= has the specifier %h",
         "WorkingDirectory=~": "home of the account",
         "Restart=always": "it is a daemon",
+        "Restart=on-abort": "after a signal only, and retries follow every failure",
+        "Restart=on-abnormal": "after a signal, a timeout or the watchdog only",
+        "Restart=on-watchdog": "after the watchdog only",
+        "Restart=sometimes": "is no setting of systemd",
         "Type=forking": "stays in the foreground",
         "ExecStartPost=/bin/b $MAINPID": "$MAINPID without a value",
         "[Unit]\nConditionPathExists=/srv": "ConditionPathExists=/srv is a condition",
@@ -219,6 +224,40 @@ def test_instances_take_the_service_of_their_template(tmp_path: Path, toban: Tob
     assert "it is a template: import an instance, such as x@NAME.timer" in err
     assert "        - b\n        - 100%\n        - x@b.service\n" in out
     assert "cron: 0 4 * * *" in out
+
+
+def test_drop_ins_are_read_from_all_folders_and_for_all_names_of_a_unit(tmp_path: Path, toban: Toban) -> None:
+    own, vendor = tmp_path / "etc", tmp_path / "lib"
+    files = {
+        vendor / "foo.timer": TIMER,
+        vendor / "foo.timer.d/a.conf": "[Timer]\nOnCalendar=\nOnCalendar=3:00\n",
+        own / "foo.timer.d/override.conf": "[Timer]\nOnCalendar=\nOnCalendar=4:00\n",
+        vendor / "foo.timer.d/override.conf": "[Timer]\nOnCalendar=\nOnCalendar=5:00\n",
+        vendor / "foo.service": "[Service]\nExecStart=/bin/foo\n",
+        own / "x@b.timer": TIMER,
+        own / "x@.timer.d/time.conf": "[Timer]\nOnCalendar=\nOnCalendar=6:00\n",
+        own / "x@.service": "[Service]\nExecStart=/bin/x\n",
+        own / "x@.service.d/a.conf": "[Service]\nEnvironment=A=1 B=1\n",
+        own / "x@b.service.d/b.conf": "[Service]\nEnvironment=B=2\n",
+        own / "gone.service.d/a.conf": "[Service]\nEnvironment=A=1\n",
+        own / "service.d/all.conf": "[Service]\nWorkingDirectory=/srv\n",
+    }
+    for file, text in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (own / "foo.timer.d/a.conf").symlink_to("/dev/null")
+    code, out, err = toban("import", "systemd", str(own), str(vendor), "--timezone", "UTC")
+    assert code == 0
+    bodies: list[Any] = list(parse_yaml("x", out.encode()))
+    specs = {(body["kind"], body["metadata"]["name"]): body["spec"] for body in bodies}
+    assert specs["Schedule", "foo"]["cron"] == "0 4 * * *"
+    assert specs["Schedule", "x-b"]["cron"] == "0 6 * * *"
+    assert specs["Job", "x-b"]["env"] == {"A": "1", "B": "2"}
+    assert [specs["Job", name]["working_dir"] for name in ("foo", "x-b")] == ["/srv", "/srv"]
+    assert f"{own}/gone.service.d: no unit that was read has these drop-ins" in err
+    assert err.count("no unit that was read") == 1
+    (own / "x@b.timer").unlink()
+    assert toban("import", "systemd", str(own), str(vendor))[0] == 0
 
 
 def test_a_timer_finds_its_service_beside_it(tmp_path: Path, toban: Toban) -> None:

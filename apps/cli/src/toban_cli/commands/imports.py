@@ -78,7 +78,8 @@ def systemd(
     from toban_cli.importers.systemd.load import load_units
 
     options = _options(name_prefix, timezone, "times without a zone in OnCalendar=")
-    done = convert(load_units(files), options)
+    units, left_out = load_units(files)
+    done = convert(units, options, left_out)
     return deliver(done, Output(out=out, force=force, apply=apply, replace=replace), kind="systemd")
 
 

@@ -7,12 +7,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from toban_cli.importers.cron_text import read_cron
 from toban_cli.importers.crontab.schedule_rule import TimingError
+from toban_cli.importers.crontab.time_fields import FIELDS, FieldError, write_field
 from toban_cli.importers.names import Names
 from toban_cli.importers.python_source import (
     Called,
@@ -32,6 +33,7 @@ from toban_schedule.zones import load_zone
 
 _NAMES = ("beat_schedule", "CELERY_BEAT_SCHEDULE", "CELERYBEAT_SCHEDULE")
 _ZONES = ("timezone", "CELERY_TIMEZONE")
+_ZONE_CLASSES = ("timezone", "ZoneInfo", "gettz")
 _FOR_ALL = (
     "the function of the task runs in a process of its own, not in a worker: self.request is empty, self.retry does not work (use retry)",
     "beat starts a task beside one that still runs; carried over as concurrency.policy: allow (forbid keeps them apart)",
@@ -40,6 +42,7 @@ _FOR_ALL = (
 _FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 _PERIODS = {"days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1, "microseconds": 1e-6}
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_SEVEN_DAYS = re.compile(r"(1|8|15|22)-(\d\d?)")
 _LONGEST = 366 * 86_400
 _KNOWN = {
     "task",
@@ -53,28 +56,38 @@ _KNOWN = {
     "timezone",
     "one_off",
     "start_time",
+    "expires",
 }
+# The bounds of a row as keys of the schedule.
+_BOUNDS = {"start_time": "start", "expires": "end"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One entry of a schedule: its name and its keys, or why they are not known."""
+    """One entry of a schedule: its name and its keys, or why they are not known.
+
+    `unread_zone` is the timezone of its file as an expression, when it is not written there.
+    """
 
     name: str
     keys: Mapping[str, Any]
     problem: str = ""
+    unread_zone: str = ""
 
 
 def convert(content: bytes, file: str, options: Options) -> Imported:
     """An entry for each task; raises Unreadable for what is neither Python nor JSON."""
     source: Source | None = None
-    zone = ""
+    zone = unread = ""
     if content.lstrip()[:1] in (b"{", b"["):
-        items, zone = list(_from_json(content)), ""
+        items = list(_from_json(content))
     else:
         source = read_source(content)
-        items, zone = list(_from_source(source)), _zone_of(source)
+        items = list(_from_source(source))
+        zone, unread = _zone_of(source)
     names = Names(options.prefix)
+    if unread:
+        items = [replace(item, unread_zone=unread) for item in items]
     entries = [_entry(item, file, zone, source, options, names) for item in items]
     why = f"times without a zone are local times of {zone}, the timezone of the file" if zone else options.zone_note
     return Imported(
@@ -110,9 +123,9 @@ def _from_call(node: ast.Call, source: Source) -> Iterator[_Item]:
         if _named(function.value) in _NAMES:
             for item in node.args:
                 yield from _from_mapping(item, source)
-        for keyword in node.keywords:
-            if keyword.arg in _NAMES:
-                yield from _from_mapping(keyword.value, source)
+        for name, value in _updates(node):
+            if name in _NAMES:
+                yield from _from_mapping(value, source)
 
 
 def _from_mapping(node: ast.expr, source: Source, depth: int = 0) -> Iterator[_Item]:
@@ -147,16 +160,41 @@ def _named(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _zone_of(source: Source) -> str:
-    found = ""
+def _zone_of(source: Source) -> tuple[str, str]:
+    """The timezone of the file, and the text of the last one that is not written in it; "" for none."""
+    found, unread = "", ""
+    for name, node in _settings(source):
+        if name not in _ZONES:
+            continue
+        try:
+            value = source.value(node)
+        except NotLiteral:
+            value = node
+        if isinstance(value, Called) and value.short in _ZONE_CLASSES and value.args:
+            value = value.args[0]
+        if isinstance(value, str):
+            found, unread = value, ""
+        elif value is not None:
+            found, unread = "", text_of(node)
+    return found, unread
+
+
+def _settings(source: Source) -> Iterator[tuple[str, ast.expr]]:
+    """Names and values of the assignments of the file, and of its calls of update()."""
     for node in ast.walk(source.tree):
-        pairs = [(_named(target), node.value) for target in targets_of(node)] if isinstance(node, ast.Assign) else []
-        if isinstance(node, ast.Call):
-            pairs = [(keyword.arg or "", keyword.value) for keyword in node.keywords if _named(node.func) == "update"]
-        for name, value in pairs:
-            if name in _ZONES and isinstance(value, ast.Constant) and isinstance(value.value, str):
-                found = value.value
-    return found
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            for target in targets_of(node):
+                yield _named(target), node.value
+        elif isinstance(node, ast.Call) and _named(node.func) == "update":
+            yield from _updates(node)
+
+
+def _updates(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Names and values that a call of update() gives by keyword or in a dictionary."""
+    yield from ((keyword.arg or "", keyword.value) for keyword in call.keywords)
+    for item in call.args:
+        pairs = zip(item.keys, item.values, strict=True) if isinstance(item, ast.Dict) else ()
+        yield from ((str(key.value), value) for key, value in pairs if isinstance(key, ast.Constant))
 
 
 def _from_json(content: bytes) -> Iterator[_Item]:
@@ -196,12 +234,14 @@ def _from_dump(rows: list[Any]) -> Iterator[_Item]:
             },
             **{
                 name: fields[name]
-                for name in ("enabled", "description", "one_off", "start_time")
+                for name in ("enabled", "description", "one_off", *_BOUNDS)
                 if fields.get(name) is not None
             },
         }
-        if expires := fields.get("expire_seconds") or fields.get("expires"):
+        if expires := fields.get("expire_seconds"):
             keys["options"]["expires"] = expires
+        if fields.get("headers") not in (None, "", "{}"):
+            keys["options"]["headers"] = fields["headers"]
         if crontab.get("timezone"):
             keys["timezone"] = crontab["timezone"]
         yield _Item(str(fields.get("name")), keys)
@@ -247,6 +287,10 @@ def _entry(item: _Item, file: str, zone: str, source: Source | None, options: Op
     )
     _payload(item.keys, function, source, draft)
     _schedule(item.keys, zone or options.timezone, draft)
+    if item.unread_zone and not item.keys.get("timezone") and any("cron" in one for one in draft.schedules):
+        draft.missing.append(
+            f"the timezone of the file is {item.unread_zone}, which has no value that is written in it: write `timezone`"
+        )
     draft.job["concurrency"] = {"policy": "allow"}
     _options(item.keys.get("options") or {}, draft)
     if left := [str(key) for key in item.keys if key not in _KNOWN]:
@@ -295,10 +339,24 @@ def _schedule(keys: Mapping[str, Any], zone: str, draft: Draft) -> None:
         draft.notes.append(
             "relative: true rounds to the unit of the interval; here the seconds count from the Unix epoch"
         )
-    if keys.get("start_time"):
-        draft.notes.append(f"start_time {keys['start_time']} is NOT carried over: write `start`")
+    for name, bound in _BOUNDS.items():
+        if value := keys.get(name):
+            if time := _time(value):
+                rule[bound] = time
+            else:
+                what = value.text if isinstance(value, Called) else value
+                draft.missing.append(f"{name} {what} is no date and time with a zone: write `{bound}` of the schedule")
     off = {"enabled": False} if keys.get("enabled") is False else {}
     draft.schedules.append({**rule, "catch_up": "one", **off})
+
+
+def _time(value: Any) -> str:
+    """A date and time with a zone, as in a dump; "" for others."""
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        time = None
+    return time.isoformat() if time is not None and time.tzinfo is not None else ""
 
 
 def _rule(schedule: Any, draft: Draft) -> dict[str, Any]:
@@ -325,9 +383,30 @@ def _crontab(crontab: Called, draft: Draft) -> dict[str, Any]:
         raise TimingError(f"{crontab.text} has {what}: write the fields by name")
     given = {**dict(zip(_FIELDS, crontab.args, strict=False)), **crontab.kwargs}
     fields = [_field(given.get(name, "*")) for name in _FIELDS]
-    rule, notes, _ = read_cron(" ".join(fields), both_days=True)
+    if nth := _nth_weekdays(fields[2], fields[4]):
+        rule, notes, _ = read_cron(" ".join((*fields[:2], "*", *fields[3:])))
+        rule = {"cron": " ".join((*str(rule["cron"]).split()[:4], nth))}
+        notes.append(f"day_of_month {fields[2]} with day_of_week {fields[4]} is {nth}")
+    else:
+        rule, notes, _ = read_cron(" ".join(fields), both_days=True)
     draft.notes += [note for note in notes if "spelled out" not in note]
     return rule
+
+
+def _nth_weekdays(days: str, weekdays: str) -> str:
+    """The weekdays of the first, second, … seven days of a month: 1#1 for days 1-7 and mon; "" for other days."""
+    found = _SEVEN_DAYS.fullmatch(days)
+    if found is None or int(found[2]) != int(found[1]) + 6 or "*" in weekdays:
+        return ""
+    try:
+        text = write_field(FIELDS[4], weekdays, lambda _what, _size: 0).text
+    except FieldError as error:
+        raise TimingError(str(error)) from None
+    names: set[int] = set()
+    for span, _, step in (item.partition("/") for item in text.split(",")):
+        begin, _, end = span.partition("-")
+        names |= {day % 7 for day in range(int(begin), int(end or begin) + 1, int(step or 1))}
+    return ",".join(f"{day}#{(int(found[1]) + 6) // 7}" for day in sorted(names))
 
 
 def _field(value: Any) -> str:
@@ -341,7 +420,11 @@ def _options(given: Any, draft: Draft) -> None:
         seconds = value.total_seconds() if isinstance(value, timedelta) else value
         number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= _LONGEST
         if name == "expires" and number:
-            draft.job["skip_late_after_seconds"] = math.ceil(seconds)
+            # Celery counts from the message, and not from the time of the schedule.
+            draft.job["max_wait_seconds"] = math.ceil(seconds)
+        elif name == "expires":
+            what = value.text if isinstance(value, Called) else value
+            draft.missing.append(f"option expires {what} is no number of seconds: write `end` of the schedule")
         elif name == "time_limit" and number:
             draft.job["timeout_seconds"] = math.ceil(seconds)
         elif name in ("queue", "exchange", "routing_key"):

@@ -13,8 +13,8 @@ _ONE_STEP = re.compile(r"(\d+)/(\d+)")
 def read_cron(text: str, *, both_days: bool | None = None) -> tuple[dict[str, object], list[str], bool]:
     """The rule, its notes, and whether it names hours; raises TimingError.
 
-    `both_days`: whether a day of month and a day of week must both match; None = as in vixie cron, so that both must match where one of
-    them begins with *, and one is enough elsewhere.
+    `both_days`: whether a day of month and a day of week must both match; None = as in robfig/cron of Kubernetes, so that both must
+    match where one of them has a * without a larger step, and one is enough elsewhere.
     """
     fields = text.split()
     if text.startswith("@"):
@@ -27,7 +27,9 @@ def read_cron(text: str, *, both_days: bool | None = None) -> tuple[dict[str, ob
     fields = ["*" if field == "?" else _with_end(field, place) for place, field in enumerate(fields)]
     timing = read_timing(" ".join(fields), "", _no_random)
     day, weekday = fields[2], fields[4]
-    if both_days is not None and day != "*" and weekday != "*":
+    if day != "*" and weekday != "*":
+        if both_days is None:
+            both_days = any(item in ("*", "*/1") for item in f"{day},{weekday}".split(","))
         starred = day.startswith("*") or weekday.startswith("*")
         if both_days != starred:
             needed = "both must match" if both_days else "either may match"

@@ -40,6 +40,10 @@ class Called:
     kwargs: Mapping[str, Any]
     text: str
 
+    def __repr__(self) -> str:
+        """As it is written in the file, also within a list."""
+        return self.text
+
     @property
     def short(self) -> str:
         """The name without its module."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,12 @@ _DAG = "DAG"
 _DECORATOR = "dag"
 _ENDS = ("Operator", "Sensor")
 _LISTS = ("set_downstream", "set_upstream")
+_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+# Calls that make no task: of builtins, of other modules, and methods of texts and mappings. Those with functions as arguments are not here.
+_PLAIN = frozenset("print str int float bool len range open sorted min max repr dict list tuple set".split())  # noqa: SIM905
+_PLAIN_ENDS = frozenset("TaskGroup Dataset Asset Label Param get format join split items keys values replace lower upper strip".split())  # fmt: skip # noqa: SIM905
+_PLAIN_MODULES = frozenset(sys.stdlib_module_names) | {"pendulum"}
 
 
 @dataclass(slots=True)
@@ -35,62 +42,79 @@ class Task:
 
 @dataclass(slots=True)
 class Dag:
-    """A DAG. `problems` are parts of it that only an executed file has; `edges` are pairs of variables."""
+    """A DAG. `problems` are parts of it that are not read; `edges` are pairs of places in `tasks`.
+
+    `held` are the places of the tasks that a variable holds, as of the last statement.
+    """
 
     name: str
     line: int
     kwargs: dict[str, Any]
-    tasks: dict[str, Task] = field(default_factory=dict)
-    edges: list[tuple[str, str]] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
+    edges: list[tuple[int, int]] = field(default_factory=list)
+    held: dict[str, list[int]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     doc: str = ""
 
     def order(self) -> tuple[list[Task], bool]:
         """The tasks, each behind those that it waits for, and whether they are one chain. Raises ValueError for a circle."""
-        before = {name: {first for first, second in self.edges if second == name} for name in self.tasks}
-        done: list[str] = []
+        before = [{first for first, second in self.edges if second == place} for place in range(len(self.tasks))]
+        done: list[int] = []
         chain = True
         while len(done) < len(before):
-            free = [name for name in before if name not in done and before[name] <= set(done)]
+            free = [place for place in range(len(before)) if place not in done and before[place] <= set(done)]
             if not free:
                 raise ValueError("its tasks wait for each other in a circle")
             chain = chain and len(free) == 1
             done.append(free[0])
-        return [self.tasks[name] for name in done], chain
+        return [self.tasks[place] for place in done], chain
 
 
 def find_dags(source: Source) -> list[Dag]:
     """The DAGs in the order of their lines: `with DAG(...)`, `x = DAG(...)` and functions below `@dag`."""
     dags: list[Dag] = []
-    of_variable: dict[str, Dag] = {}
+    of_variable: dict[str, list[Dag]] = {}
+    seen: set[int] = set()
     for node in ast.walk(source.tree):
         if isinstance(node, ast.With):
             for item in node.items:
+                dag = None
                 if _is_dag(item.context_expr, source):
                     assert isinstance(item.context_expr, ast.Call)
                     dag = _dag(item.context_expr, source)
                     dags.append(dag)
                     if isinstance(item.optional_vars, ast.Name):
-                        of_variable[item.optional_vars.id] = dag
-                    _Body(dag, source).read(node.body)
+                        of_variable.setdefault(item.optional_vars.id, []).append(dag)
+                elif isinstance(item.context_expr, ast.Name) and item.context_expr.id in of_variable:
+                    dag = of_variable[item.context_expr.id][-1]
+                if dag is not None:
+                    _Body(dag, source, seen).read(node.body)
         elif isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 if _short(decorator, source) == _DECORATOR:
-                    dags.append(_decorated(node, decorator, source))
+                    dags.append(_decorated(node, decorator, source, seen))
         elif isinstance(node, ast.Assign) and _is_dag(node.value, source) and isinstance(node.targets[0], ast.Name):
             assert isinstance(node.value, ast.Call)
             dag = _dag(node.value, source)
             dags.append(dag)
-            of_variable[node.targets[0].id] = dag
-    _loose_tasks(source, of_variable)
+            of_variable.setdefault(node.targets[0].id, []).append(dag)
+    _loose_tasks(source, of_variable, seen)
     return sorted(dags, key=lambda dag: dag.line)
 
 
-def _loose_tasks(source: Source, of_variable: Mapping[str, Dag]) -> None:
-    """Tasks that name their DAG (dag=dag), and the order of these, at the top of the module."""
-    for dag in of_variable.values():
-        variables = {name for name, other in of_variable.items() if other is dag}
-        _Body(dag, source, variables).read(source.tree.body)
+def _loose_tasks(source: Source, of_variable: Mapping[str, Sequence[Dag]], seen: set[int]) -> None:
+    """Tasks that name their DAG (dag=dag), and the order of these, at the top of the module; others that name it are problems."""
+    for variable, dags in of_variable.items():
+        dag = dags[-1]
+        before = len(dag.tasks), len(dag.problems)
+        body = _Body(dag, source, seen, (variable,))
+        body.read(source.tree.body)
+        body.report_unread(source.tree, into_definitions=True)
+        if len(dags) > 1 and before != (len(dag.tasks), len(dag.problems)):
+            for one in dags:
+                one.problems.append(
+                    f"tasks with dag={variable}: {len(dags)} DAGs have this variable; give each DAG its own"
+                )
 
 
 def _dag(call: ast.Call, source: Source) -> Dag:
@@ -103,20 +127,24 @@ def _dag(call: ast.Call, source: Source) -> Dag:
     return dag
 
 
-def _decorated(node: ast.FunctionDef, decorator: ast.expr, source: Source) -> Dag:
+def _decorated(node: ast.FunctionDef, decorator: ast.expr, source: Source, seen: set[int]) -> Dag:
     dag = _dag(decorator, source) if isinstance(decorator, ast.Call) else Dag("", node.lineno, {})
     dag.name = dag.name or node.name
     dag.doc = ast.get_docstring(node) or ""
-    _Body(dag, source).read(node.body)
+    _Body(dag, source, seen).read(node.body)
     return dag
 
 
 class _Body:
-    """Reads the statements below a DAG. With `variables`, only tasks that name one of them as their dag."""
+    """Reads the statements below a DAG. With `variables`, only tasks that name one of them as their dag.
 
-    def __init__(self, dag: Dag, source: Source, variables: Iterable[str] = ()) -> None:
+    `seen` are the ids of the nodes that were read or reported; what makes tasks and is not among them becomes a problem of the DAG.
+    """
+
+    def __init__(self, dag: Dag, source: Source, seen: set[int], variables: Iterable[str] = ()) -> None:
         self._dag = dag
         self._source = source
+        self._seen = seen
         self._variables = set(variables)
         self._decorated = {name for name, node in source.functions.items() if self._is_task_function(node)}
 
@@ -124,34 +152,96 @@ class _Body:
         for node in body:
             self._statement(node)
 
+    def report_unread(self, node: ast.AST, *, into_definitions: bool = False) -> None:
+        """Problems for the calls and comprehensions below the node that may make tasks and were not read."""
+        for unread in list(self._unread(node, into_definitions)):
+            self._dag.problems.append(
+                f"line {unread.lineno}: {text_of(unread)} may make tasks, which are not read: write a step for each"
+            )
+            self._see(unread)
+
     def _statement(self, node: ast.stmt) -> None:
         match node:
             case ast.Assign() | ast.AnnAssign() if node.value is not None:
-                targets = [target.id for target in targets_of(node) if isinstance(target, ast.Name)]
-                self._value(node.value, targets[0] if targets else "")
-            case ast.Expr():
-                self._value(node.value, "")
+                for target in targets_of(node):
+                    self._assign(target, node.value)
+            case ast.Expr() | ast.Return() if node.value is not None:
+                self._value(node.value)
             case ast.With() if not self._variables:
                 # A TaskGroup: its tasks are tasks of the DAG.
+                for item in node.items:
+                    self.report_unread(item)
                 self.read(node.body)
+                return
+            case ast.With():
+                # A block of a DAG, which was read as such.
+                return
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 if self._is_task_function(node):
                     self._decorated.add(node.name)
-            case ast.For() | ast.If() | ast.While() | ast.Try():
-                if self._has_tasks(node):
-                    self._dag.problems.append(
-                        f"line {node.lineno}: tasks that are made in a {type(node).__name__.lower()}"
-                    )
+                return
+            case ast.For() | ast.AsyncFor() | ast.If() | ast.While() | ast.Try() | ast.TryStar() | ast.Match():
+                if any(self._unread(node, False)) or self._orders(node):
+                    what = type(node).__name__.lower()
+                    self._dag.problems.append(f"line {node.lineno}: tasks that are made in a {what}, or their order")
+                    self._see(node)
+                return
+        self.report_unread(node)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+            for one, item in zip(target.elts, value.elts, strict=False):
+                self._assign(one, item)
+        elif id(value) not in self._seen:
+            variable = target.id if isinstance(target, ast.Name) else ""
+            places = self._value(value, variable)
+            self._dag.held.pop(variable, None)
+            if variable and places:
+                self._dag.held[variable] = places
 
     def _is_task_function(self, node: Function) -> bool:
         return any("task" in self._source.dotted(_callee(one)).split(".") for one in node.decorator_list)
 
-    def _has_tasks(self, node: ast.AST) -> bool:
-        calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-        return any(self._is_task(call) and self._belongs(call) for call in calls)
+    def _see(self, node: ast.AST) -> None:
+        self._seen |= {id(inner) for inner in ast.walk(node)}
+
+    def _unread(self, node: ast.AST, into_definitions: bool) -> Iterator[ast.expr]:
+        if isinstance(node, ast.Call | _COMPREHENSIONS):
+            if isinstance(node, ast.Call) and id(node) not in self._seen and self._may_make_tasks(node):
+                yield node
+                return
+            inner = (one for child in ast.iter_child_nodes(node) for one in self._unread(child, into_definitions))
+            if isinstance(node, _COMPREHENSIONS) and any(inner):
+                yield node
+                return
+        for child in ast.iter_child_nodes(node):
+            if into_definitions or not isinstance(child, _DEFINITIONS):
+                yield from self._unread(child, into_definitions)
+
+    def _may_make_tasks(self, call: ast.Call) -> bool:
+        name = self._source.dotted(call.func)
+        end = call.func.attr if isinstance(call.func, ast.Attribute) else name.rpartition(".")[2]
+        if self._variables:
+            given = (*call.args, *(item.value for item in call.keywords))
+            names = {item.id for item in given if isinstance(item, ast.Name)}
+            return bool(names & self._variables) and name not in _PLAIN
+        return name not in _PLAIN and end not in _PLAIN_ENDS and name.partition(".")[0] not in _PLAIN_MODULES
+
+    def _orders(self, node: ast.AST) -> bool:
+        """Whether something below the node puts tasks in an order."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.RShift | ast.LShift):
+                names = {one.id for one in ast.walk(inner) if isinstance(one, ast.Name)}
+                if not self._variables or names & set(self._dag.held):
+                    return True
+        return False
 
     def _is_task(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Call) and _short(node, self._source).endswith(_ENDS)
+        """Whether the node is the call of an operator: by its name, or because it gives a task_id to a class."""
+        if not isinstance(node, ast.Call):
+            return False
+        name = _short(node, self._source)
+        return name.endswith(_ENDS) or (name[:1].isupper() and any(item.arg == "task_id" for item in node.keywords))
 
     def _belongs(self, call: ast.Call) -> bool:
         if not self._variables:
@@ -159,68 +249,68 @@ class _Body:
         named = {item.value.id for item in call.keywords if item.arg == "dag" and isinstance(item.value, ast.Name)}
         return bool(named & self._variables)
 
-    def _value(self, node: ast.expr, variable: str) -> None:
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.RShift | ast.LShift):
-            self._shifted(node)
-        elif isinstance(node, ast.Call):
-            if self._is_task(node):
-                if self._belongs(node):
-                    self._task(node, variable)
-            elif isinstance(node.func, ast.Attribute) and node.func.attr in _LISTS:
-                self._listed(node, node.func)
-            elif _short(node, self._source) in ("chain", "cross_downstream"):
-                self._chained(node)
-            elif isinstance(node.func, ast.Name) and node.func.id in self._decorated:
-                self._decorated_task(node, node.func.id, variable)
-
-    def _task(self, call: ast.Call, variable: str) -> str:
-        task = Task(variable, _short(call, self._source), {})
-        task.kwargs = _arguments(call, self._source, task.problems, task.functions)
-        task.variable = variable or f"{task.name}@{call.lineno}"
-        self._dag.tasks.setdefault(task.variable, task)
-        return task.variable
-
-    def _decorated_task(self, call: ast.Call, function: str, variable: str) -> str:
-        inner = [self._value_of(item) for item in (*call.args, *(keyword.value for keyword in call.keywords))]
-        task = Task(variable or f"{function}@{call.lineno}", "@task", {"task_id": function})
-        self._dag.tasks.setdefault(task.variable, task)
-        self._dag.edges += [(name, task.variable) for names in inner for name in names]
-        return task.variable
-
-    def _value_of(self, node: ast.expr) -> list[str]:
-        """The variables of the tasks that an operand stands for."""
+    def _value(self, node: ast.expr, variable: str = "") -> list[int]:
+        """The places of the tasks that an expression stands for; those that it makes are added, with the order that it gives."""
         match node:
-            case ast.Name() if node.id in self._dag.tasks:
-                return [node.id]
+            case ast.Name():
+                return self._dag.held.get(node.id, [])
             case ast.List() | ast.Tuple():
-                return [name for item in node.elts for name in self._value_of(item)]
+                return [place for item in node.elts for place in self._value(item)]
             case ast.BinOp(op=ast.RShift() | ast.LShift()):
                 return self._shifted(node)
-            case ast.Call() if self._is_task(node) and self._belongs(node):
-                return [self._task(node, "")]
-            case ast.Call(func=ast.Name()) if isinstance(node.func, ast.Name) and node.func.id in self._decorated:
-                return [self._decorated_task(node, node.func.id, "")]
+            case ast.Call() if id(node) in self._seen:
+                return []
+            case ast.Call() if self._is_task(node):
+                return self._task(node, variable) if self._belongs(node) else []
+            case ast.Call(func=ast.Attribute(attr=attr) as function) if attr in _LISTS:
+                self._listed(node, function)
+            case ast.Call() if _short(node, self._source) in ("chain", "cross_downstream"):
+                self._chained(node)
+            case ast.Call(func=ast.Name(id=name)) if name in self._decorated and not self._variables:
+                return self._decorated_task(node, name, variable)
         return []
 
-    def _operand(self, node: ast.expr) -> list[str]:
-        names = self._value_of(node)
-        if not names and not self._variables:
-            self._dag.problems.append(f"line {node.lineno}: the order of {text_of(node)}")
-        return names
+    def _task(self, call: ast.Call, variable: str) -> list[int]:
+        task = Task(variable, _short(call, self._source), {})
+        task.kwargs = _arguments(call, self._source, task.problems, task.functions)
+        task.variable = variable or f"line-{call.lineno}"
+        self._see(call)
+        self._dag.tasks.append(task)
+        return [len(self._dag.tasks) - 1]
 
-    def _shifted(self, node: ast.BinOp) -> list[str]:
-        left, right = self._operand(node.left), self._operand(node.right)
+    def _decorated_task(self, call: ast.Call, function: str, variable: str) -> list[int]:
+        self._seen.add(id(call))
+        given = (*call.args, *(keyword.value for keyword in call.keywords))
+        before = [place for item in given for place in self._value(item)]
+        self._dag.tasks.append(Task(variable or function, "@task", {"task_id": function}))
+        place = len(self._dag.tasks) - 1
+        self._dag.edges += [(one, place) for one in before]
+        return [place]
+
+    def _operands(self, *nodes: ast.expr) -> list[list[int]]:
+        """The tasks of each operand; one without tasks is a problem, unless all of them may be of another DAG."""
+        groups = [self._value(node) for node in nodes]
+        for node, places in zip(nodes, groups, strict=True):
+            if not places and (not self._variables or any(groups)):
+                self._dag.problems.append(f"line {node.lineno}: the order of {text_of(node)}")
+                self._see(node)
+        return groups
+
+    def _shifted(self, node: ast.BinOp) -> list[int]:
+        left, right = self._operands(node.left, node.right)
         first, second = (left, right) if isinstance(node.op, ast.RShift) else (right, left)
         self._dag.edges += [(one, other) for one in first for other in second]
         return right
 
     def _listed(self, call: ast.Call, function: ast.Attribute) -> None:
-        one, others = self._operand(function.value), [name for item in call.args for name in self._operand(item)]
-        pairs = [(first, second) for first in one for second in others]
+        self._seen.add(id(call))
+        one, *groups = self._operands(function.value, *call.args)
+        pairs = [(first, second) for first in one for group in groups for second in group]
         self._dag.edges += pairs if function.attr == "set_downstream" else [(second, first) for first, second in pairs]
 
     def _chained(self, call: ast.Call) -> None:
-        groups = [self._operand(item) for item in call.args]
+        self._seen.add(id(call))
+        groups = self._operands(*call.args)
         for left, right in pairwise(groups):
             paired = len(left) == len(right) > 1 and _short(call, self._source) == "chain"
             self._dag.edges += list(zip(left, right, strict=True)) if paired else [(a, b) for a in left for b in right]

@@ -16,12 +16,16 @@ from toban_schedule.zones import load_zone
 _KEYS = ("schedule", "schedule_interval", "timetable")
 _CRON_TIMETABLES = ("CronTriggerTimetable", "CronDataIntervalTimetable")
 _DATE = ("year", "month", "day", "hour", "minute", "second")
+_DATA = ("Dataset", "Asset")
 _LONGEST = 366 * 86_400
 
 
 def read_schedule(kwargs: Mapping[str, Any], default_zone: str, draft: Draft) -> None:
     """Adds the schedule to the draft, or why there is none. `kwargs` are those of the DAG over its default_args."""
     key = next((name for name in _KEYS if name in kwargs), "")
+    if not key and any(part.partition(":")[0] in _KEYS for part in draft.missing):
+        draft.untimed = "its schedule is not written in the file"
+        return
     if not key:
         draft.untimed = "it has no schedule=: Airflow 2 runs it daily, Airflow 3 never"
         return
@@ -56,8 +60,10 @@ def _rule(value: Any, zone: str, draft: Draft) -> dict[str, Any]:
         draft.notes.append("Airflow counts the interval from start_date; here the seconds count from the Unix epoch")
         return {"interval_seconds": int(seconds)}
     if not isinstance(value, str) or value in ("@once", "@continuous"):
-        text = value.text if isinstance(value, Called) else repr(value)
-        raise TimingError(f"its schedule {text} is no cron expression and no timedelta")
+        parts = value if isinstance(value, list) else [value]
+        data = any(isinstance(part, Called) and part.short.startswith(_DATA) for part in parts)
+        remedy = "; let an event start the job (an EventTrigger, docs/events.md)" if data else ""
+        raise TimingError(f"its schedule {value!r} is no cron expression and no timedelta{remedy}")
     rule, notes, _ = read_cron(value, both_days=False)
     draft.notes += notes
     return {**rule, "timezone": zone} if "cron" in rule and zone != "UTC" else rule

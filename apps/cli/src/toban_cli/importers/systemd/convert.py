@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from toban_cli.importers.names import Names
 from toban_cli.importers.result import Draft, Entry, Imported, Options, Place, entry_of, lost
@@ -38,8 +38,11 @@ _PLAIN = (
 _NEEDED = ("Requires", "Requisite", "BindsTo", "Conflicts", "RequiresMountsFor", "OnFailure", "OnSuccess")
 
 
-def convert(units: Mapping[str, Unit], options: Options) -> Imported:
-    """An entry for each timer of the units, which are given by name; services are looked for among them."""
+def convert(units: Mapping[str, Unit], options: Options, left_out: Sequence[str] = ()) -> Imported:
+    """An entry for each timer of the units, which are given by name; services are looked for among them.
+
+    `left_out` are notes about files that belong to no unit.
+    """
     names = Names(options.prefix)
     timers = [unit for name, unit in units.items() if name.endswith(".timer")]
     entries = [_timer(timer, units, options, names) for timer in timers]
@@ -47,7 +50,9 @@ def convert(units: Mapping[str, Unit], options: Options) -> Imported:
     started |= {template_of(name) for name in started}
     idle = [name for name in units if name.endswith(".service") and name not in started]
     notes = [f"no timer starts {', '.join(idle)}: left out"] if idle else []
-    notes += [f"{unit.path}: {text}" for unit in units.values() for text in unit.problems]
+    # An instance has the lines of its template.
+    notes += dict.fromkeys(f"{unit.path}: {text}" for unit in units.values() for text in unit.problems)
+    notes += left_out
     return Imported(entries=entries, notes=notes, for_all=[*_FOR_ALL, options.zone_note], counted=("timer", "timers"))
 
 

@@ -27,6 +27,12 @@ _NEEDED = {
 }
 _PLAIN = ("StandardOutput", "StandardError", "SyslogIdentifier", "SyslogLevel", "SyslogFacility", "LogLevelMax", "RemainAfterExit",
           "KillMode", "SendSIGKILL", "NotifyAccess")  # fmt: skip
+# When systemd starts a service again, of those that an exit status alone does not start.
+_RESTARTS = {
+    "on-abort": "starts it again after a signal only",
+    "on-abnormal": "starts it again after a signal, a timeout or the watchdog only",
+    "on-watchdog": "starts it again after the watchdog only",
+}
 # systemd's own: so many starts within ten seconds.
 _DEFAULT_BURST = 5
 _MAX_RETRIES = 1000
@@ -171,6 +177,12 @@ def _retry(service: Unit, draft: Draft) -> None:
     if restart in ("always", "on-success"):
         draft.missing.append(
             f"Restart={restart} starts the service again after a success, which no job does: it is a daemon"
+        )
+        return
+    if restart != "on-failure":
+        draft.missing.append(
+            f"Restart={restart} {_RESTARTS.get(restart, 'is no setting of systemd')}, and retries follow every failure: write `retry`"
+            " if the command may run again after any of them"
         )
         return
     starts = int(burst) if burst.isascii() and burst.isdigit() and int(burst) else _DEFAULT_BURST

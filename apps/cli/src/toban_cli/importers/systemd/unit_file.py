@@ -72,6 +72,24 @@ def template_of(name: str) -> str:
     return f"{found[1]}@.{found[3]}" if found else ""
 
 
+def drop_in_folders(name: str) -> list[str]:
+    """The names of the folders with drop-ins of a unit, those that count most first; the last one is of all units of its type.
+
+    >>> drop_in_folders("a-b@c.timer")
+    ['a-b@c.timer.d', 'a-@c.timer.d', 'a-b@.timer.d', 'a-@.timer.d', 'timer.d']
+    """
+    made: list[str] = []
+    for one in filter(None, (name, template_of(name))):
+        prefix, at, rest = one.partition("@")
+        if not at:
+            prefix, _, ending = one.rpartition(".")
+            rest = f".{ending}"
+        words = prefix.split("-")
+        cut = ["-".join(words[:count]) + "-" for count in range(len(words) - 1, 0, -1) if words[0]]
+        made += [f"{begin}{at}{rest}.d" for begin in (prefix, *cut)]
+    return [*dict.fromkeys(made), f"{name.rpartition('.')[2]}.d"]
+
+
 def read_unit(name: str, path: str, texts: Sequence[bytes]) -> Unit:
     """The unit of its file and its drop-ins, in that order."""
     unit = Unit(name, path)
