@@ -86,7 +86,8 @@ def plan(
     triggers = [one for one in triggers if one.job in own and one.name == one.job and one.enabled]
     orphans = [one for one in schedules if ("Schedule", one.name) not in wanted and one.status != "paused"]
     orphan_triggers = [one for one in triggers if ("EventTrigger", one.name) not in wanted]
-    modules = {name: _module_of(own[name]) for name in {one.job for one in (*orphans, *orphan_triggers)}}
+    names = {one.job for one in orphans} | {one.job for one in orphan_triggers}
+    modules = {name: _module_of(own[name]) for name in names}
     unread = {module for module in modules.values() if not is_read(module)}
     return Plan(
         manifests=manifests,
