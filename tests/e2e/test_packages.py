@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -245,11 +246,13 @@ def clone(tmp_path: Path) -> Path:
     return folder
 
 
-def released(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def released(clone: Path, *arguments: str, key: str = "key", **environment: str) -> subprocess.CompletedProcess[str]:
     who = {f"GIT_{role}_{key}": "releaser@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
     return subprocess.run(
-        [sys.executable, clone / "scripts/release", *arguments, "--key", clone.parent / "key", "--without-images"],
-        env={**os.environ, **who},
+        [sys.executable, clone / "scripts/release", *arguments, "--key", clone.parent / key, "--without-images"],
+        # Nobody can be asked for a passphrase.
+        env={**os.environ, **who, "SSH_ASKPASS_REQUIRE": "never", **environment},
+        start_new_session=True,
         capture_output=True,
         text=True,
         check=False,
@@ -278,8 +281,31 @@ def test_a_release_is_tagged_whole_and_signed(clone: Path) -> None:
 
 def test_what_stands_against_a_release_is_said_before_anything_is_changed(clone: Path) -> None:
     assert "1.2 is no version" in released(clone, "1.2").stderr
+    assert (
+        "key.pub is a public key; name the file of the private one" in released(clone, "98.7.6", key="key.pub").stderr
+    )
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", clone.parent / "locked"], check=True)
+    assert "locked cannot sign (" in released(clone, "98.7.6", key="locked").stderr
+    (clone / ".venv").rename(clone.parent / "environment")
+    assert ".venv/bin/python is missing; `make bootstrap` makes it" in released(clone, "98.7.6").stderr
+    (clone.parent / "environment").rename(clone / ".venv")
     subprocess.run(["git", "tag", "v98.7.6"], cwd=clone, check=True)
     assert "v98.7.6 is there already" in released(clone, "98.7.6").stderr
     (clone / "README.md").write_text("")
     assert "the clone has changes" in released(clone, "98.7.7").stderr
     assert not (clone / "build").exists()
+
+
+def test_a_tag_without_a_signature_is_no_release(clone: Path) -> None:
+    program = clone.parent / "bin/ssh-keygen"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\ncase "$*" in *"-n git"*) exit 1;; esac\nexec {shutil.which("ssh-keygen")} "$@"\n')
+    program.chmod(0o755)
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=clone, check=True, capture_output=True, text=True).stdout
+
+    before = git("rev-parse", "HEAD"), git("tag", "--list")
+    done = released(clone, "98.7.6", PATH=f"{program.parent}:{os.environ['PATH']}")
+    assert "key did not sign v98.7.6; the commit and the tag are removed" in done.stderr
+    assert (git("rev-parse", "HEAD"), git("tag", "--list")) == before and not git("status", "--porcelain")

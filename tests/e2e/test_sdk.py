@@ -132,9 +132,38 @@ def test_every_method_of_both_clients(stack: Stack, admin: AdminClient, toban: C
 
 def test_a_client_in_memory_answers_as_the_site_does(stack: Stack, admin: AdminClient) -> None:
     with Client(target_of(stack, admin, "memory", "admin")) as client:
-        client.apply(QUIET)
+        client.apply([QUIET, {**QUIET, "metadata": {"name": "quiet-too"}}])
         tomorrow = SystemClock().wall() + timedelta(days=1)
-        assert seen_of(client, tomorrow) == seen_of(FakeClient("quiet"), tomorrow)
+        fake = FakeClient("quiet", "quiet-too")
+        assert starts_of(client, tomorrow) == starts_of(fake, tomorrow)
+        assert seen_of(client, tomorrow) == seen_of(fake, tomorrow)
+
+
+def starts_of(client: Client, later: datetime) -> list[Any]:
+    """What becomes of starts that differ in one value: whether a run was made, or what the error is."""
+
+    def tried(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        try:
+            made = call(*given, **more)
+        except errors.TobanError as error:
+            return type(error).__name__, error.code, error.status
+        return [one.created for one in made] if isinstance(made, list) else made.created
+
+    starts: list[dict[str, Any]] = [
+        *({"priority": priority} for priority in (99_999, -99_999, 1 << 31, -(1 << 31))),
+        {"scope": "user", "scope_id": "7"},
+        *({"scope": scope} for scope in ("team", "much-too-long")),
+        *({"scope_id": text} for text in ("x" * 200, "x" * 201, "a\0b")),
+        *({"scheduled_for": later + timedelta(days=days)} for days in (-2, 400)),
+        *({"idempotency_key": key} for key in ("k" * 180, "k" * 181, "two words")),
+    ]
+    seen = [(one, tried(client.runs.start, "quiet", **{"scheduled_for": later, **one})) for one in starts]
+    for job in ("quiet", "quiet-too", "quiet", "quiet-too"):
+        key = {"scheduled_for": later, "idempotency_key": "of-each-job"}
+        seen.append(({"job": job}, tried(client.runs.start, job, **key)))
+    many: list[dict[str, Any]] = [{"idempotency_key": "k" * 200}, {"idempotency_key": "k" * 201}, {"priority": 1 << 31}]
+    seen += [(one, tried(client.runs.start_many, [{"job": "quiet", "scheduled_for": later, **one}])) for one in many]
+    return [*seen, tried(client.runs.start_many, [])]
 
 
 def seen_of(client: Client, later: datetime) -> list[Any]:

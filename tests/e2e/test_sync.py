@@ -61,11 +61,21 @@ def test_a_function_is_applied_runs_and_is_ended(
     assert client.runs.wait(started.run_id, timeout=60).check().result == {"parts": 5}
 
     (tmp_path / "workshop.py").write_text(MODULE.replace("interval_seconds=86_400, ", ""))
-    assert "Schedule weigh-parts: paused, it is no longer declared" in sync("--prune")
+    assert "Schedule weigh-parts: paused, it is no longer declared" in sync("--prune", "--project", "workshop")
     assert client.schedules.get("weigh-parts").status == "paused"
     (tmp_path / "workshop.py").write_text(MODULE)
     assert "Schedule weigh-parts: resumed, it is declared again" in sync()
     assert client.schedules.get("weigh-parts").status == "active"
+
+    # Another module of the same project says nothing about this one, and a project is never guessed.
+    (tmp_path / "storeroom.py").write_text("")
+    environment = {"TOBAN_URL": client.target.url, "TOBAN_TOKEN": client.target.token}
+    sys.modules.pop("workshop")
+    model._declared.clear()
+    shown = toban("sync", "storeroom", "--prune", "--project", "workshop", **environment)
+    assert "jobs of workshop stay as they are, because these modules were not imported" in shown
+    assert client.schedules.get("weigh-parts").status == "active"
+    assert "--prune ends jobs of a project, so name it: --project workshop" in sync("--prune", code=65)
 
     assert "is of project 'workshop', and this is project 'other'" in sync("--project", "other", code=65)
     (tmp_path / "workshop.py").write_text(MODULE.replace("timeout_seconds", "timeout"))

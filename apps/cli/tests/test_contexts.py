@@ -64,6 +64,7 @@ def test_a_damaged_file_names_the_remedy(file: ContextFile, content: str) -> Non
     [
         ("contexts = 3", "contexts is not a table"),
         ("[contexts]\na = 3", "a is not a table"),
+        ("stacks = 3", "stacks is not a table"),
         ("[contexts.a]\nurl = 3", "context a: url is a text in quotes"),
         ('[contexts.a]\nurl = "u"\ntoken_id = true', "context a: token_id is a number"),
         ("[contexts.a]", "context a has no url"),
@@ -76,6 +77,16 @@ def test_a_damaged_file_names_the_place(file: ContextFile, content: str, place: 
     with pytest.raises(TobanError) as caught:
         file.load()
     assert place in caught.value.message and "__init__" not in caught.value.message
+
+
+def test_the_stack_of_a_context_is_kept_until_the_context_is_another(file: ContextFile) -> None:
+    with file.change() as held:
+        held[0] = held[0].with_one("dev", LOCAL, current=False, stack="/srv/a.toban")
+    with file.change() as held:
+        held[0] = held[0].with_one("dev", LOCAL, current=True).with_one("local", LOCAL, current=False)
+    assert file.load().stacks == {"dev": "/srv/a.toban"}
+    assert file.load().with_one("dev", PROD, current=False).stacks == {}
+    assert file.load().without("dev").stacks == {}
 
 
 def test_a_wrong_address_names_where_it_is_from(file: ContextFile, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_what_uses_a_job_is_deleted_before_it(cluster: Any, toban: Toban, files:
     }
     more = ("--with-schedules", "--cancel-runs", "--reason", "moved", "--yes")
     code, out, err = toban("delete", "-f", files[0], *files[1:], *more)
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "note: no reason is kept for trigger t\n")
     lines = ["trigger t deleted", "schedule s deleted", "job x deleted", "schedule other deleted", "runs cancelled: 2"]
     assert out.splitlines() == lines
     *_, schedule, job = cluster.control.requests
@@ -158,6 +158,9 @@ def test_a_deletion_that_is_refused_ends_the_command(cluster: Any, toban: Toban,
     }
     code, out, err = toban("delete", *files, "--yes", "--ignore-missing")
     assert (code, out) == (77, "trigger t deleted\n") and "not for you" in err
+    code, out, err = toban("delete", *files, "--yes", "-o", "json")
+    assert code == 77 and "not for you" in err
+    assert json.loads(out) == [{"kind": "EventTrigger", "name": "t", "action": "deleted"}]
     assert not [one for one in cluster.control.requests if isinstance(one, pb.DeleteJobRequest)]
 
 

@@ -6,8 +6,11 @@ from stat import S_IMODE
 
 import pytest
 
-from toban_cli.contexts import Context, ContextFile
+from toban_cli.contexts import Context, ContextFile, Contexts
 from toban_stack.people import DEV, enter_context, first_link, leave_context, prepare_context
+from toban_stack.processes import Program, stop
+from toban_stack.stack_paths import StackPaths
+from toban_stack.state_file import StateFile
 from toban_stack.toban_command import TobanCommand
 
 # Keeps accounts and tokens in a file, and every call.
@@ -121,10 +124,10 @@ def test_commands_reach_a_stack_by_a_context_until_it_is_down(contexts: ContextF
     enter_context(tmp_path, SITE)
     found = contexts.load()
     assert found.current == DEV and found.get(DEV).url == f"http://{SITE}"
-    leave_context(["127.0.0.1:1"])
+    leave_context(tmp_path / "other")
     assert DEV in contexts.load().named, "another stack is down"
-    leave_context([SITE])
-    assert contexts.load().named == {}
+    leave_context(tmp_path)
+    assert contexts.load() == Contexts()
 
 
 def test_the_context_of_another_cluster_stays_the_current_one(
@@ -145,5 +148,48 @@ def test_a_context_of_that_name_that_leads_elsewhere_is_kept(
     enter_context(tmp_path, SITE)
     assert contexts.load().get(DEV).url == "https://dev.example.com"
     assert f"set TOBAN_HOME={tmp_path} for this stack" in capsys.readouterr().out
-    leave_context([SITE])
+    leave_context(tmp_path)
     assert DEV in contexts.load().named
+
+
+def test_a_context_of_a_person_is_kept_whatever_its_address_is(
+    contexts: ContextFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Such as the end of an SSH tunnel, with the user of a stack on the other side. It replaces that of the stack.
+    tunnel = Context(url=f"http://{SITE}", token="toban_pat_" + "1" * 64, user="local")
+    enter_context(tmp_path, SITE)
+    with contexts.change() as held:
+        held[0] = held[0].with_one(DEV, tunnel, current=True)
+    enter_context(tmp_path, SITE)
+    leave_context(tmp_path)
+    assert contexts.load().get(DEV) == tunnel
+    assert "`toban context delete dev`" in capsys.readouterr().out
+
+
+def test_the_context_of_another_stack_is_replaced_when_that_does_not_run(
+    contexts: ContextFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "context.json").write_text(json.dumps({"user": "local", "token": "toban_pat_" + "2" * 64}))
+    enter_context(other, "127.0.0.1:1")
+    with contexts.change() as held:
+        held[0] = held[0].with_one(DEV, held[0].get(DEV), current=True)
+    program = Program(name="site", role="site", argv=("/bin/sleep", "600"), log=other / "site.log")
+    running = StateFile(path=StackPaths(other).state_file).launch(program)
+    try:
+        enter_context(tmp_path, SITE)
+        assert contexts.load().get(DEV).url == "http://127.0.0.1:1"
+        assert f"set TOBAN_HOME={tmp_path} for this stack" in capsys.readouterr().out
+    finally:
+        stop(running)
+    enter_context(tmp_path, SITE)
+    assert contexts.load().get(DEV).url == f"http://{SITE}"
+
+
+def test_a_context_that_an_older_release_made_is_known_by_its_token(contexts: ContextFile, tmp_path: Path) -> None:
+    made = Context(url="http://127.0.0.1:1", token="toban_pat_" + "0" * 64, user="local")
+    with contexts.change() as held:
+        held[0] = held[0].with_one(DEV, made, current=True)
+    enter_context(tmp_path, SITE)
+    assert contexts.load().get(DEV).url == f"http://{SITE}"

@@ -115,6 +115,14 @@ def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path: Path, monkey
     assert [*long.iterdir()] == []
 
 
+def test_the_gitignore_of_a_folder_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("node_modules\n")
+    StackPaths(tmp_path).create()
+    assert (tmp_path / ".gitignore").read_text() == "node_modules\n"
+    StackPaths(tmp_path / "new").create()
+    assert (tmp_path / "new/.gitignore").read_text() == "*\n"
+
+
 def start_redis(home: StackPaths) -> tuple[list[str], redis.Redis, processes.ProcessRecord]:
     """Starts a durable Redis in `home`: the printed lines, a client, the process."""
     home.create()

@@ -1,4 +1,4 @@
-"""What `toban_sync` would do, before a site that has jobs already."""
+"""What `toban_sync` and `toban sync` would do, before a site that has jobs already."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,9 +7,10 @@ import pytest
 
 from toban.client import AppliedManifest, EventTrigger, Job, Schedule
 from toban.declaring.model import Declaration, DeclarationError, Place
-from toban.declaring.sync import Plan, carry_out, plan
+from toban.declaring.sync import Plan, carry_out, lines, plan
 from toban.django.declarations import CommandDeclaration
 from toban.errors import InvalidRequestError, Mistake
+from toban.jobs import FunctionDeclaration
 
 HERE = Place(folder="/home/ada/shop", interpreter="/home/ada/venv/bin/python", settings="shop.settings", project="shop")
 THERE = replace(HERE, folder="/srv/shop", interpreter="/srv/venv/bin/python")
@@ -147,3 +148,24 @@ def test_a_mistake_of_all_jobs_is_one_line() -> None:
     site.refusal = InvalidRequestError("", code="MANIFEST_INVALID", mistakes=mistakes)
     with pytest.raises(DeclarationError, match=f"^command 'a', command 'b': Job spec.secrets.0..name: {text}$"):
         planned(site, declaration("a"), declaration("b"))
+
+
+def test_what_is_of_another_module_is_no_orphan() -> None:
+    rules: Any = {"schedule": {"cron": "0 7 * * *"}, "trigger": {"event_type": "order.paid"}}
+
+    def function(module: str) -> Declaration:
+        return FunctionDeclaration(
+            callable=f"{module}:work", name=f"{module}-work", description="", warm=False, payload={}, job={}, **rules
+        )
+
+    site: Any = Site(*(function(name) for name in ("reports", "mail", "empty")))
+    read = {"reports", "empty"}
+    found = plan(site, [function("reports")], HERE, (), is_read=read.__contains__)
+    assert found.orphans == ["empty-work"] and found.unread == ["mail"]
+    assert [one["metadata"]["name"] for one in found.orphan_triggers] == ["empty-work"]
+    [told] = [
+        line
+        for line in lines(found, HERE, {"folder": "", "interpreter": ""}, dry_run=False, prune=True)
+        if "not imported" in line
+    ]
+    assert told.startswith("jobs of mail stay as they are")

@@ -9,14 +9,15 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from toban.client.target import contexts_path, read_contexts
 from toban.errors import ConfigError
 from toban_domain.errors import ErrorCode, TobanError
 
+T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -34,10 +35,15 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """All contexts, and the name of the one that commands use."""
+    """All contexts, and the name of the one that commands use.
+
+    `stacks` has the folder of the stack that has made a context, by name. It is beside the contexts in the file, because older releases
+    refuse unknown keys of a context.
+    """
 
     current: str = ""
     named: Mapping[str, Context] = field(default_factory=dict)
+    stacks: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str) -> Context:
         """Raises NOT_FOUND with the known names."""
@@ -46,16 +52,22 @@ class Contexts:
             raise TobanError(ErrorCode.NOT_FOUND, f"there is no context {name!r}; {known}")
         return self.named[name]
 
-    def with_one(self, name: str, context: Context, *, current: bool) -> Contexts:
-        """With this context in place of one of that name."""
+    def with_one(self, name: str, context: Context, *, current: bool, stack: str = "") -> Contexts:
+        """With this context in place of one of that name, made by `stack`. The same context again keeps its stack."""
+        stack = stack or (self.stacks.get(name, "") if context == self.named.get(name) else "")
+        stacks = {**_but(self.stacks, name), **({name: stack} if stack else {})}
         named = {**self.named, name: context}
-        return replace(self, named=named, current=name if current else self.current)
+        return Contexts(named=named, stacks=stacks, current=name if current else self.current)
 
     def without(self, name: str) -> Contexts:
         """Without a context. Raises NOT_FOUND."""
         self.get(name)
-        named = {other: context for other, context in self.named.items() if other != name}
-        return Contexts(named=named, current="" if self.current == name else self.current)
+        current = "" if self.current == name else self.current
+        return Contexts(named=_but(self.named, name), stacks=_but(self.stacks, name), current=current)
+
+
+def _but(given: Mapping[str, T], name: str) -> dict[str, T]:
+    return {other: value for other, value in given.items() if other != name}
 
 
 _KEYS = tuple(Context.__dataclass_fields__)
@@ -135,7 +147,8 @@ def _contexts(found: Mapping[str, Any]) -> Contexts:
         if not values.get("url"):
             raise ValueError(f"context {name} has no url")
         named[name] = Context(**given)
-    return Contexts(current=str(found.get("current", "")), named=named)
+    stacks = {name: str(folder) for name, folder in _table(found, "stacks").items() if name in named}
+    return Contexts(current=str(found.get("current", "")), named=named, stacks=stacks)
 
 
 def _table(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -153,6 +166,8 @@ def _toml(contexts: Contexts) -> str:
         values = {key: value for key, value in asdict(context).items() if value}
         lines += ["", f"[contexts.{_text(name)}]"]
         lines += [f"{key} = {value if isinstance(value, int) else _text(value)}" for key, value in values.items()]
+    lines += ["", "[stacks]"] if contexts.stacks else []
+    lines += [f"{_text(name)} = {_text(folder)}" for name, folder in sorted(contexts.stacks.items())]
     return "\n".join(lines) + "\n"
 
 

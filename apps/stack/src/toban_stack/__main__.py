@@ -59,9 +59,8 @@ def up() -> int:
 def down() -> int:
     """Stops every process of the stack and prints a line for each."""
     stack = _stack()
-    sites = stack.sites
     lines = stack.down()
-    people.leave_context(sites)
+    people.leave_context(home())
     print_lines(*(f"• {line}" for line in lines))
     print_lines("Toban is stopped; its data stays in " + str(home()) if lines else "nothing was running")
     return 0

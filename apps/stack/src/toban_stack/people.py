@@ -2,13 +2,16 @@
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from toban_cli.contexts import Context, ContextFile
+from toban_cli.contexts import Context, ContextFile, Contexts
 from toban_runtime.private_file import write_private
 from toban_stack.console import print_lines
+from toban_stack.errors import StackError
+from toban_stack.processes import alive
+from toban_stack.stack_paths import StackPaths
+from toban_stack.state_file import StateFile
 from toban_stack.toban_command import MOST_ROWS, TobanCommand
 
 LOCAL_USER = "local"
@@ -50,34 +53,50 @@ def prepare_context(command: TobanCommand, home: Path) -> bool:
 def enter_context(home: Path, site: str) -> None:
     """Lets the `toban` command and the SDK of this person reach the stack, by context `dev`, from any folder.
 
-    It becomes the current one where there is none. One of that name that leads to another machine stays as it is.
+    It becomes the current one where there is none. One of that name that a person has made, or a stack of another folder that runs, stays.
     """
     token = json.loads((home / CONTEXT_FILE).read_text(encoding="utf-8"))["token"]
     with ContextFile(os.environ).change() as held:
         known = held[0]
-        if DEV in known.named and not _is_ours(known.named[DEV]):
+        if DEV in known.named and not (_is_ours(known, home) or _is_left(known)):
             print_lines(
-                f"• context {DEV} leads to {known.named[DEV].url} and stays: set TOBAN_HOME={home} for this stack"
+                f"• context {DEV} leads to {known.named[DEV].url} and stays: set TOBAN_HOME={home} for this stack, "
+                f"or remove that context with `toban context delete {DEV}`"
             )
             return
         new = Context(url=f"http://{site}", token=token, user=LOCAL_USER)
-        held[0] = known.with_one(DEV, new, current=known.current in ("", DEV))
+        held[0] = known.with_one(DEV, new, current=known.current in ("", DEV), stack=str(home.absolute()))
     used = f"TOBAN_CONTEXT={DEV} chooses it; the current one is {known.current}"
     print_lines(f"• commands reach this stack by context {DEV}" + f" ({used})" * (held[0].current != DEV))
 
 
-def leave_context(sites: Sequence[str]) -> None:
+def leave_context(home: Path) -> None:
     """Removes the context of a stack that is down, if it is that of `enter_context`."""
     file = ContextFile(os.environ)
-    known = file.load().named.get(DEV)
-    if known is None or known.url not in {f"http://{site}" for site in sites}:
+    known = file.load()
+    if DEV not in known.named or not _is_ours(known, home):
         return
     with file.change() as held:
         held[0] = held[0].without(DEV)
 
 
-def _is_ours(context: Context) -> bool:
-    return context.url.startswith("http://127.0.0.1:")
+def _is_ours(known: Contexts, home: Path) -> bool:
+    """Whether the stack of this folder has made it. One of an older release has no folder, but its token."""
+    if DEV in known.stacks:
+        return known.stacks[DEV] == str(home.absolute())
+    context = home / CONTEXT_FILE
+    return context.exists() and known.named[DEV].token == json.loads(context.read_text(encoding="utf-8")).get("token")
+
+
+def _is_left(known: Contexts) -> bool:
+    """Whether a stack has made it that does not run any more, as far as its record can be read."""
+    if DEV not in known.stacks:
+        return False
+    try:
+        records = StateFile(path=StackPaths(Path(known.stacks[DEV])).state_file).all()
+    except (StackError, OSError):
+        return False
+    return not any(alive(record) for record in records)
 
 
 def _listed(command: TobanCommand, *words: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import base64
 import os
 import secrets
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -34,8 +35,9 @@ class StackPaths:
                 raise StackError(
                     f"{folder} cannot be made ({error.strerror}): set TOBAN_HOME to a folder that this account may write"
                 ) from None
-        # A folder of a project: nothing of it belongs to its history.
-        (self.root / ".gitignore").write_text("*\n", encoding="utf-8")
+        # A folder of a project: nothing of it belongs to its history. One that is there is of a person, whose folder this is.
+        with suppress(FileExistsError), (self.root / ".gitignore").open("x", encoding="utf-8") as ignored:
+            ignored.write("*\n")
         if self.sockets.stat().st_uid != os.geteuid() or self.sockets.is_symlink():
             raise StackError(
                 f"{self.sockets} belongs to another account: remove it, or set TOBAN_HOME to a shorter path"

@@ -42,8 +42,8 @@ def delete(
 ) -> None:
     """Delete the jobs, schedules and triggers that files name: triggers first, then schedules, then jobs.
 
-    It asks first on a terminal, and needs --yes elsewhere. The first error ends it; what was deleted before stays deleted. The other options are
-    those of `toban job delete`.
+    It asks first on a terminal, and needs --yes elsewhere. The first error ends it; what was deleted before stays deleted, and is printed. The
+    audit log keeps no reason for the deletion of a trigger. The other options are those of `toban job delete`.
 
     Examples:
     toban delete -f job.yaml
@@ -55,25 +55,35 @@ def delete(
         confirm(f"Delete {_named(ordered)}?", "this")
     extra = {"with_schedules": with_schedules, "with_triggers": with_triggers, "cancel_runs": cancel_runs}
     rows: list[dict[str, str]] = []
-    with connect() as client:
-        for one in ordered:
-            lines = _delete_one(client, noun_of(one), one.name, extra, reason)
-            action = "deleted" if lines else "missing"
-            rows.append({"kind": one.kind, "name": one.name, "action": action})
-            named = f"{noun_of(one)} {one.name}"
-            if not lines:
-                report.note(clean(f"{named} is not there"))
-            elif output is Format.NAME:
-                report.echo(clean(f"{noun_of(one)}/{one.name}"))
-            elif not output.is_data:
-                for line in lines:
-                    report.echo(clean(line))
-    if output.is_data:
-        show_data(output, rows)
+    try:
+        with connect() as client:
+            for one in ordered:
+                lines = _delete_one(client, noun_of(one), one.name, extra, reason)
+                action = "deleted" if lines else "missing"
+                rows.append({"kind": one.kind, "name": one.name, "action": action})
+                _show_one(one, lines, output, reason)
+    finally:
+        # Also after an error: what is deleted stays deleted. A command that deleted nothing has its error alone.
+        if output.is_data and rows:
+            show_data(output, rows)
     missing = [row for row in rows if row["action"] == "missing"]
     if missing and not ignore_missing:
         message = f"{len(missing)} of {len(rows)} are not there; --ignore-missing takes that as deleted"
         raise TobanError(ErrorCode.NOT_FOUND, message)
+
+
+def _show_one(one: Manifest, lines: Sequence[str], output: Format, reason: str) -> None:
+    noun = noun_of(one)
+    if not lines:
+        report.note(clean(f"{noun} {one.name} is not there"))
+        return
+    if output is Format.NAME:
+        report.echo(clean(f"{noun}/{one.name}"))
+    elif not output.is_data:
+        for line in lines:
+            report.echo(clean(line))
+    if reason and noun == "trigger":
+        report.note(clean(f"note: no reason is kept for trigger {one.name}"))
 
 
 def _delete_one(client: Any, noun: str, name: str, extra: dict[str, bool], reason: str) -> list[str]:

@@ -31,6 +31,7 @@ def dev(step: What = Step.UP) -> int:
 
     Everything is in the folder .toban of the working folder, or in TOBAN_HOME: servers from packages, where the system has none,
     certificates, secrets, data and logs. `down` keeps the data. Commands then go there by context dev. Linux only.
+    A context dev that a person has made, or a running stack of another folder, stays as it is.
 
     Examples:
     toban dev

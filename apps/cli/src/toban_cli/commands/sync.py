@@ -25,7 +25,13 @@ Project = Annotated[
     str, typer.Option(help="Which jobs of the site belong together. Default: the package of the first module.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would change; change nothing.")]
-Prune = Annotated[bool, typer.Option("--prune", help="End schedules and triggers that are no longer declared.")]
+Prune = Annotated[
+    bool,
+    typer.Option(
+        "--prune",
+        help="End schedules and triggers of the project that the imported modules no longer declare. Needs --project.",
+    ),
+]
 TakeOver = Annotated[
     bool,
     typer.Option(
@@ -53,13 +59,18 @@ def sync(
 
     Examples:
     toban sync shop.reports shop.mail --dry-run
-    toban sync shop.reports --prune
+    toban sync shop.reports shop.mail --prune --project shop
     toban sync shop.reports --interpreter /srv/shop/.venv/bin/python --folder /srv/shop
     """
     for option, path in (("--interpreter", interpreter), ("--folder", folder)):
         if path and not path.startswith("/"):
             message = f"{option} is {path!r}; give an absolute path on the executors"
             raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+    if prune and not project:
+        message = (
+            f"--prune ends jobs of a project, so name it: --project {modules[0].partition('.')[0]}, or another one"
+        )
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
     site = read_site(os.environ)
     if site is None:
         raise TobanError(ErrorCode.CONFIG_INVALID, "sync goes over REST; `toban login URL` chooses a site")
@@ -86,7 +97,9 @@ def sync(
 def _carry_out(site: Site, place: model.Place, named: set[str], *, dry_run: bool, prune: bool, take_over: bool) -> None:
     try:
         with Client(site) as client:
-            found = declared_sync.plan(client, model.declared(), place, named, take_over=take_over)
+            found = declared_sync.plan(
+                client, model.declared(), place, named, take_over=take_over, is_read=sys.modules.__contains__
+            )
             for line in declared_sync.lines(found, place, _REMEDY, dry_run=dry_run, prune=prune):
                 report.echo(clean(line))
             if found.is_empty and not found.changes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ class Plan:
     """What a sync does. `diffs` has the lines of each object that is changed, `orphans` are schedules that are no longer declared.
 
     `orphan_triggers` are the manifests of triggers that are no longer declared. `kept` has the names of jobs whose folder or
-    interpreter on the site is another one than here, and stays.
+    interpreter on the site is another one than here, and stays. `unread` are modules of active jobs of the project that were not imported.
     """
 
     manifests: Sequence[Manifest]
@@ -40,6 +40,7 @@ class Plan:
     orphans: Sequence[str]
     orphan_triggers: Sequence[Manifest]
     resumed: Sequence[str]
+    unread: Sequence[str] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -48,10 +49,17 @@ class Plan:
 
 
 def plan(
-    client: Client, declared: Sequence[Declaration], place: Place, named: Collection[str], *, take_over: bool = False
+    client: Client,
+    declared: Sequence[Declaration],
+    place: Place,
+    named: Collection[str],
+    *,
+    take_over: bool = False,
+    is_read: Callable[[str], bool] = lambda _: True,
 ) -> Plan:
     """Compares. `named`: the fields of `place` that a person has named; folder and interpreter of a job stay otherwise as the site has them.
 
+    `is_read` is whether a module was imported, so that `declared` has all of its jobs. What is of another module is no orphan.
     Raises DeclarationError for what the site would refuse, and unless `take_over` for a job, schedule or trigger that is not of this project.
     """
     jobs, schedules, triggers = list(client.jobs.list()), list(client.schedules.list()), list(client.triggers.list())
@@ -76,14 +84,20 @@ def plan(
     # What is declared has the name of its job; a schedule or trigger with another name was made by a person.
     schedules = [one for one in schedules if one.job in own and one.name == one.job]
     triggers = [one for one in triggers if one.job in own and one.name == one.job and one.enabled]
+    orphans = [one for one in schedules if ("Schedule", one.name) not in wanted and one.status != "paused"]
+    orphan_triggers = [one for one in triggers if ("EventTrigger", one.name) not in wanted]
+    names = {one.job for one in orphans} | {one.job for one in orphan_triggers}
+    modules = {name: _module_of(own[name]) for name in names}
+    unread = {module for module in modules.values() if not is_read(module)}
     return Plan(
         manifests=manifests,
         changes=changes,
         diffs={key: _diff(_current(client, *key), _flat(wanted[key])) for key in touched},
         kept=kept,
-        orphans=[one.name for one in schedules if ("Schedule", one.name) not in wanted and one.status != "paused"],
-        orphan_triggers=[one.manifest for one in triggers if ("EventTrigger", one.name) not in wanted],
+        orphans=[one.name for one in orphans if modules[one.job] not in unread],
+        orphan_triggers=[one.manifest for one in orphan_triggers if modules[one.job] not in unread],
         resumed=[one.name for one in schedules if ("Schedule", one.name) in wanted and one.status_reason in _REASONS],
+        unread=sorted(unread),
     )
 
 
@@ -117,6 +131,11 @@ def lines(found: Plan, place: Place, remedy: Mapping[str, str], *, dry_run: bool
             f"{kind} {name}: {would}{verb}d, it is no longer declared"
             if prune
             else f"{kind} {name}: is no longer declared and stays {state}; --prune {verb}s it"
+        )
+    if prune and found.unread:
+        yield (
+            f"jobs of {', '.join(found.unread)} stay as they are, because these modules were not imported; name each one that is still there; "
+            "`toban schedule pause` and `toban trigger delete` end those of one that is gone"
         )
     if found.is_empty and found.changes and not orphans:
         yield "nothing to change"
@@ -181,6 +200,13 @@ def _place_of(job: Job) -> Mapping[str, str]:
         if step.get("type") == "python":
             return {"folder": next(iter(step.get("python_path", ())), ""), "interpreter": step.get("interpreter", "")}
     return {}
+
+
+def _module_of(job: Job) -> str:
+    """Where its function is; empty for a command of Django."""
+    return next(
+        (str(step["callable"]).partition(":")[0] for step in job.spec.get("steps", ()) if "callable" in step), ""
+    )
 
 
 def _of_commands(error: InvalidRequestError, made: Sequence[tuple[Declaration, Manifest]]) -> DeclarationError:

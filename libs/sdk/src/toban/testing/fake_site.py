@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
@@ -22,6 +23,13 @@ TARGET = Target(url="http://127.0.0.1:1", token="toban_pat_in-memory")
 _Row = dict[str, Any]
 _KEY = "Idempotency-Key"
 _KEPT = ("scheduled_for", "priority", "scope", "scope_id")
+# As the site has them for a start.
+_MAX_PRIORITY = (1 << 31) - 1
+_SCOPES = ("system", "account", "user")
+_MAX_SCOPE_ID = _MAX_KEY = 200
+_HEADER_KEY = re.compile(r"[!-~]{1,180}")
+_MAX_RUNS = 5000
+_LATE, _AHEAD = timedelta(seconds=60), timedelta(days=366)
 # Filters of lists; each compares the field of its name.
 _RUN_FILTERS = frozenset({"job", "state", "idempotency_key"})
 _EVENT_FILTERS = frozenset({"event_type"})
@@ -73,7 +81,10 @@ class FakeSite:
     def _route(self, request: Request, body: _Row) -> Reply:
         match request.method, [unquote(part) for part in request.path.split("/")[1:]]:
             case "POST", ["jobs", job, "runs"]:
-                return self._start(job, body, request.headers[_KEY])
+                key = request.headers[_KEY]
+                if not _HEADER_KEY.fullmatch(key):
+                    raise _invalid("an idempotency_key has 1 to 180 printable characters of ASCII, without spaces")
+                return self._start(job, body, key)
             case "POST", ["runs"]:
                 return self._start_many(body["runs"])
             case "GET", ["runs"]:
@@ -94,14 +105,14 @@ class FakeSite:
             return _problem(404, "JOB_NOT_FOUND", f"there is no job {job!r}; name it when you make the client")
         payload = body["payload"]
         # Payloads and events have the same limits.
-        checked("run", payload, key)
+        checked("run", payload, "")
+        _check_start(body, key)
         for run in self._runs:
-            if run["idempotency_key"] == key:
-                if (run["job"], run["payload"]) != (job, payload):
-                    return _problem(
-                        409, "CONFLICT", f"the key {key!r} has a run of another job or payload; use another key"
-                    )
+            if (run["job"], run["idempotency_key"]) == (job, key):
+                if run["payload"] != payload:
+                    return _problem(409, "CONFLICT", f"the key {key!r} has a run of another payload; use another key")
                 return _reply(200, {"run_id": run["id"], "created": False})
+        _check_time(body.get("scheduled_for"))
         run = {
             "id": len(self._runs) + 1,
             "job": job,
@@ -118,6 +129,8 @@ class FakeSite:
         return _reply(201, {"run_id": run["id"], "created": True})
 
     def _start_many(self, wanted: list[_Row]) -> Reply:
+        if not 1 <= len(wanted) <= _MAX_RUNS:
+            raise _invalid(f"there are {len(wanted)} runs; start 1 to {_MAX_RUNS} at once")
         made = len(self._runs)
         found = []
         for one in wanted:
@@ -140,6 +153,31 @@ class FakeSite:
         event = {"id": len(self._events) + 1, **body, "dedupe_key": key, "created_at": _now()}
         self._events.append(event)
         return _reply(201, {"event_id": event["id"], "duplicate": bool(same)})
+
+
+def _check_start(body: _Row, key: str) -> None:
+    """Raises InvalidRequestError for what the site refuses, whatever the job is."""
+    if len(key) > _MAX_KEY or "\0" in key:
+        raise _invalid(f"idempotency_key has more than {_MAX_KEY} characters or a NUL")
+    if abs(priority := body.get("priority", 0)) > _MAX_PRIORITY:
+        raise _invalid(f"priority is {priority}; use -{_MAX_PRIORITY} to {_MAX_PRIORITY}")
+    if (scope := body.get("scope") or _SCOPES[0]) not in _SCOPES:
+        raise _invalid(f"scope is {scope[:60]!r}; use one of {', '.join(_SCOPES)}")
+    if len(scope_id := body.get("scope_id", "")) > _MAX_SCOPE_ID or "\0" in scope_id:
+        raise _invalid(f"scope_id has more than {_MAX_SCOPE_ID} characters or a NUL")
+
+
+def _check_time(scheduled_for: str | None) -> None:
+    """Raises InvalidRequestError for a time for which the site makes no run."""
+    ahead = datetime.fromisoformat(scheduled_for) - datetime.now(UTC) if scheduled_for else timedelta()
+    if ahead < -_LATE:
+        raise _invalid(f"scheduled_for {scheduled_for} is in the past; leave it out to start now")
+    if ahead > _AHEAD:
+        raise _invalid(f"scheduled_for {scheduled_for} is more than {_AHEAD.days} days ahead; a schedule has `start`")
+
+
+def _invalid(message: str) -> InvalidRequestError:
+    return InvalidRequestError(message, code="INVALID_ARGUMENT")
 
 
 def _end(run: _Row, state: str, result: Any, error_summary: str) -> None:
