@@ -24,12 +24,12 @@ class Signer:
     def __init__(self) -> None:
         self.signed: list[tuple[bytes, str]] = []
         self.error: TobanError | None = None
-        self.entered = asyncio.Event()
+        self.entered = asyncio.Semaphore(0)
         self.go = asyncio.Event()
         self.go.set()
 
     async def sign(self, request: bytes, *, group: str) -> Signed:
-        self.entered.set()
+        self.entered.release()
         await self.go.wait()
         if self.error is not None:
             raise self.error
@@ -123,9 +123,11 @@ async def test_two_machines_do_not_share_the_last_use(invites: Invites, signer: 
     _, token = await add(invites)
     signer.go.clear()
     both = [asyncio.ensure_future(join(invites, token, name)) for name in ("a", "b")]
-    await signer.entered.wait()
+    for _ in both:
+        await signer.entered.acquire()
     signer.go.set()
     done = await asyncio.gather(*both, return_exceptions=True)
+    assert len(signer.signed) == 2
     assert sorted(type(one).__name__ for one in done) == ["Joined", "TobanError"]
     [listed] = await invites.list()
     assert (listed.used, listed.uses) == (1, 1)
