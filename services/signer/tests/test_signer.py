@@ -141,7 +141,7 @@ def test_the_kind_of_key_is_decided_before_a_signature_is_verified() -> None:
 def test_an_authority_that_has_ended_signs_nothing(late: timedelta, tls: Path) -> None:
     authority = read_authority(tls / "ca").certificate
     now = authority.not_valid_after_utc + late
-    with pytest.raises(TobanError, match="authority of the signer ended at .*SCHEDULER_CA_DIR") as caught:
+    with pytest.raises(TobanError, match=r"authority of the signer ended at .*SCHEDULER_CA_DIR") as caught:
         certificate(new_request()[1], "executor", authority, DOMAIN, now, timedelta(days=30))
     assert caught.value.code is ErrorCode.CONFIG_INVALID
 
