@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from toban_domain.errors import TobanError
 from toban_proto.v1.joining_pb2 import RenewCertificateRequest, SignedCertificate
 from toban_proto.v1.joining_pb2_grpc import CertificateRenewalStub
 from toban_stack.stack import Stack
-from toban_testing.stack_fixtures import admin_of, running_stack, toban_process
+from toban_testing.stack_fixtures import admin_of, running_stack, sql, toban_process
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
 from toban_transport.identity import spiffe_ids
@@ -87,7 +88,18 @@ def test_a_machine_joins_runs_jobs_and_renews_its_certificate(stack: Stack, tmp_
         finally:
             executor.send_signal(signal.SIGTERM)
             executor.wait(60)
+    with pytest.raises(TobanError, match="in the last half of its life"):
+        asyncio.run(renew(stack, folder))
+    # As if it had been signed 20 days earlier.
+    sql(
+        stack,
+        "UPDATE scheduler.executor_certificates SET signed_at = signed_at - interval '20 d', ends_at = ends_at - interval '20 d'",
+    )
     renewed = x509.load_pem_x509_certificate(asyncio.run(renew(stack, folder)).certificate_pem)
+    serial = f"{TlsFiles(folder).current().certificate.serial_number:x}"
+    assert f"{renewed.serial_number:x}" in toban(stack, "audit", "list", "--target", serial, "-o", "json")
+    with pytest.raises(TobanError, match="no machine got it by joining"):
+        asyncio.run(renew(stack, stack.home.tls / "executor"))
     assert spiffe_ids(renewed) == ("spiffe://toban.internal/executor/far",)
 
 

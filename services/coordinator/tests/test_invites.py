@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from toban_coordinator.app.executors.invites import TOKEN_PREFIX, Invites
+from toban_coordinator.app.executors.operations_groups import GroupChange, GroupOperations
 from toban_coordinator.ports.signer import Signed
 from toban_domain.errors import ErrorCode, TobanError
 from toban_runtime.ids import IdSource
@@ -24,17 +25,17 @@ class Signer:
     def __init__(self) -> None:
         self.signed: list[tuple[bytes, str]] = []
         self.error: TobanError | None = None
-        self.entered = asyncio.Event()
+        self.entered = asyncio.Semaphore(0)
         self.go = asyncio.Event()
         self.go.set()
 
     async def sign(self, request: bytes, *, group: str) -> Signed:
-        self.entered.set()
+        self.entered.release()
         await self.go.wait()
         if self.error is not None:
             raise self.error
         self.signed.append((request, group))
-        return Signed(certificate=b"signed", ends_at=ENDS_AT)
+        return Signed(certificate=b"signed", serial=f"{len(self.signed):x}", ends_at=ENDS_AT)
 
 
 @pytest.fixture
@@ -93,13 +94,13 @@ async def test_only_its_hash_is_stored_and_all_is_in_the_audit_log(invites: Invi
     assert token not in str(stored)
     log = await rows(
         pool,
-        "SELECT actor, action, target, reason FROM scheduler.admin_action_log WHERE target LIKE 'invite%' ORDER BY id",
+        "SELECT actor, action, target, reason, after->>'serial' FROM scheduler.admin_action_log WHERE target LIKE 'invite%' ORDER BY id",
     )
     target = f"invite {made.id} of executor group default"
     assert log == [
-        ("ada", "invite.add", target, "new rack"),
-        (f"invite {made.id}", "executor.join", target, ""),
-        ("ada", "invite.remove", target, "done"),
+        ("ada", "invite.add", target, "new rack", None),
+        (f"invite {made.id}", "executor.join", target, "", "1"),
+        ("ada", "invite.remove", target, "done", None),
     ]
 
 
@@ -123,9 +124,11 @@ async def test_two_machines_do_not_share_the_last_use(invites: Invites, signer: 
     _, token = await add(invites)
     signer.go.clear()
     both = [asyncio.ensure_future(join(invites, token, name)) for name in ("a", "b")]
-    await signer.entered.wait()
+    for _ in both:
+        await signer.entered.acquire()
     signer.go.set()
     done = await asyncio.gather(*both, return_exceptions=True)
+    assert len(signer.signed) == 2
     assert sorted(type(one).__name__ for one in done) == ["Joined", "TobanError"]
     [listed] = await invites.list()
     assert (listed.used, listed.uses) == (1, 1)
@@ -137,6 +140,33 @@ async def test_a_use_counts_only_when_the_certificate_was_signed(invites: Invite
     await refused(join(invites, token), ErrorCode.UNAVAILABLE)
     signer.error = None
     assert (await join(invites, token)).group == "default"
+
+
+@pytest.mark.parametrize("machine", ["a\0b", "a\nb", "a\x1b[2J", "x" * 201])
+async def test_a_name_that_no_machine_has_is_refused_before_anything_is_signed(
+    machine: str, invites: Invites, signer: Signer
+) -> None:
+    _, token = await add(invites)
+    assert "200 printable characters" in await refused(join(invites, token, machine), ErrorCode.INVALID_ARGUMENT)
+    assert not signer.signed
+    await join(invites, token, "x" * 200)
+
+
+async def test_an_invite_ends_with_its_group(invites: Invites, signer: Signer, pool: Pool) -> None:
+    groups = GroupOperations(pool=pool)
+    change = GroupChange(name="pci", labels={}, claims=(), create=True)
+    await groups.set(change, "ada")
+    _, token = await add(invites, group="pci", uses=2)
+    _, other = await add(invites)
+    signer.go.clear()
+    signing = asyncio.ensure_future(join(invites, token))
+    await signer.entered.acquire()
+    await groups.remove("pci", reason="", actor="ada")
+    signer.go.set()
+    await refused(signing, ErrorCode.UNAUTHENTICATED)
+    await groups.set(change, "ada")
+    await refused(join(invites, token), ErrorCode.UNAUTHENTICATED)
+    assert (await join(invites, other)).group == "default"
 
 
 async def test_what_is_asked_for_wrongly(invites: Invites) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,11 @@ from toban_transport.tls import TlsFiles
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DOMAIN = certs.TRUST_DOMAIN
+DER = serialization.Encoding.DER
+# Object identifiers in DER.
+P256 = bytes.fromhex("06082a8648ce3d030107")
+EC_KEY = bytes.fromhex("06072a8648ce3d0201")
+ECDSA_SHA256 = bytes.fromhex("06082a8648ce3d040302")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +52,17 @@ def request(key: object, name: str = "") -> bytes:
         builder = builder.add_extension(x509.SubjectAlternativeName([uri]), critical=False)
     algorithm = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
     return builder.sign(key, algorithm).public_bytes(serialization.Encoding.PEM)  # type: ignore[arg-type]
+
+
+def pem_of(der: bytes) -> bytes:
+    return b"-----BEGIN CERTIFICATE REQUEST-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE REQUEST-----\n"
+
+
+def altered(pem: bytes, old: bytes, new: bytes) -> bytes:
+    """The request with one object identifier replaced."""
+    der = x509.load_pem_x509_csr(pem).public_bytes(DER)
+    assert old in der
+    return pem_of(der.replace(old, new))
 
 
 def code_of(work: Callable[[], object]) -> ErrorCode:
@@ -102,11 +119,31 @@ def test_other_keys_and_texts_are_refused() -> None:
         request(ec.generate_private_key(ec.SECP384R1())),
         request(ed25519.Ed25519PrivateKey.generate()),
         request(rsa.generate_private_key(65537, 2048)),
+        # Its curve, and its key's algorithm, have numbers that nobody knows; so has the algorithm of its signature.
+        altered(good, P256, P256[:-1] + b"\x63"),
+        altered(good, EC_KEY, EC_KEY[:-1] + b"\x63"),
+        altered(good, ECDSA_SHA256, ECDSA_SHA256[:-1] + b"\x63"),
     ]
     for number, one in enumerate(wrong):
         with pytest.raises(TobanError) as caught:
             pytest.fail(f"number {number} gave {public_key(one)}")
         assert caught.value.code is ErrorCode.INVALID_ARGUMENT, number
+
+
+def test_the_kind_of_key_is_decided_before_a_signature_is_verified() -> None:
+    spoiled = bytearray(x509.load_pem_x509_csr(request(rsa.generate_private_key(65537, 2048))).public_bytes(DER))
+    spoiled[-1] ^= 1
+    with pytest.raises(TobanError, match="another key than one of EC P-256"):
+        public_key(pem_of(bytes(spoiled)))
+
+
+@pytest.mark.parametrize("late", [timedelta(0), timedelta(minutes=30), timedelta(days=1)])
+def test_an_authority_that_has_ended_signs_nothing(late: timedelta, tls: Path) -> None:
+    authority = read_authority(tls / "ca").certificate
+    now = authority.not_valid_after_utc + late
+    with pytest.raises(TobanError, match=r"authority of the signer ended at .*SCHEDULER_CA_DIR") as caught:
+        certificate(new_request()[1], "executor", authority, DOMAIN, now, timedelta(days=30))
+    assert caught.value.code is ErrorCode.CONFIG_INVALID
 
 
 def test_an_authority_that_is_none_stops_the_start(tls: Path, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ TABLES: Mapping[str, str] = {
     "scheduler.events": "SELECT INSERT UPDATE DELETE",
     "scheduler.events_history": "SELECT INSERT",
     "scheduler.executor_drains": "SELECT INSERT UPDATE DELETE",
+    "scheduler.executor_certificates": "SELECT INSERT DELETE",
     "scheduler.executor_groups": "SELECT INSERT UPDATE DELETE",
     "scheduler.executor_instances": "SELECT INSERT UPDATE DELETE",
     "scheduler.executor_invites": "SELECT INSERT UPDATE DELETE",

@@ -122,6 +122,16 @@ def peer_group(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
     return authz.group_of(peer_name(context))
 
 
+def peer_serial(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
+    """The serial number of the caller's certificate, as `serial_of`."""
+    return serial_of(bytes(next(iter(context.auth_context()["x509_pem_cert"]))))
+
+
+def serial_of(certificate: bytes) -> str:
+    """The serial number of a certificate (PEM), as deny-lists have it: hexadecimal."""
+    return f"{_end_and_serial(certificate)[1]:x}"
+
+
 def actor_of(context: "grpc.aio.ServicerContext[Any, Any]") -> str:
     """Who acts by this call, for the audit: `user ada`, `user ada, token 3`, or without a person `certificate admin-cli`."""
     return _actor.get() or f"certificate {peer_service(context)}"

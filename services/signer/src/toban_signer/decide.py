@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from toban_domain.errors import ErrorCode, TobanError
@@ -23,13 +23,16 @@ def public_key(request_pem: bytes) -> ec.EllipticCurvePublicKey:
     try:
         request = x509.load_pem_x509_csr(request_pem)
         key = request.public_key()
+        # Before the signature: that of a large RSA key takes CPU time.
+        if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
+            raise _bad("has another key than one of EC P-256")
         signed = request.is_signature_valid
+    except UnsupportedAlgorithm as error:
+        raise _bad(f"has an algorithm that is not supported ({error}); its key is one of EC P-256") from None
     except (ValueError, TypeError, InvalidSignature, x509.InvalidVersion) as error:
         raise _bad(f"cannot be read ({error}); it is PKCS #10 in PEM") from None
     if not signed:
         raise _bad("is not signed with its own key")
-    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
-        raise _bad("has another key than one of EC P-256")
     return key
 
 
@@ -38,7 +41,8 @@ def certificate(
 ) -> x509.CertificateBuilder:
     """The certificate of an executor, with the key of the request and nothing else of it; to be signed.
 
-    Raises INVALID_ARGUMENT for such a request, PERMISSION_DENIED for another name than `executor` or `executor/<group>`.
+    Raises INVALID_ARGUMENT for such a request, PERMISSION_DENIED for another name than `executor` or `executor/<group>`, CONFIG_INVALID when
+    the authority has ended.
     """
     service, slash, group = name.partition("/")
     if service != EXECUTOR:
@@ -46,6 +50,9 @@ def certificate(
     if slash:
         check_name(group)
     ends_at = min(now + validity, authority.not_valid_after_utc)
+    if ends_at <= now:
+        message = f"the authority of the signer ended at {ends_at:%Y-%m-%d %H:%M:%S} UTC; give SCHEDULER_CA_DIR the one that signs now"
+        raise TobanError(ErrorCode.CONFIG_INVALID, message)
     return leaf(authority, name, trust_domain, public_key(request_pem), now, ends_at - now)
 
 

@@ -8,7 +8,8 @@ from toban_proto.v1.joining_pb2_grpc import JoinGatewayStub
 from toban_transport.convert import timestamp_from_pb
 from toban_transport.replica_client import Fleet
 
-# Longer than a coordinator waits for the signer. Not tried at another one: the token may be used already.
+# Longer than a coordinator waits for the signer. When the connection breaks, the next coordinator is asked: it refuses the token when the
+# lost answer has used it up (docs/joining.md).
 CALL_SECONDS = 10.0
 
 

@@ -10,6 +10,7 @@ from toban_proto.v1.joining_pb2 import SignRequest
 from toban_proto.v1.joining_pb2_grpc import SignerStub
 from toban_runtime.clock import Clock
 from toban_transport.authz import executor_name
+from toban_transport.call_context import serial_of
 from toban_transport.channel import ChannelPool
 from toban_transport.client_calls import unary
 from toban_transport.convert import timestamp_from_pb
@@ -41,4 +42,4 @@ class SignerClient:
         answer = await self._replicas.call(lambda stub: unary(stub.Sign, asked, timeout=SIGN_SECONDS))
         ends_at = timestamp_from_pb(answer.ends_at)
         assert ends_at is not None, "a signer names the end"
-        return Signed(certificate=answer.certificate_pem, ends_at=ends_at)
+        return Signed(certificate=answer.certificate_pem, serial=serial_of(answer.certificate_pem), ends_at=ends_at)

@@ -17,6 +17,7 @@ from toban_coordinator.app.definition_cache import DefinitionCache
 from toban_coordinator.app.definitions.apply import Apply
 from toban_coordinator.app.definitions.delete_job import DeleteJob
 from toban_coordinator.app.definitions.disable_job import DisableJob
+from toban_coordinator.app.executors.certificate_renewals import CertificateRenewals
 from toban_coordinator.app.executors.executor_sessions import ExecutorSessions, Neighbours, SessionDeps
 from toban_coordinator.app.executors.incarnation_keys import IncarnationKeys
 from toban_coordinator.app.executors.invites import Invites
@@ -89,11 +90,9 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
         shared_identity=config.tls_shared_identity,
         people=PeopleCheck(pool=parts.connections.pool, credentials=accounts.credentials),
     )
-    invites = _invites(config, parts)
-
-    def authorities() -> bytes:
-        return parts.connections.tls.current().ca_pem
-
+    tls = parts.connections.tls
+    signer = SignerClient(channels=parts.connections.channels, addresses=config.signer, clock=parts.clock)
+    invites = _invites(config, parts, signer)
     servicers = Servicers(
         gateway=_gateway(config, parts),
         peer=PeerServer(
@@ -117,8 +116,15 @@ def build(config: CoordinatorConfig, parts: Coordinator, health: Health) -> Grpc
             operations=HookOperations(pool=parts.connections.pool, keys=parts.secret_keys, now=parts.server_time.now)
         ),
         invites=InvitesService(invites=invites),
-        join_gateway=JoinGatewayService(invites=invites, trust_domain=config.trust_domain, authorities=authorities),
-        renewal=CertificateRenewalService(invites=invites, authorities=authorities),
+        join_gateway=JoinGatewayService(
+            invites=invites, trust_domain=config.trust_domain, authorities=lambda: tls.current().ca_pem
+        ),
+        renewal=CertificateRenewalService(
+            renewals=CertificateRenewals(
+                pool=parts.connections.pool, signer=signer, denied=lambda: tls.current().denied
+            ),
+            authorities=lambda: tls.current().ca_pem,
+        ),
         hook_receiver=HookReceiverService(
             receiver=HookReceiver(pool=parts.connections.pool, keys=parts.secret_keys, now=parts.server_time.now)
         ),
@@ -262,8 +268,7 @@ def _oidc(config: CoordinatorConfig, parts: Coordinator) -> OidcSignIn:
     return OidcSignIn(pool=parts.connections.pool, ids=parts.ids, rules=rules, provider=provider)
 
 
-def _invites(config: CoordinatorConfig, parts: Coordinator) -> Invites:
-    signer = SignerClient(channels=parts.connections.channels, addresses=config.signer, clock=parts.clock)
+def _invites(config: CoordinatorConfig, parts: Coordinator, signer: SignerClient) -> Invites:
     return Invites(
         pool=parts.connections.pool,
         ids=parts.ids,

@@ -9,9 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """A certificate (PEM) and its end."""
+    """A certificate (PEM), its serial number as deny-lists have it, and its end."""
 
     certificate: bytes
+    serial: str
     ends_at: datetime
 
 

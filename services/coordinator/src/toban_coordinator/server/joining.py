@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from toban_coordinator.app.executors.certificate_renewals import CertificateRenewals
 from toban_coordinator.app.executors.invites import Invites
 from toban_coordinator.server.from_proto import arguments_of
 from toban_proto.v1 import joining_pb2 as pb
 from toban_proto.v1.joining_pb2_grpc import CertificateRenewalServicer, InvitesServicer, JoinGatewayServicer
+from toban_transport.call_context import peer_serial
 from toban_transport.convert import fill, timestamp_to_pb
-from toban_transport.server import peer_group
+from toban_transport.server import actor_of, peer_group
 
 Context = Any
 
@@ -64,13 +66,15 @@ class JoinGatewayService(JoinGatewayServicer):
 class CertificateRenewalService(CertificateRenewalServicer):
     """The identity is that of the caller's certificate."""
 
-    def __init__(self, *, invites: Invites, authorities: Callable[[], bytes]) -> None:
-        self._invites = invites
+    def __init__(self, *, renewals: CertificateRenewals, authorities: Callable[[], bytes]) -> None:
+        self._renewals = renewals
         self._authorities = authorities
 
     async def Renew(self, request: pb.RenewCertificateRequest, context: Context) -> pb.SignedCertificate:
         """A certificate for a new key, and the authorities to trust, which may be others than when the machine joined."""
-        signed = await self._invites.renew(request.request_pem, group=peer_group(context))
+        signed = await self._renewals.renew(
+            request.request_pem, serial=peer_serial(context), group=peer_group(context), actor=actor_of(context)
+        )
         return pb.SignedCertificate(
             certificate_pem=signed.certificate,
             ends_at=timestamp_to_pb(signed.ends_at),

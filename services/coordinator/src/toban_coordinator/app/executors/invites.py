@@ -1,4 +1,4 @@
-"""Invites, the machines that join with them, and the renewal of their certificates. Each is in the audit log (docs/joining.md)."""
+"""Invites, and the machines that join with them. Each is in the audit log (docs/joining.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toban_coordinator.app.named_objects import not_found
 from toban_coordinator.app.people.accounts import hash_secret
 from toban_coordinator.ports.signer import Signed, Signing
 from toban_coordinator.store.cluster import audit
-from toban_coordinator.store.executors import executor_groups, executor_invites
+from toban_coordinator.store.executors import executor_certificates, executor_groups, executor_invites
 from toban_coordinator.store.executors.executor_invites import Invite
 from toban_domain.errors import ErrorCode, TobanError
 from toban_domain.executor_group import DEFAULT_GROUP
@@ -23,7 +23,7 @@ TOKEN_BYTES = 32
 HOUR = 3600
 LONGEST_SECONDS = 7 * 24 * HOUR
 MOST_USES = 1000
-MAX_MACHINE = 253
+MAX_MACHINE = 200
 _log = get_logger(__name__)
 
 
@@ -39,7 +39,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invites:
-    """Changes table `executor_invites`."""
+    """Changes table `executor_invites`, and adds to `executor_certificates`."""
 
     pool: Pool
     ids: IdSource
@@ -55,6 +55,7 @@ class Invites:
             raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
         token = TOKEN_PREFIX + self.ids.token_hex(TOKEN_BYTES)
         async with tx(self.pool) as t:
+            await executor_groups.hold(t)
             known = await executor_groups.groups(t)
             if group not in known:
                 raise await not_found(t, "executor group", group, "see `toban group list`")
@@ -81,26 +82,36 @@ class Invites:
     async def join(self, token: str, request: bytes, *, machine: str, address: str) -> Joined:
         """A certificate for the key of the request. A use counts only when the certificate was signed.
 
-        Raises UNAUTHENTICATED for a token that is not good, and what Signing raises.
+        Raises INVALID_ARGUMENT for a name of a machine that is none, UNAUTHENTICATED for a token that is not good, and what Signing raises.
         """
+        machine = _checked(machine)
         async with autocommit(self.pool) as t:
             found = await executor_invites.find(t, hash_secret(token))
         if found is None:
             raise _not_good()
         number, group = found
         signed = await self.signer.sign(request, group=group)
-        machine = machine.strip()[:MAX_MACHINE]
         async with tx(self.pool) as t:
             if not await executor_invites.take(t, number, machine):
                 raise _not_good()
-            after = {"machine": machine, "address": address, "ends_at": signed.ends_at.isoformat()}
+            await executor_certificates.add(
+                t, signed.serial, group=group, invite=number, machine=machine, ends_at=signed.ends_at
+            )
+            about = {"machine": machine, "address": address, "serial": signed.serial}
+            after = {**about, "ends_at": signed.ends_at.isoformat()}
             await audit.note(t, f"invite {number}", "executor.join", _target(number, group), after=after)
         _log.info("a machine has joined", invite=number, group=group, machine=machine, address=address)
         return Joined(signed=signed, group=group, coordinators=self.coordinators(), log_archivers=self.log_archivers)
 
-    async def renew(self, request: bytes, *, group: str) -> Signed:
-        """A certificate for another key of an executor of this group. Raises what Signing raises."""
-        return await self.signer.sign(request, group=group)
+
+def _checked(machine: str) -> str:
+    name = machine.strip()
+    if len(name) > MAX_MACHINE or not name.isprintable():
+        message = (
+            f"the name of a machine has at most {MAX_MACHINE} printable characters; it is what `hostname` prints there"
+        )
+        raise TobanError(ErrorCode.INVALID_ARGUMENT, message)
+    return name
 
 
 def _target(number: int, group: str) -> str:
