@@ -53,8 +53,15 @@ class CertificateRenewals:
         async with tx(self.pool) as t:
             await executor_certificates.hold_alone(t)
             old = await self._renewable(t, serial, group)
-            origin = {"invite": old.invite, "machine": old.machine, "ends_at": signed.ends_at}
-            await executor_certificates.add(t, signed.serial, group=group, parent=serial, **origin)
+            await executor_certificates.add(
+                t,
+                signed.serial,
+                group=group,
+                parent=serial,
+                invite=old.invite,
+                machine=old.machine,
+                ends_at=signed.ends_at,
+            )
             after = {"serial": signed.serial, "machine": old.machine, "ends_at": signed.ends_at.isoformat()}
             target = f"certificate {serial} of executor group {group}"
             await audit.note(t, actor, "executor.renew", target, after=after)
