@@ -221,6 +221,7 @@ def test_what_may_make_tasks_and_is_not_read_is_missing(subtests: pytest.Subtest
         "[build(n) for n in NAMES]": "build(n)",
         "BashOperator.partial(task_id='x').expand(bash_command=NAMES)": "BashOperator.partial(task_id='x').expand",
         "@task_group\ndef g():\n    BashOperator(task_id='x', bash_command='x')\ng()": "g() may make tasks",
+        "@task_group\ndef grp():\n    BashOperator(task_id='x', bash_command='x')\ngrp()": "grp() may make tasks",
         "x = helpers.build_tasks(d)": "helpers.build_tasks(d)",
         "Copy(task_id='x', source='y')": "task x (Copy): write a step",
         "more = {'x': BashOperator(task_id='x', bash_command='x')}": "BashOperator(task_id='x'",

@@ -225,7 +225,12 @@ class _Body:
             given = (*call.args, *(item.value for item in call.keywords))
             names = {item.id for item in given if isinstance(item, ast.Name)}
             return bool(names & self._variables) and name not in _PLAIN
-        return name not in _PLAIN and end not in _PLAIN_ENDS and name.partition(".")[0] not in _PLAIN_MODULES
+        if name in self._source.functions:
+            return True
+        # A function may have the name of a module, such as grp: only an import makes it one.
+        module = name.partition(".")[0]
+        imported = any(full.partition(".")[0] == module for full in self._source.imports.values())
+        return name not in _PLAIN and end not in _PLAIN_ENDS and not (imported and module in _PLAIN_MODULES)
 
     def _orders(self, node: ast.AST) -> bool:
         """Whether something below the node puts tasks in an order."""
