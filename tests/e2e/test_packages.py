@@ -250,7 +250,7 @@ def released(clone: Path, *arguments: str, key: str = "key", **environment: str)
     who = {f"GIT_{role}_{key}": "releaser@example.org" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
     return subprocess.run(
         [sys.executable, clone / "scripts/release", *arguments, "--key", clone.parent / key, "--without-images"],
-        # Nobody can be asked for a passphrase.
+        # There is no terminal that could ask for a passphrase.
         env={**os.environ, **who, "SSH_ASKPASS_REQUIRE": "never", **environment},
         start_new_session=True,
         capture_output=True,

@@ -119,7 +119,7 @@ def test_other_keys_and_texts_are_refused() -> None:
         request(ec.generate_private_key(ec.SECP384R1())),
         request(ed25519.Ed25519PrivateKey.generate()),
         request(rsa.generate_private_key(65537, 2048)),
-        # Its curve, and its key's algorithm, have numbers that nobody knows; so has the algorithm of its signature.
+        # Its curve, and its key's algorithm, have numbers that no library knows; so has the algorithm of its signature.
         altered(good, P256, P256[:-1] + b"\x63"),
         altered(good, EC_KEY, EC_KEY[:-1] + b"\x63"),
         altered(good, ECDSA_SHA256, ECDSA_SHA256[:-1] + b"\x63"),

@@ -150,7 +150,9 @@ def _ask(site: Site, body: dict[str, str]) -> dict[str, Any]:
         reason = getattr(error, "reason", error)
         raise TobanError(ErrorCode.UNAVAILABLE, f"{site.url} does not answer ({reason}); {site.hint}") from None
     if not isinstance(found, dict) or not set(found) >= _ANSWER:
-        raise TobanError(ErrorCode.INTERNAL, f"{site.url} gave no whole answer; is it a site of Toban of this release?")
+        raise TobanError(
+            ErrorCode.INTERNAL, f"{site.url} left out a part of the answer; is it a site of Toban of this release?"
+        )
     return found
 
 
